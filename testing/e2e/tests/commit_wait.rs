@@ -2,7 +2,7 @@
 //! `wsrep_sync_wait`; a server that stands still does not stop commits for longer than
 //! `evs.suspect_timeout`; and a client that waits holds up no other statement.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -22,6 +22,8 @@ const READS: u64 = 4000;
 const WRITERS: usize = 4;
 const ROWS: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time for what waits for nothing, on a busy machine; `evs.suspect_timeout` is 5 s.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 fn set_everywhere(cluster: &TestCluster, wait: &str) -> Outcome {
     for node in ALL {
@@ -111,13 +113,16 @@ fn server_that_stands_still_is_excluded_and_those_that_wait_hold_nothing_up() {
             .map(|_| cluster.connect(origin))
             .collect::<Outcome<_>>()?;
         let watcher = cluster.connect(origin)?;
+        let killed = cluster.connect(origin)?;
         signal(cluster, still, "-STOP")?;
         let written = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..)
                 .zip(clients)
                 .map(|(writer, client)| scope.spawn(move || write(client, writer)))
                 .collect();
-            let watched = nothing_is_held_up(watcher);
+            let id = killed.connection_id();
+            scope.spawn(move || insert_and_be_killed(killed));
+            let watched = nothing_is_held_up(watcher, id);
             let written: Vec<Outcome> = threads.into_iter().map(joined).collect();
             written.into_iter().chain([watched]).collect::<Outcome>()
         });
@@ -129,7 +134,7 @@ fn server_that_stands_still_is_excluded_and_those_that_wait_hold_nothing_up() {
         cluster.execute(origin, insert)?;
         for node in ALL {
             let rows = cluster.rows(node, "SELECT COUNT(*) FROM e2e_data.still")?;
-            ensure(rows == ["81"], || format!("node{node} has {rows:?} rows"))?;
+            ensure(rows == ["82"], || format!("node{node} has {rows:?} rows"))?;
         }
         set_everywhere(cluster, "durable")
     });
@@ -145,19 +150,31 @@ fn write(mut client: Conn, writer: u64) -> Outcome {
     Ok(())
 }
 
-/// While clients wait: their rows are seen and not locked, and their sessions can be listed.
-fn nothing_is_held_up(mut watcher: Conn) -> Outcome {
+/// Its client may get either answer.
+fn insert_and_be_killed(mut client: Conn) {
+    let _ = client.query_drop("INSERT INTO e2e_data.still VALUES (900, 0)");
+}
+
+/// While clients wait: their rows are seen and not locked, and their sessions can be listed and
+/// killed.
+fn nothing_is_held_up(mut watcher: Conn, killed: u32) -> Outcome {
     let before = exclusions(&mut watcher)?;
     let seen = wait_for(PATIENCE, || {
-        let count = "SELECT COUNT(*) FROM e2e_data.still";
-        let rows: Option<u64> = watcher.query_first(count).ok()?;
-        (rows? > 0).then_some(())
+        let ids = "SELECT id FROM e2e_data.still";
+        let rows: Vec<u64> = watcher.query(ids).ok()?;
+        (rows.len() > 1 && rows.contains(&900)).then_some(())
     });
     seen.ok_or_else(|| Failure("no row was seen".into()))?;
     let lock = "SELECT id FROM e2e_data.still FOR UPDATE";
     let locked: Vec<u64> = watcher.query(lock).why("locking rows")?;
     ensure(!locked.is_empty(), || "no row was locked".into())?;
     watcher.query_drop("SHOW PROCESSLIST").why("listing")?;
+    let began = Instant::now();
+    watcher
+        .query_drop(format!("KILL QUERY {killed}"))
+        .why("killing")?;
+    let took = began.elapsed();
+    ensure(took < AT_ONCE, || format!("a kill took {took:?}"))?;
     let after = exclusions(&mut watcher)?;
     ensure(before == after, || {
         "rows or the list of sessions came only when the clients did not wait any more".into()
