@@ -1,6 +1,7 @@
 //! `synod.writers=leader`: one server takes writes, the others say which; clients of different
 //! servers never conflict; when the writer dies, the next one takes over.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -226,6 +227,80 @@ fn setting_is_refused_with_a_reason() {
         }
         set(cluster, 1, "any")
     });
+}
+
+#[test]
+fn transaction_that_began_before_the_writer_changed_does_not_write() {
+    if place::is_galera() {
+        return;
+    }
+    CLUSTER.scenario("transactions from before", |cluster| {
+        set(cluster, 1, "any")?;
+        for table in ["seats", "bookings"] {
+            let sql = format!("CREATE OR REPLACE TABLE e2e_data.{table} (id INT PRIMARY KEY)");
+            cluster.execute(1, &sql)?;
+        }
+        set(cluster, 1, "leader")?;
+        let (old, new) = (cluster.leader(), cluster.follower());
+        let free = "SELECT COUNT(*) FROM e2e_data.seats";
+        let book = |id: u32| format!("INSERT INTO e2e_data.bookings VALUES ({id})");
+        let begin = |client: &mut Conn| -> Outcome {
+            client.query_drop("BEGIN").why("begin")?;
+            let taken: Option<u32> = client.query_first(free).why(free)?;
+            ensure(taken == Some(0), || format!("{taken:?} seats are taken"))
+        };
+        let mut writer = cluster.connect(old)?;
+        begin(&mut writer)?;
+        writer.query_drop(book(1)).why("the writer writes")?;
+
+        // The next writer lags, and has not what the first one acknowledges.
+        let mut lock = cluster.connect(new)?;
+        lock.query_drop("FLUSH TABLES WITH READ LOCK").why("lock")?;
+        cluster.execute(old, "INSERT INTO e2e_data.seats VALUES (1)")?;
+        let mut early = cluster.connect(new)?;
+        begin(&mut early)?;
+        lead(cluster, new)?;
+        lock.query_drop("UNLOCK TABLES").why("unlock")?;
+        takes_writes(cluster, new)?;
+        let (code, text) = error_of(&mut early, &book(2))?;
+        let says = "began before this server was the writer";
+        ensure(code == NOT_THE_WRITER && text.contains(says), || {
+            format!("{code} {text}")
+        })?;
+        early.query_drop("ROLLBACK").why("rollback")?;
+        early.query_drop(book(3)).why("it is repeated")?;
+
+        // The first writer is back; what it had begun has not seen what the other has written.
+        lead(cluster, old)?;
+        takes_writes(cluster, old)?;
+        let (code, text) = error_of(&mut writer, "COMMIT")?;
+        ensure(code == DEADLOCK, || format!("COMMIT: {code} {text}"))?;
+        writer.query_drop(book(4)).why("it is repeated")?;
+        let booked = cluster.rows(old, "SELECT id FROM e2e_data.bookings")?;
+        ensure(booked == ["3", "4"], || format!("booked: {booked:?}"))?;
+        set(cluster, 1, "any")?;
+        agreement::check(cluster, &ALL)
+    });
+}
+
+/// Hands leadership over.
+fn lead(cluster: &TestCluster, node: u8) -> Outcome {
+    let name = format!("node{node}");
+    let mut program = Command::new(place::program()?);
+    program.args(["leader", "transfer", &name, "--dir"]);
+    let output = program
+        .arg(cluster.files(node).data)
+        .output()
+        .why("synod")?;
+    ensure(output.status.success(), || {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("{name} does not lead: {errors}")
+    })
+}
+
+fn takes_writes(cluster: &TestCluster, node: u8) -> Outcome {
+    let takes = || (cluster.synod_status(node, "takes_writes").ok()? == "1").then_some(());
+    wait_for(PATIENCE, takes).ok_or_else(|| Failure(format!("node{node} takes no writes")))
 }
 
 #[test]

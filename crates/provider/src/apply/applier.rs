@@ -227,6 +227,10 @@ impl Connection {
         match task {
             Task::ShowLost => self.show_lost(ctx),
             Task::Synced => self.show_synced(),
+            Task::OpenWriteGate => {
+                self.open_write_gate();
+                Ok(())
+            }
             Task::Donate(request) => {
                 self.donate_copy(ctx, &request);
                 Ok(())

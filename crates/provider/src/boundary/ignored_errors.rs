@@ -31,12 +31,12 @@ pub(crate) enum StatementErrors {
 
 /// Has the server tell the library of statements that fail.
 pub(crate) fn hear_statement_errors() -> StatementErrors {
-    let Some(variable) = find_variable(c"wsrep_ignore_apply_errors") else {
-        return StatementErrors::Unheard;
-    };
     // SAFETY: the server's variable of this name is an `unsigned int` in all versions with the
     // interface, lives as long as the process, and is read and set by its threads as it stands.
-    let variable = unsafe { AtomicU32::from_ptr(variable.as_ptr().cast()) };
+    let found = unsafe { find_variable::<AtomicU32>(c"wsrep_ignore_apply_errors") };
+    let Some(variable) = found else {
+        return StatementErrors::Unheard;
+    };
     let was = variable.fetch_and(!STATEMENTS, Ordering::Relaxed);
     match was & STATEMENTS {
         0 => StatementErrors::Heard,

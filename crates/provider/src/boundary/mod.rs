@@ -27,6 +27,7 @@ mod server_function;
 mod services;
 mod signals;
 mod statement_error;
+mod statement_number;
 mod stats;
 mod table;
 mod table_locks;
@@ -56,6 +57,7 @@ pub use services::{
 };
 pub(crate) use signals::pending_order_to_end;
 pub(crate) use statement_error::{can_tell_statement_errors, statement_error};
+pub(crate) use statement_number::next_statement;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use table_locks::has_locked_tables;
 pub(crate) use threads::spawn;

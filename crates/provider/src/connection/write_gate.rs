@@ -3,52 +3,74 @@
 //! The leader of the group refuses what another server sends, so nothing depends on this. It lets a
 //! client know at its first row, or its statement (DDL), and tells it where to go.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_node::{NodeStatus, WritePermission};
 
 use crate::api::LogLevel;
+use crate::apply::sequencer::Task;
 use crate::boundary;
 use crate::connection::Connection;
 
-/// The order is always there: writes are taken.
-const OPEN: i64 = i64::MIN;
-/// The order is never there: none is.
-const CLOSED: i64 = i64::MAX;
+/// All transactions may write, whatever their numbers.
+const OPEN: u64 = 0;
+/// None may. (It is the number of no transaction.)
+const CLOSED: u64 = u64::MAX;
 
 /// What the group has said about writes of this server.
+///
+/// A transaction that began before this server was the writer, and had applied everything of the
+/// one before, may have read what was old by then: it must not write what follows from that. The
+/// server numbers its transactions by their first statements; see `boundary::next_statement`.
 #[derive(Debug)]
 pub(crate) struct WriteGate {
-    /// The order has to have come this far. Asked for each row that a client changes.
-    opens_at: AtomicI64,
+    /// The first transaction that may write. Asked for each row that a client changes.
+    opens_for: AtomicU64,
     permission: Mutex<WritePermission>,
 }
 
 impl Default for WriteGate {
     fn default() -> WriteGate {
         WriteGate {
-            opens_at: AtomicI64::new(OPEN),
+            opens_for: AtomicU64::new(OPEN),
             permission: Mutex::default(),
         }
     }
 }
 
 impl WriteGate {
+    /// Whether the transaction with this number may write.
+    pub(crate) fn admits(&self, trx: u64) -> bool {
+        let first = self.opens_for.load(Ordering::Acquire);
+        first != CLOSED && trx >= first
+    }
+
+    /// Whether a transaction that begins now may write.
+    fn is_open(&self) -> bool {
+        self.opens_for.load(Ordering::Acquire) != CLOSED
+    }
+
     fn set(&self, permission: WritePermission) {
         let mut known = self.permission();
         *known = permission;
-        let opens_at = match permission {
+        let opens_for = match permission {
             WritePermission::Everywhere => OPEN,
-            WritePermission::Here { after } => after.0,
-            WritePermission::Elsewhere { .. } => CLOSED,
+            WritePermission::Here { .. } | WritePermission::Elsewhere { .. } => CLOSED,
         };
-        self.opens_at.store(opens_at, Ordering::Release);
+        self.opens_for.store(opens_for, Ordering::Release);
     }
 
-    /// Whether a write is taken now that everything up to `left` has left the order.
-    fn is_open(&self, left: i64) -> bool {
-        left >= self.opens_at.load(Ordering::Acquire)
+    /// Opens the gate for transactions from `next` on, if it waits for what `released` has reached.
+    /// `next` is asked after that, so what begins then reads all of it.
+    fn open(&self, released: i64, next: impl FnOnce() -> u64) {
+        let known = self.permission();
+        let WritePermission::Here { after } = *known else {
+            return;
+        };
+        if released >= after.0 && !self.is_open() {
+            self.opens_for.store(next(), Ordering::Release);
+        }
     }
 
     fn permission(&self) -> MutexGuard<'_, WritePermission> {
@@ -62,8 +84,32 @@ impl Connection {
     /// The permission has changed.
     pub(crate) fn set_write_permission(&self, permission: WritePermission) {
         self.write_gate.set(permission);
+        self.open_write_gate();
+        if let WritePermission::Here { after } = permission
+            && !self.takes_writes()
+        {
+            self.sequencer.add_task(after.0, Task::OpenWriteGate);
+        }
+        if let WritePermission::Here { .. } = permission
+            && boundary::next_statement().is_none()
+        {
+            let text = "this server does not tell when transactions began: one that read here \
+                        before this server was the writer can write. Set wsrep_sync_wait=1 in \
+                        sessions that write";
+            self.log(LogLevel::Warn, text);
+        }
+        self.log(LogLevel::Info, self.says(permission));
+    }
+
+    /// Lets clients write, if this server is the writer and has everything of the one before.
+    pub(crate) fn open_write_gate(&self) {
+        let next = || boundary::next_statement().unwrap_or(OPEN);
+        self.write_gate.open(self.sequencer.released(), next);
+    }
+
+    fn says(&self, permission: WritePermission) -> String {
         let status = self.node().map(|node| node.status());
-        let text = match permission {
+        match permission {
             WritePermission::Everywhere => "all servers take writes (synod.writers=any)".to_owned(),
             WritePermission::Here { after } => format!(
                 "this server is the writer (synod.writers=leader): it takes writes once it has \
@@ -79,18 +125,13 @@ impl Connection {
                     |writer| writer.to_string()
                 )
             ),
-        };
-        self.log(LogLevel::Info, text);
+        }
     }
 
-    /// Whether this server takes writes of its clients now.
+    /// Whether this server takes writes of transactions that begin now, and statements in total
+    /// order.
     pub(crate) fn takes_writes(&self) -> bool {
-        self.write_gate.is_open(self.sequencer.left())
-    }
-
-    /// Whether this server takes statements in total order now: they see what is released.
-    pub(crate) fn takes_statements(&self) -> bool {
-        self.write_gate.is_open(self.sequencer.released())
+        self.write_gate.is_open()
     }
 
     /// A write of the client whose thread this is will be refused: tells it why.
@@ -102,10 +143,16 @@ impl Connection {
     fn why_no_writes(&self) -> String {
         let permission = *self.write_gate.permission();
         let instead = match permission {
+            WritePermission::Here { .. } if self.takes_writes() => {
+                return "This transaction began before this server was the writer \
+                        (synod.writers=leader), and may have read what is old now. Roll it back, \
+                        and repeat it"
+                    .to_owned();
+            }
             WritePermission::Here { after } => format!(
                 "It is the new writer, and has {} transactions of the one before to apply. Repeat \
                  the transaction in a moment",
-                after.0.saturating_sub(self.sequencer.left()).max(0)
+                after.0.saturating_sub(self.sequencer.released()).max(0)
             ),
             WritePermission::Everywhere | WritePermission::Elsewhere { .. } => {
                 let status = self.node().map(|node| node.status());
@@ -158,20 +205,27 @@ mod tests {
     use synod_node::{MemberId, Seqno};
 
     #[test]
-    fn gate_opens_when_what_precedes_is_applied_and_closes_again() {
+    fn gate_opens_when_what_precedes_is_applied_for_what_begins_then() {
         let gate = WriteGate::default();
-        let is_open = |left| gate.is_open(left);
-        assert!(is_open(-1));
+        assert!(gate.admits(1) && gate.is_open());
         let writer = Some(MemberId(2));
         gate.set(WritePermission::Elsewhere { writer });
-        assert!(!is_open(1_000_000));
+        gate.open(1_000_000, || 5);
+        assert!(!gate.admits(1_000_000) && !gate.is_open());
         gate.set(WritePermission::Here { after: Seqno(7) });
-        assert!(!is_open(6));
-        assert!(is_open(7));
-        gate.set(WritePermission::Elsewhere { writer: None });
-        assert!(!is_open(8), "it was open before");
+        gate.open(6, || 20);
+        assert!(!gate.admits(21), "what precedes is not there");
+        gate.open(7, || 30);
+        assert!(!gate.admits(29), "it may have read the past");
+        assert!(gate.admits(30) && gate.is_open());
+        gate.open(8, || 40);
+        assert!(gate.admits(30), "it is open already");
+        gate.set(WritePermission::Here { after: Seqno(9) });
+        assert!(!gate.admits(41), "others may have written in between");
+        gate.open(8, || 50);
+        assert!(!gate.is_open());
         gate.set(WritePermission::Everywhere);
-        assert!(is_open(8));
+        assert!(gate.admits(1));
     }
 
     #[test]

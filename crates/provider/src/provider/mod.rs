@@ -202,7 +202,7 @@ impl Provider {
             known.is_some_and(|transaction| transaction.lock().stream.is_some())
         };
         self.with(false, |connection| {
-            let is_refused = !connection.takes_writes() && !is_streamed();
+            let is_refused = !connection.write_gate.admits(handle.trx_id) && !is_streamed();
             if is_refused {
                 connection.tell_who_writes();
             }

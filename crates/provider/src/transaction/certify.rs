@@ -52,8 +52,11 @@ impl Connection {
             }
         };
         let submitted = Instant::now();
+        let earlier = Seqno(action.last_seen);
         // No lock is held: this thread may do the node's work now.
-        node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
+        node.hand_over(&action, &pending, || {
+            self.seen_by(handle.trx_id).unwrap_or(earlier)
+        });
         let handed_over = Instant::now();
         // Not needed any more, but to explain a loss; they may be many.
         let keys = explain::kept(action.keys);
@@ -234,7 +237,8 @@ impl Connection {
 
     /// The transaction as it travels. From here on it is in flight, until its release.
     ///
-    /// Its snapshot position is set again when its last piece is sent. That is what has left the
+    /// Its snapshot position is set again when its last piece is sent, if it may still write then:
+    /// otherwise the leader refuses the first one. That is what has left the
     /// order, not what is released: a client that waited for a row gets it when the one before
     /// commits in the engine, which is before its release. No action that has left can be one that
     /// this transaction has not seen: where both change a row, or insert the same key, the one that
@@ -255,6 +259,10 @@ impl Connection {
         if gathered.must_abort || self.has_lost(&gathered) {
             return Err(Status::TrxFail);
         }
+        let Some(last_seen) = self.seen_by(transaction.trx_id) else {
+            counters.writes_refused.one();
+            return Err(Status::TrxFail);
+        };
         let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.server_bytes()) as u64;
         if gathered.is_too_large || bytes > self.shared.options.write_set_bytes_max() {
@@ -292,9 +300,17 @@ impl Connection {
         Ok(Action {
             class: Class::WriteSet { pa_unsafe },
             keys,
-            last_seen: self.sequencer.left(),
+            last_seen: last_seen.0,
             data,
         })
+    }
+
+    /// The snapshot position of a transaction that commits now; `None` if it may not write, because
+    /// another server may have written since it began. The gate is asked after the position: it
+    /// closes before anything of another writer gets here, so the position has nothing of that.
+    fn seen_by(&self, trx: u64) -> Option<Seqno> {
+        let left = self.sequencer.left();
+        self.write_gate.admits(trx).then_some(Seqno(left))
     }
 
     pub(crate) fn local_meta(

@@ -28,7 +28,7 @@ impl Connection {
         flags: u32,
     ) -> CertifyOutcome {
         let failed = |status| CertifyOutcome { status, meta: None };
-        if !self.takes_statements() {
+        if !self.takes_writes() {
             self.tell_who_writes();
             return failed(Status::NotAllowed);
         }

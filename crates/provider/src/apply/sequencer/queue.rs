@@ -17,6 +17,8 @@ pub(crate) enum Task {
     ShowLost,
     /// The server has caught up.
     Synced,
+    /// This server is the writer, and has everything of the one before.
+    OpenWriteGate,
     /// Give a joiner a copy.
     Donate(synod_node::DonorRequest),
 }
