@@ -184,6 +184,8 @@ impl Driver {
         self.note_committed(index);
         let seqno = seqno.or_else(|| self.links.reader.summary(index).map(|s| s.seqno));
         let seqno = seqno.unwrap_or(self.core.base().seqno);
+        // Before the host gets what another writer has written.
+        self.tell_write_permission();
         self.links.shared.publish_commit(index, seqno);
         self.pace_committed(seqno);
         self.trim_cache();

@@ -566,7 +566,6 @@ impl Driver {
         self.announce_leader_transfer();
         self.follow_work();
         self.publish_status();
-        // After the status, which names the writer.
         self.tell_write_permission();
     }
 

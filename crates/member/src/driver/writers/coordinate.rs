@@ -106,7 +106,8 @@ impl Driver {
         }
     }
 
-    /// Tells the host, if it has changed, whether it may take writes.
+    /// Tells the host, if it has changed, whether it may take writes. The host may look at the
+    /// status for the writer's name.
     pub(in crate::driver) fn tell_write_permission(&mut self) {
         let permission = WritePermission::of(
             self.writers_in_force(),
@@ -116,6 +117,7 @@ impl Driver {
         );
         if self.writers.told != permission {
             self.writers.told = permission;
+            self.publish_status();
             self.links.host.write_permission(permission);
         }
     }
