@@ -257,7 +257,7 @@ impl Connection {
         self.shared.callbacks.view(ctx, &lost).map_err(refused)?;
         self.update(|state| {
             state.views.lose();
-            state.donor.forget_desyncs();
+            state.donor.lose_group();
         });
         self.set_local(LocalState::Initialized);
         Ok(())
@@ -265,10 +265,7 @@ impl Connection {
 
     /// The server has caught up.
     fn show_synced(&self) -> Result<(), Stop> {
-        let is_ready = {
-            let state = self.state();
-            state.views.is_primary() && state.donor.is_in_service()
-        };
+        let is_ready = self.update(|state| state.views.is_primary() && state.donor.lets_sync());
         if !is_ready {
             return Ok(());
         }
@@ -276,7 +273,7 @@ impl Connection {
             .callbacks
             .synced()
             .map_err(|error| Stop::Refused(error.to_string()))?;
-        // A client may have desynced the server during the callback.
+        // It may have been desynced when the group was lost, or by a client during the callback.
         let desynced = self.state().donor.desyncs() > 0;
         self.set_local(if desynced {
             LocalState::DonorDesynced

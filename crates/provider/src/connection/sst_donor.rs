@@ -37,6 +37,8 @@ enum DonorAnswer {
 pub(crate) struct Donor {
     given: Option<Donation>,
     desyncs: u32,
+    /// The group was lost: the server has to be told that it is synced again, desynced or not.
+    was_lost: bool,
 }
 
 impl Donor {
@@ -74,7 +76,7 @@ impl Donor {
     }
 
     /// Whether nothing keeps the server out of service.
-    pub(crate) fn is_in_service(&self) -> bool {
+    fn is_in_service(&self) -> bool {
         self.given.is_none() && self.desyncs == 0
     }
 
@@ -83,9 +85,16 @@ impl Donor {
         self.desyncs
     }
 
-    /// The group is lost, and desync requests with it.
-    pub(crate) fn forget_desyncs(&mut self) {
-        self.desyncs = 0;
+    /// The group is lost. Desync requests stay: the server's variable still says so.
+    pub(crate) fn lose_group(&mut self) {
+        self.was_lost = true;
+    }
+
+    /// Whether the server is to be told now that it is synced.
+    pub(crate) fn lets_sync(&mut self) -> bool {
+        let lets = self.given.is_none() && (self.desyncs == 0 || self.was_lost);
+        self.was_lost &= !lets;
+        lets
     }
 }
 
@@ -154,6 +163,19 @@ impl Connection {
         Status::Ok
     }
 
+    /// Ends a pause, which comes with a desync (`FLUSH TABLES WITH READ LOCK`). The server takes that
+    /// back afterwards, but not if it believes that the group is lost: as it does until then, if
+    /// the group was lost during the pause.
+    pub(crate) fn resume(&self) -> Status {
+        self.update(|state| {
+            if !state.views.is_primary() {
+                state.donor.resync();
+            }
+        });
+        self.sequencer.resume();
+        Status::Ok
+    }
+
     /// Takes a desync back; `synced` is called once the server has caught up.
     pub(crate) fn resync(&self) -> Status {
         let back = self.update(|state| state.donor.resync() && state.views.is_primary());
@@ -198,6 +220,19 @@ mod tests {
         assert!(!donor.resync());
         assert!(donor.resync());
         assert!(!donor.resync(), "nothing to take back");
+    }
+
+    #[test]
+    fn desync_outlives_a_loss_of_the_group() {
+        let mut donor = Donor::default();
+        donor.desync(LocalState::Synced);
+        assert!(!donor.lets_sync());
+        donor.lose_group();
+        assert!(donor.lets_sync(), "the server has to know that it is back");
+        assert!(!donor.lets_sync(), "once");
+        assert_eq!(donor.desyncs(), 1);
+        assert!(donor.resync());
+        assert!(donor.lets_sync());
     }
 
     #[test]

@@ -467,10 +467,7 @@ impl ProviderApi for Provider {
     }
 
     fn resume(&self) -> Status {
-        self.with(Status::Ok, |connection| {
-            connection.sequencer.resume();
-            Status::Ok
-        })
+        self.with(Status::Ok, Connection::resume)
     }
 
     fn desync(&self) -> Status {

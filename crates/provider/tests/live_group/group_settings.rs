@@ -47,3 +47,36 @@ fn setting_that_the_group_does_not_make_holds_no_client_up_and_changes_nothing()
     assert_eq!(two.set_options("gmcast.isolate=0"), WSREP_OK);
     two.wait_status("synod_writers", "leader");
 }
+
+#[test]
+fn desynced_server_is_desynced_after_a_loss_of_its_group() {
+    let (one, two) = pair(1);
+    assert_eq!(two.simple(|t| t.desync.unwrap()), WSREP_OK);
+    two.wait_status("local_state_comment", "Donor/Desynced");
+    assert_eq!(two.set_options("gmcast.isolate=1"), WSREP_OK);
+    two.wait_status("local_state_comment", "Initialized");
+    assert_eq!(two.set_options("gmcast.isolate=0"), WSREP_OK);
+    two.wait_status("local_state_comment", "Donor/Desynced");
+    assert_eq!(two.status("desync_count"), "1");
+    one.write("a");
+    two.wait_applied("a");
+    assert_eq!(two.status("local_state_comment"), "Donor/Desynced");
+    assert_eq!(two.simple(|t| t.resync.unwrap()), WSREP_OK);
+    two.wait_status("local_state_comment", "Synced");
+}
+
+#[test]
+fn desync_of_a_pause_ends_with_it_where_the_group_was_lost_meanwhile() {
+    let (one, two) = pair(1);
+    assert_eq!(two.simple(|t| t.desync.unwrap()), WSREP_OK);
+    two.pause();
+    assert_eq!(two.set_options("gmcast.isolate=1"), WSREP_OK);
+    two.wait_status("local_state_comment", "Initialized");
+    assert_eq!(two.set_options("gmcast.isolate=0"), WSREP_OK);
+    // The server cannot be shown that the group is back: it does not take the desync back.
+    assert_eq!(two.simple(|t| t.resume.unwrap()), WSREP_OK);
+    two.wait_status("local_state_comment", "Synced");
+    assert_eq!(two.status("desync_count"), "0");
+    one.write("a");
+    two.wait_applied("a");
+}
