@@ -148,7 +148,7 @@ fn lacks(record: &DatabaseRecord) -> String {
     if let Some(streams) = &record.doubtful {
         lines.push(format!(
             "They lack {} streamed transactions that the group may have committed.",
-            streams.streams.len()
+            streams.transactions.len()
         ));
     }
     if lines.is_empty() {

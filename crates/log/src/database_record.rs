@@ -58,21 +58,8 @@ pub struct DoubtfulStreams {
     pub member: MemberId,
     /// Its session then.
     pub session: SessionId,
-    /// What the database had then. Their commits are after it, if they are in the log.
-    pub at: Seqno,
-    /// Tells the members of the last view until then from others.
-    pub view: u64,
-    /// At most [`STREAMS_MAX`].
-    pub streams: Vec<DoubtfulStream>,
-}
-
-/// A streamed transaction whose commit is in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DoubtfulStream {
-    /// Its number in the session.
-    pub transaction: u64,
-    /// Its first fragment.
-    pub first: Seqno,
+    /// The transactions' numbers in that session, at most [`STREAMS_MAX`].
+    pub transactions: Vec<u64>,
 }
 
 /// All that is to be known about the database.
@@ -112,10 +99,9 @@ impl DatabaseRecord {
         }
         if let Some(streams) = &self.doubtful {
             let (member, session) = (streams.member.0, streams.session.0);
-            let (at, view) = (streams.at.0, streams.view);
-            text += &format!("doubtful {member:x} {session:x} {view:x} {at}");
-            for stream in streams.streams.iter().take(STREAMS_MAX) {
-                text += &format!(" {}:{}", stream.transaction, stream.first.0);
+            text += &format!("doubtful {member:x} {session:x}");
+            for transaction in streams.transactions.iter().take(STREAMS_MAX) {
+                text += &format!(" {transaction}");
             }
             text.push('\n');
         }
@@ -182,21 +168,12 @@ fn decode_behind(value: &str) -> Option<Behind> {
 fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
     let mut words = value.split(' ');
     let mut hex = || u64::from_str_radix(words.next()?, 16).ok();
-    let (member, session, view) = (MemberId(hex()?), SessionId(hex()?), hex()?);
-    let at = Seqno(words.next()?.parse().ok()?);
-    let stream = |word: &str| {
-        let (transaction, first) = word.split_once(':')?;
-        Some(DoubtfulStream {
-            transaction: transaction.parse().ok()?,
-            first: Seqno(first.parse().ok()?),
-        })
-    };
+    let (member, session) = (MemberId(hex()?), SessionId(hex()?));
+    let transactions: Result<Vec<u64>, _> = words.map(str::parse).collect();
     Some(DoubtfulStreams {
         member,
         session,
-        at,
-        view,
-        streams: words.map(stream).collect::<Option<_>>()?,
+        transactions: transactions.ok()?,
     })
 }
 
@@ -360,15 +337,7 @@ mod tests {
             doubtful: Some(DoubtfulStreams {
                 member: MemberId(u64::MAX),
                 session: SessionId(u64::MAX),
-                at: Seqno(i64::MAX),
-                view: u64::MAX,
-                streams: vec![
-                    DoubtfulStream {
-                        transaction: u64::MAX,
-                        first: Seqno(i64::MAX),
-                    };
-                    STREAMS_MAX
-                ],
+                transactions: vec![u64::MAX; STREAMS_MAX],
             }),
             is_copying: true,
             unusable: Some("it differs".to_owned()),

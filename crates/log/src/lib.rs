@@ -70,8 +70,8 @@ mod testing;
 mod writer;
 
 pub use database_record::{
-    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStream,
-    DoubtfulStreams, STREAMS_MAX, StoppedMember, database_record_path,
+    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams, STREAMS_MAX,
+    StoppedMember, database_record_path,
 };
 pub use entry::Entry;
 pub use error::LogError;

@@ -149,7 +149,6 @@ impl Connection {
     ) -> Result<(), Stop> {
         let write_set = WriteSet::decode(seqno, data)
             .map_err(|error| Stop::Unapplied(seqno, error.to_string()))?;
-        let write_set = self.made_whole(seqno, origin, write_set)?;
         let WriteSet {
             flags,
             note,
@@ -161,6 +160,7 @@ impl Connection {
             self.pass_note(seqno);
             return Ok(());
         }
+        self.check_doubtful(seqno, origin, flags, trx)?;
         if self.passes_own_fragment(seqno, origin, flags)? {
             return Ok(());
         }

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    Behind, DatabasePosition, DatabaseRecord, DoubtfulStream, DoubtfulStreams, GroupId,
-    STREAMS_MAX, Seqno, SessionId,
+    Behind, DatabasePosition, DatabaseRecord, DoubtfulStreams, GroupId, MemberId, STREAMS_MAX,
+    Seqno, SessionId,
 };
 
 use super::{Known, PositionKeeper, UNKNOWN};
@@ -259,23 +259,26 @@ impl PositionKeeper {
         self.changing(group);
     }
 
-    /// The commit of a streamed transaction was given up here, and may be in the log. `session`: what
-    /// is known of all of its session. False if so many are known that this one cannot be noted.
+    /// The commit of a streamed transaction was given up here, and may be in the log. False if so
+    /// many are known that this one cannot be noted.
     pub(crate) fn stream_is_doubtful(
         &self,
         group: GroupId,
-        session: DoubtfulStreams,
-        stream: DoubtfulStream,
+        (member, session): (MemberId, SessionId),
+        transaction: u64,
     ) -> bool {
         let mut current = self.lock();
         let mut record = record_of(&current, group);
-        let (member, number) = (session.member, session.session);
-        let known = record.doubtful.get_or_insert(session);
-        let is_full = known.streams.len() >= STREAMS_MAX;
-        if is_full || (known.member, known.session) != (member, number) {
+        let streams = record.doubtful.get_or_insert_with(|| DoubtfulStreams {
+            member,
+            session,
+            transactions: Vec::new(),
+        });
+        let is_full = streams.transactions.len() >= STREAMS_MAX;
+        if is_full || (streams.member, streams.session) != (member, session) {
             return false;
         }
-        known.streams.push(stream);
+        streams.transactions.push(transaction);
         self.keep(&mut current, record);
         true
     }
@@ -337,7 +340,6 @@ mod tests {
     use super::*;
     use crate::api::{Callbacks, Gtid};
     use std::path::PathBuf;
-    use synod_node::MemberId;
 
     const GROUP: GroupId = GroupId([7; 16]);
     const ERROR: u32 = 1114;
@@ -497,24 +499,14 @@ mod tests {
     fn doubtful_streams_are_bounded_and_of_one_session() {
         let dir = Dir::new("streams");
         let keeper = dir.start(40);
-        let session = DoubtfulStreams {
-            member: MemberId(1),
-            session: SessionId(2),
-            at: Seqno(40),
-            view: 7,
-            streams: Vec::new(),
-        };
-        let stream = |transaction| DoubtfulStream {
-            transaction,
-            first: Seqno(30),
-        };
+        let session = (MemberId(1), SessionId(2));
         for transaction in 0..STREAMS_MAX as u64 {
-            assert!(keeper.stream_is_doubtful(GROUP, session.clone(), stream(transaction)));
+            assert!(keeper.stream_is_doubtful(GROUP, session, transaction));
         }
-        assert!(!keeper.stream_is_doubtful(GROUP, session, stream(99)));
+        assert!(!keeper.stream_is_doubtful(GROUP, session, 99));
         keeper.no_stream_is_doubtful_before(SessionId(2));
         let streams = dir.start(40).record().doubtful.unwrap();
-        assert_eq!(streams.streams.len(), STREAMS_MAX);
+        assert_eq!(streams.transactions.len(), STREAMS_MAX);
         keeper.no_stream_is_doubtful_before(SessionId(3));
         assert_eq!(dir.start(40).record().doubtful, None);
     }

@@ -176,7 +176,7 @@ impl Connection {
         }
         drop(gathered);
         if is_streamed && result == ProposalResult::Unknown {
-            self.doubt_stream_commit(transaction);
+            self.doubt_stream_commit(transaction.trx_id);
         }
         outcome(self.refused(transaction.trx_id, conn, result))
     }

@@ -226,7 +226,7 @@ impl Connection {
                 Some(ProposalResult::Ordered { seqno, .. }) => {
                     self.leave_unfinished_commit(transaction, seqno.0)
                 }
-                Some(ProposalResult::Unknown) => self.doubt_stream_commit(transaction),
+                Some(ProposalResult::Unknown) => self.doubt_stream_commit(transaction.trx_id),
                 _ => {}
             },
         }
