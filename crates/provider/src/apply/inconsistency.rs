@@ -234,7 +234,8 @@ impl Connection {
         let next = match is_lack {
             true => {
                 "This server lacks something that the others have (disk, memory, descriptors or \
-                 locks). It leaves the group, comes back by itself and tries again, until the cause \
+                 locks). It leaves the group, comes back by itself and tries again, until the \
+                 cause \
                  is gone: see to that"
             }
             false => {
@@ -243,7 +244,8 @@ impl Connection {
             }
         };
         let why = format!(
-            "{gtid} failed to apply here, and not on the other servers: {what}. Nothing of it is in \
+            "{gtid} failed to apply here, and not on the other servers: {what}. Nothing of it is \
+            in \
              the database. {next}"
         );
         self.leave(&why, Data::Good, Remedy::Restart);
@@ -330,7 +332,8 @@ impl Connection {
     }
 
     /// The database had the action before this connection: only the decision itself says how it
-    /// ended here. If it does not, the database is not trusted; nor if it was refused here, although
+    /// ended here. If it does not, the database is not trusted; nor if it was refused here,
+    /// although
     /// the database is said to have it. A copy made since has what its donor has.
     fn compare_earlier(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node() else {

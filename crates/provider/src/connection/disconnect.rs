@@ -50,7 +50,8 @@ impl Data {
             Data::Good | Data::Outdated => "",
             Data::Differ => {
                 ". This server leaves the group, since its data may differ from the other \
-                 servers'. Find out why before you start it again: the next start replaces its data \
+                 servers'. Find out why before you start it again: the next start replaces its \
+                 data \
                  by a full copy (SST)"
             }
         }
@@ -173,7 +174,8 @@ impl Connection {
         self.join_threads();
     }
 
-    /// This server leaves the group by itself: the one way out that no client has asked for. Nothing
+    /// This server leaves the group by itself: the one way out that no client has asked for.
+    /// Nothing
     /// new begins, and `remedy` brings the server back. The first reason counts, unless a later one
     /// says that the data differ. True if this one counts.
     ///
@@ -217,7 +219,8 @@ impl Connection {
         counts
     }
 
-    /// A panic, which has been logged: acknowledge nothing more, let every thread go. Does not wait.
+    /// A panic, which has been logged: acknowledge nothing more, let every thread go. Does not
+    /// wait.
     /// What the database has is what its engine says, as after a crash.
     pub(crate) fn fence(&self, reason: &str, ctx: Option<RecvContext>) {
         self.leave_saying(LogLevel::Info, reason, Data::Good, Remedy::Restart);

@@ -85,7 +85,7 @@ impl Lifecycle {
         self.node_ends = true;
     }
 
-    /// Whether this member can go on to vote although its database leaves the group.
+    /// Whether this member can continue to vote although its database leaves the group.
     pub(crate) fn keeps_vote(&self) -> bool {
         self.failure.is_some() && !self.node_ends
     }

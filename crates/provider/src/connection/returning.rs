@@ -36,7 +36,8 @@ const LONG_LIFE: Duration = Duration::from_secs(600);
 const RESTARTS: &str = "SYNOD_RESTARTS";
 /// Written where the log is, to find out whether that works. No log file has such a name.
 const PROBE_NAME: &str = "synod-probe.tmp";
-/// What a starting server writes into its data directory: its engine's temporary tablespace, most of
+/// What a starting server writes into its data directory: its engine's temporary tablespace, most
+/// of
 /// all. A server that ends at its start for want of it would not come back by itself.
 const START_BYTES: u64 = 32 << 20;
 /// Bytes written at a time.

@@ -59,9 +59,10 @@ pub(crate) enum PositionError {
     #[error(
         "the last stop was not clean, and the database cannot be asked where it is: {0}. This \
          server does not start: without a position it would throw its data away and take a full \
-         copy (SST). Nothing was changed. Mend the cause and start it again; or run 'mariadbd \
+         copy (SST). Nothing was changed. Remove the cause and start it again; or run 'mariadbd \
          --wsrep-recover' with the same options and start with --wsrep_start_position= and what it \
-         prints, as Debian's service does. If the data are lost anyway, 'synod copy --force' has the \
+         prints, as Debian's service does. If the data are lost anyway, 'synod copy --force' has \
+         the \
          next start take a full copy"
     )]
     NotAsked(String),
@@ -378,7 +379,7 @@ mod tests {
         let dir = std::env::temp_dir().join(dir);
         std::fs::create_dir_all(&dir).unwrap();
         let callbacks = Callbacks::none();
-        let recover = || Err("nobody is asked".to_owned());
+        let recover = || Err("it was not asked".to_owned());
         let keeper = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, recover);
         (keeper.unwrap(), dir)
     }

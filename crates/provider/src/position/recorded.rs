@@ -13,7 +13,7 @@
 //! Once N has been applied, the record stays until the engine has flushed: after a loss of power
 //! before that, the engine may still give the position that it had before.
 //!
-//! A record that cannot be written ends the process: nothing may go on as if it was there.
+//! A record that cannot be written ends the process: nothing may continue as if it was there.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(super) fn corrected(
     let Some(behind) = record.behind.filter(|_| record.group == position.group) else {
         return (position, None);
     };
-    // Higher than the record knows: it went on since by what it has applied, or it is a copy.
+    // Higher than the record knows: it continued since by what it has applied, or it is a copy.
     if position.seqno <= behind.at || position.seqno > behind.engine_says {
         return (position, None);
     }
@@ -65,7 +65,8 @@ pub(super) fn corrected(
         error => format!(" (error {error})"),
     };
     let notice = format!(
-        "the database is at {at}, although its engine says {}: action {lacking} was not applied{why}, \
+        "the database is at {at}, although its engine says {}: action {lacking} was not \
+        applied{why}, \
          and is applied again",
         position.seqno
     );
@@ -309,10 +310,10 @@ impl PositionKeeper {
         current.record = record;
     }
 
-    /// What depends on the record would go on without it.
+    /// What depends on the record would continue without it.
     fn end_process(&self, why: &str) -> ! {
         let text = format!(
-            "this server ends at once, since it cannot note what its database lacks: {why}. Mend \
+            "this server ends at once, since it cannot note what its database lacks: {why}. Repair \
              that disk, and start it again"
         );
         self.callbacks.log(LogLevel::Error, &text);

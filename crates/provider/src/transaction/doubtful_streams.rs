@@ -1,7 +1,8 @@
 //! Streamed transactions whose commit was given up here before anybody knew whether it is ordered:
 //! this server was stopped, or lost its node, while it waited for a majority.
 //!
-//! They are on record (`position/recorded.rs`), and the log tells at the next start: every action that
+//! They are on record (`position/recorded.rs`), and the log tells at the next start: every action
+//! that
 //! the database has is before such a commit. If a view with the next session of this member comes
 //! first, there is no commit. If the commit comes, and the server was stopped in order, it has kept
 //! the fragments in its table and commits them (seen on 10.11.19). Otherwise nothing says so, and
@@ -15,7 +16,7 @@ use crate::connection::Connection;
 use crate::connection::disconnect::Data;
 
 impl Connection {
-    /// A streamed transaction is given up here, and nobody can tell now whether its commit is
+    /// A streamed transaction is given up here, and it is not known now whether its commit is
     /// ordered.
     pub(crate) fn doubt_stream_commit(&self, trx: u64) {
         let Some(identity) = self.node().map(|node| node.identity()) else {

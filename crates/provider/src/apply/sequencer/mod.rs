@@ -214,7 +214,8 @@ impl Sequencer {
         true
     }
 
-    /// Lets the next seqno have its turn. False if the order ended before this one's, and the server
+    /// Lets the next seqno have its turn. False if the order ended before this one's, and the
+    /// server
     /// did what it does inside nevertheless.
     pub(crate) fn leave(&self, seqno: i64) -> bool {
         let mut state = self.lock();
