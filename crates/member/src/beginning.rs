@@ -3,8 +3,9 @@
 //! Called once per start, by [`crate::Start::new`], before the consensus core exists.
 //!
 //! A group that begins with a new database has an empty log, and its first entry is the first
-//! configuration (`Core::bootstrap`). A group that begins from a database with a position has a log
-//! that begins *after* that position, as if entries up to it had been purged: its base is entry 1
+//! configuration (`Core::bootstrap`). So has one that begins with a database of another group: its
+//! own history begins with it. A group that is taken over has a log that begins *after* the
+//! position of the database, as if entries up to it had been purged: its base is entry 1
 //! of term 1, with the first configuration and the database's seqno. The leader therefore sends the
 //! base to every member that joins with an empty log, as to all members that lack purged entries.
 //! (An empty log with another seqno would contradict a joiner's empty log, whose seqno is zero.)
@@ -27,7 +28,7 @@ const FIRST: EntryId = EntryId {
 };
 
 /// Decides which history this member starts with; a bootstrap begins one. `new_group` names it,
-/// unless the database belongs to a group.
+/// unless the group of the database is taken over.
 ///
 /// # Errors
 /// If the log cannot be written, or if this is a bootstrap and log and database belong to different
@@ -45,14 +46,17 @@ pub(crate) fn begin_history(
     }
     let database = config.database;
     let (none, known) = (GroupId::NONE, group != GroupId::NONE);
-    if known && database.group != none && database.group != group {
+    // A bootstrap that a crash interrupted has left the group's name and an empty log.
+    let has_history = known && !is_blank(&opened.recovered);
+    let is_taken_over = mode == StartMode::TakeOver;
+    let is_other = known && database.group != none && database.group != group;
+    if is_other && (has_history || is_taken_over) {
         return Err(StartError::OtherHistory {
             log: group,
             database: database.group,
         });
     }
-    // A bootstrap that a crash interrupted has left the group's name and an empty log.
-    if known && !is_blank(&opened.recovered) {
+    if has_history {
         let text = format!(
             "bootstrap was asked for, but this member belongs to group {group} already: it rejoins \
              that group instead"
@@ -60,20 +64,31 @@ pub(crate) fn begin_history(
         host.log(Level::Info, &text);
         return Ok(group);
     }
-    let group = [group, database.group, new_group]
+    let taken_over = if is_taken_over { database.group } else { none };
+    let group = [group, taken_over, new_group]
         .into_iter()
         .find(|group| *group != none)
         .unwrap_or(new_group);
     opened.writer.set_group(group)?;
-    if database.group == group && database.seqno > Seqno(0) {
-        begin_after(config, database.seqno, opened)?;
-    }
     // The history of the group begins with what this database holds.
-    let seqno = database.seqno.max(Seqno(0));
+    let seqno = match is_taken_over {
+        true => database.seqno.max(Seqno(0)),
+        false => Seqno(0),
+    };
+    if database.group == group && seqno > Seqno(0) {
+        begin_after(config, seqno, opened)?;
+    }
     config.database = DatabasePosition { group, seqno };
-    let with = match config.has_data {
-        true => format!("with what this database holds, up to {seqno}"),
-        false => "of relays, without a database".to_owned(),
+    let is_of_former = database.group != none && database.group != group;
+    let with = match (config.has_data, is_of_former) {
+        (true, true) => format!(
+            "with what this database holds of group {}, up to {}. That group is over for this \
+             server: databases and logs of it do not belong to the new group, whatever their \
+             position",
+            database.group, database.seqno
+        ),
+        (true, false) => format!("with what this database holds, up to {seqno}"),
+        (false, _) => "of relays, without a database".to_owned(),
     };
     host.log(Level::Info, &format!("beginning group {group} {with}"));
     Ok(group)

@@ -24,7 +24,8 @@ pub enum OpenError {
          has what is lost, so nothing is changed. Restore the file from a copy made after this \
          member's last stop. If there is none, what was committed after the damage is in the \
          databases only: move the synod-*.log files of all servers away, begin a new group with \
-         the server whose database is most advanced, and let the others join",
+         the server whose database is most advanced, and start the others with empty data \
+         directories",
         log_dir.display(), damage.damage().unwrap_or_default()
     )]
     SoleVoterDamaged {

@@ -59,7 +59,7 @@ impl Node {
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
-        if mode == StartMode::Bootstrap && !config.has_data && !config.in_relay_group {
+        if mode != StartMode::Join && !config.has_data && !config.in_relay_group {
             return Err(NodeError::BeginWithoutData);
         }
         // Before the log is opened: a member that should encrypt never takes part without.

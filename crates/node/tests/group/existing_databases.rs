@@ -1,5 +1,5 @@
-//! Groups that begin from databases which hold a history already, as servers that come from Galera
-//! do.
+//! Groups that begin from databases which hold a history already: as servers that come from Galera
+//! do, which take over its group, and as copies of the past do, which must not.
 
 use synod_node::{DataState, DatabasePosition, GroupId, Seqno, StartMode};
 
@@ -23,13 +23,13 @@ fn member(name: &str, cluster: &str, seqno: i64, seed: Option<&Member>) -> Membe
 /// Starts a member and waits until the group has it.
 fn start(member: &mut Member, mode: StartMode) {
     member.start(mode).unwrap();
-    member.node().set_applied(member.config.database.seqno);
+    member.node().set_applied(member.node().database().seqno);
     member.host.wait("joining", |record| record.joined > 0);
 }
 
 /// Has a member apply what follows its database.
 fn apply(member: &Member) {
-    let position = member.config.database.seqno;
+    let position = member.node().database().seqno;
     member.node().set_data_state(DataState::Synced);
     member.node().deliver_after(position).unwrap();
     member.host.wait("its view", |r| r.last() > position);
@@ -38,7 +38,7 @@ fn apply(member: &Member) {
 #[test]
 fn members_at_the_position_where_the_group_begins_need_no_copy() {
     let mut first = member("first", "migrated", 2, None);
-    start(&mut first, StartMode::Bootstrap);
+    start(&mut first, StartMode::TakeOver);
     apply(&first);
     let mut others = ["second", "third"].map(|name| member(name, "migrated", 2, Some(&first)));
     for other in &mut others {
@@ -58,7 +58,7 @@ fn members_at_the_position_where_the_group_begins_need_no_copy() {
 #[test]
 fn member_before_the_position_where_the_group_begins_needs_a_copy() {
     let mut first = member("first", "older", 9, None);
-    start(&mut first, StartMode::Bootstrap);
+    start(&mut first, StartMode::TakeOver);
     apply(&first);
     let mut older = member("older", "older", 8, Some(&first));
     start(&mut older, StartMode::Join);
@@ -68,7 +68,7 @@ fn member_before_the_position_where_the_group_begins_needs_a_copy() {
 #[test]
 fn group_that_began_from_a_database_is_found_again_after_a_restart() {
     let mut first = member("first", "again", 2, None);
-    start(&mut first, StartMode::Bootstrap);
+    start(&mut first, StartMode::TakeOver);
     apply(&first);
     let seqno = seqno_of(first.order("k", "before"));
     first.host.wait("the action", |r| r.last() >= seqno);
@@ -76,4 +76,21 @@ fn group_that_began_from_a_database_is_found_again_after_a_restart() {
     first.start(StartMode::Join).unwrap();
     first.take_part();
     assert!(seqno_of(first.order("k", "after")) > seqno);
+}
+
+/// What databases and logs of the former group hold after the copy has the same numbers.
+#[test]
+fn group_begun_with_a_copy_is_another_one_than_that_of_the_copy() {
+    let mut first = member("first", "copied", 2, None);
+    start(&mut first, StartMode::Bootstrap);
+    apply(&first);
+    let group = first.node().status().group;
+    assert_ne!(group, HISTORY);
+    assert_eq!(first.node().database().group, group, "it is the new one's");
+    let words = "up to 2. That group is over for this server";
+    first.host.wait("the words", |record| record.says(words));
+    let mut other = member("other", "copied", 9, Some(&first));
+    start(&mut other, StartMode::Join);
+    assert_eq!(other.node().status().group, group);
+    assert_eq!(other.node().database().group, HISTORY, "its host compares");
 }

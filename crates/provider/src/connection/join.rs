@@ -5,7 +5,9 @@
 //! of them is fetched from other members. If these lack it, too, the server asks for a full copy
 //! (SST), see `sst_joiner.rs`.
 
-use synod_node::{NotFetched, Seqno, SessionId, View as GroupView, ViewMember};
+use synod_node::{
+    DatabasePosition, GroupId, NotFetched, Seqno, SessionId, View as GroupView, ViewMember,
+};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::apply::sequencer::Task;
@@ -90,8 +92,11 @@ impl Connection {
     /// Where the database is, if the log or other members have what follows (IST).
     fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
-        let database = node.database();
-        if database.group != node.status().group || database.seqno < Seqno(0) {
+        let (database, group) = (node.database(), node.status().group);
+        if database.group != GroupId::NONE && database.group != group {
+            return Err(JoinEnd::Failed(other_group(database, group)));
+        }
+        if database.seqno < Seqno(0) {
             return Ok(None);
         }
         let (position, seqno) = (database.seqno.0, view.seqno.0);
@@ -168,4 +173,16 @@ impl Connection {
         then.members.sort_by_key(|m| (m.session, m.member));
         Ok(then)
     }
+}
+
+/// Why a database of another group is not replaced by a full copy: a person may want its data.
+fn other_group(database: DatabasePosition, group: GroupId) -> String {
+    format!(
+        "the data of this server belong to group {}, at {}, and this is group {group}, which \
+         was begun with other data (with a backup, for instance). They may be the last ones to \
+         have what this group lacks, so they are not deleted without your word. To join this \
+         group, stop this server, move its data away, synod-*.log files included, and start it \
+         with an empty data directory: it takes a full copy (SST)",
+        database.group, database.seqno
+    )
 }

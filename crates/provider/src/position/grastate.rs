@@ -17,6 +17,8 @@ pub const FILE_NAME: &str = "grastate.dat";
 const LAST_MEMBER: &str = "# set by the server: the other members have left";
 /// Line of a file that this library has written. Galera's drops comments.
 const OWN_MARK: &str = "# written by Synod";
+/// Line of a file that was taken over from Galera's library, until the group has the server.
+const TAKEN_OVER: &str = "# taken over: the group is the one that Galera's library served";
 /// Where a new version is written before it takes the place of the old one. The end of the name
 /// keeps it from being deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
@@ -33,6 +35,9 @@ pub struct SavedPosition {
     /// It is the server that said so, because it was the only member left. Else it is an operator's
     /// order.
     pub last_member: bool,
+    /// Galera's library, or a person, has written the position, and no group of this library has
+    /// had the server since.
+    pub is_taken_over: bool,
 }
 
 impl SavedPosition {
@@ -42,6 +47,7 @@ impl SavedPosition {
         seqno: -1,
         safe_to_bootstrap: false,
         last_member: false,
+        is_taken_over: false,
     };
 }
 
@@ -94,7 +100,11 @@ pub fn read(data_dir: &Path) -> Result<Option<SavedPosition>, GrastateError> {
 /// Unreadable.
 pub fn is_own(data_dir: &Path) -> Result<Option<bool>, GrastateError> {
     let text = text(data_dir)?;
-    Ok(text.map(|text| text.lines().any(|line| line.trim_end() == OWN_MARK)))
+    Ok(text.map(|text| has_line(&text, OWN_MARK)))
+}
+
+fn has_line(text: &str, line: &str) -> bool {
+    text.lines().any(|found| found.trim_end() == line)
 }
 
 fn text(data_dir: &Path) -> Result<Option<String>, GrastateError> {
@@ -145,13 +155,12 @@ pub(crate) fn format(position: &SavedPosition) -> String {
         seqno,
         safe_to_bootstrap,
         last_member,
+        is_taken_over,
     } = position;
     let safe = u8::from(*safe_to_bootstrap);
-    let remark = if *last_member {
-        format!("{LAST_MEMBER}\n")
-    } else {
-        String::new()
-    };
+    let remarks = [(*last_member, LAST_MEMBER), (*is_taken_over, TAKEN_OVER)];
+    let remarks = remarks.iter().filter(|(holds, _)| *holds);
+    let remarks: String = remarks.map(|(_, line)| format!("{line}\n")).collect();
     format!(
         "# GALERA saved state\n\
          version: 2.1\n\
@@ -159,12 +168,13 @@ pub(crate) fn format(position: &SavedPosition) -> String {
          seqno:   {seqno}\n\
          safe_to_bootstrap: {safe}\n\
          {OWN_MARK}\n\
-         {remark}"
+         {remarks}"
     )
 }
 
 pub(crate) fn parse(text: &str, path: &Path) -> Result<SavedPosition, GrastateError> {
     let mut position = SavedPosition::UNDEFINED;
+    position.is_taken_over = !has_line(text, OWN_MARK) || has_line(text, TAKEN_OVER);
     for (i, line) in text.lines().enumerate() {
         position.last_member |= line.trim_end() == LAST_MEMBER;
         let line = line.split('#').next().unwrap_or_default();
@@ -215,6 +225,15 @@ mod tests {
             seqno,
             safe_to_bootstrap,
             last_member: false,
+            is_taken_over: false,
+        }
+    }
+
+    /// As written by another program.
+    fn foreign(saved: SavedPosition) -> SavedPosition {
+        SavedPosition {
+            is_taken_over: true,
+            ..saved
         }
     }
 
@@ -260,6 +279,7 @@ mod tests {
                 last_member: true,
                 ..position(9, true)
             },
+            foreign(position(10, false)),
         ] {
             write(&dir.0, &saved).unwrap();
             assert_eq!(read(&dir.0).unwrap(), Some(saved));
@@ -276,12 +296,12 @@ mod tests {
         let text = format!(
             "seqno: 5 # edited\n\n  uuid :{UUID}\r\nversion: 9\ncert_index:\nnonsense\n#uuid: x\n"
         );
-        assert_eq!(parsed(&text), Ok(position(5, false)));
+        assert_eq!(parsed(&text), Ok(foreign(position(5, false))));
     }
 
     #[test]
     fn empty_file_is_an_undefined_position() {
-        assert_eq!(parsed(""), Ok(SavedPosition::UNDEFINED));
+        assert_eq!(parsed(""), Ok(foreign(SavedPosition::UNDEFINED)));
     }
 
     #[test]

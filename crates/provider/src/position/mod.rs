@@ -86,6 +86,7 @@ impl Known {
             seqno: seqno.0,
             safe_to_bootstrap: self.is_last_member,
             last_member: self.is_last_member,
+            is_taken_over: false,
         }
     }
 }
@@ -105,6 +106,8 @@ pub(crate) struct PositionKeeper {
     must_not_begin: bool,
     /// The file had a position: the last process with this database has ended in order.
     was_stopped_in_order: bool,
+    /// The file names the group that Galera's library served.
+    is_taken_over: bool,
 }
 
 impl PositionKeeper {
@@ -171,6 +174,8 @@ impl PositionKeeper {
             may_bootstrap,
             must_not_begin: handover.is_some() && is_unusable(saved) && !may_bootstrap,
             was_stopped_in_order: saved.is_some_and(|saved| saved.seqno >= 0),
+            is_taken_over: saved
+                .is_some_and(|saved| saved.is_taken_over && saved.group != GroupId::NONE),
         })
     }
 
@@ -183,6 +188,14 @@ impl PositionKeeper {
             return Err(HandoverError::UnusableData);
         }
         Ok(())
+    }
+
+    /// Whether a group that begins with the database is the one that it belongs to: Galera's
+    /// library served that, and its other servers were stopped with this one. Any other database
+    /// with a position and without a log may be a copy of the past. What databases and logs of its
+    /// group hold after that position has the same numbers as what the new group will do.
+    pub(crate) fn takes_group_over(&self) -> bool {
+        self.is_taken_over
     }
 
     /// Whether an operator has written into `grastate.dat`, as Galera's handbook says for the loss
@@ -363,6 +376,7 @@ mod tests {
             seqno,
             safe_to_bootstrap: false,
             last_member: false,
+            is_taken_over: false,
         })
     }
 
@@ -382,6 +396,28 @@ mod tests {
         let recover = || Err("it was not asked".to_owned());
         let keeper = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, recover);
         (keeper.unwrap(), dir)
+    }
+
+    #[test]
+    fn group_is_taken_over_from_galera_until_this_library_has_had_the_server() {
+        let (_, dir) = keeper("taken-over");
+        let load = || {
+            let none = Callbacks::none();
+            PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, none, || None).unwrap()
+        };
+        assert!(!load().takes_group_over(), "a copy has no file");
+        let galeras = format!("version: 2.1\nuuid: {GROUP}\nseqno: 42\n");
+        std::fs::write(dir.join(grastate::FILE_NAME), galeras).unwrap();
+        std::fs::write(dir.join("galera.cache"), "").unwrap();
+        assert!(load().takes_group_over());
+        let again = load();
+        assert!(
+            again.takes_group_over(),
+            "a start that failed changes nothing"
+        );
+        again.changing(GROUP);
+        assert!(!load().takes_group_over());
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -62,10 +62,10 @@ impl Provider {
             self.position.check_begin().map_err(|e| e.to_string())?;
         }
         let config = self.node_config(name, url);
-        let mode = if bootstrap {
-            StartMode::Bootstrap
-        } else {
-            StartMode::Join
+        let mode = match (bootstrap, self.position.takes_group_over()) {
+            (true, true) => StartMode::TakeOver,
+            (true, false) => StartMode::Bootstrap,
+            (false, _) => StartMode::Join,
         };
         let shared = Shared {
             callbacks: self.callbacks.clone(),

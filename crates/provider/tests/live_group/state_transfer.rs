@@ -337,3 +337,38 @@ fn donor_takes_one_joiner_at_a_time() {
     three.copy_received(at, 0);
     three.wait_synced(1);
 }
+
+/// A server that was not emptied when its group was restored from a backup.
+#[test]
+fn data_of_another_group_are_refused_by_name_and_not_replaced() {
+    let one = Server::bootstrapped("n1", 1);
+    let (dir, port) = Server::new("n2").stop();
+    let former = wsrep_gtid_t {
+        uuid: wsrep_uuid_t { data: [9; 16] },
+        seqno: 2,
+    };
+    let two = Server::with("n2", &dir, port, former, "");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.join_appliers();
+    let group = "09090909-0909-0909-0909-090909090909, at 2";
+    assert!(two.inner.logged(&format!("belong to group {group}")));
+    assert!(!two.inner.seen().contains(&Seen::RequestedCopy));
+}
+
+/// As restored from a backup: the position is in its engine only.
+#[test]
+fn group_begun_on_a_copy_has_an_id_of_its_own() {
+    let (dir, port) = Server::new("n1").stop();
+    let former = wsrep_gtid_t {
+        uuid: wsrep_uuid_t { data: [9; 16] },
+        seqno: 40,
+    };
+    let one = Server::with("n1", &dir, port, former, "");
+    assert_eq!(one.connect(&one.address(), true), WSREP_OK);
+    one.add_applier();
+    one.wait_synced(1);
+    let last = one.inner.last_committed();
+    assert_ne!(last.uuid.data, former.uuid.data);
+    assert!(last.seqno < 40, "{}", last.seqno);
+}

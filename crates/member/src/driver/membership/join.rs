@@ -78,7 +78,7 @@ impl Join {
 
     /// Whether this member was started to begin a group.
     pub(super) fn begins_group(&self) -> bool {
-        self.mode == StartMode::Bootstrap
+        self.mode != StartMode::Join
     }
 
     /// Whether this session was in a committed view.
