@@ -20,6 +20,7 @@
 //! | [`position`] | where the database is, and `grastate.dat` |
 //! | `commands` | serves the program `synod`: its socket, status, events, orders |
 //! | `log_queue` | lines for the error log, and the thread that waits for its disk |
+//! | `other_replication` | MariaDB's own replication beside the group |
 //! | `server_program` | runs the server's own program for its settings and its position |
 //! | `service_manager` | what systemd is told during a long start |
 //! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
@@ -53,6 +54,7 @@ mod connection;
 #[doc(hidden)]
 pub mod fuzzing;
 mod live_options;
+mod other_replication;
 pub mod position;
 pub mod provider;
 mod server_program;

@@ -4,12 +4,14 @@
 //! same arguments, can be run to its end for an answer, as service units and SST scripts do. Such a
 //! run loads no provider and opens no port.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use crate::api::Gtid;
 
@@ -104,7 +106,8 @@ impl ServerProgram {
     /// # Errors
     /// It does not, or does not run.
     pub(crate) fn check_data_dir(&self, own: &Path) -> Result<(), NoAnswer> {
-        let said = self.variable("datadir")?;
+        let settings = self.settings()?;
+        let said = settings.get("datadir").unwrap_or_default().to_owned();
         let dir = self
             .started_in
             .as_deref()
@@ -120,16 +123,19 @@ impl ServerProgram {
         }
     }
 
-    /// The value that a variable has at the server's start, from its configuration and arguments.
+    /// The values that variables have at the server's start, from its configuration and arguments.
     ///
     /// # Errors
-    /// The program does not run, or knows no such variable.
-    pub(crate) fn variable(&self, name: &str) -> Result<String, NoAnswer> {
-        let find = |line: &str| {
-            let (known, value) = line.split_once(' ')?;
-            (known == name).then(|| value.trim().to_owned())
-        };
-        self.ask(&["--verbose"], "--help", find)
+    /// The program does not run, or lists none.
+    pub(crate) fn settings(&self) -> Result<Settings, NoAnswer> {
+        let purpose = "--help";
+        let (out, err) = self.run(&["--verbose"], purpose)?;
+        let settings = Settings::parse(&out);
+        // Every server has it.
+        match settings.get("datadir") {
+            Some(_) => Ok(settings),
+            None => Err(self.silent(purpose, &err)),
+        }
     }
 
     /// Where the engine is, after its own recovery. The nil group: it was never in one.
@@ -143,7 +149,10 @@ impl ServerProgram {
             "--socket=synod-recovery.sock",
             "--skip-log-error",
         ];
-        self.ask(&quiet, "--wsrep-recover", parse_position)
+        let purpose = "--wsrep-recover";
+        let (out, err) = self.run(&quiet, purpose)?;
+        let found = out.lines().chain(err.lines()).find_map(parse_position);
+        found.ok_or_else(|| self.silent(purpose, &err))
     }
 
     /// Runs the program in the place of this process, as at its start, but not from a position of
@@ -154,12 +163,16 @@ impl ServerProgram {
         command.exec()
     }
 
-    fn ask<T>(
-        &self,
-        before: &[&str],
-        purpose: &'static str,
-        find: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, NoAnswer> {
+    fn silent(&self, purpose: &'static str, log: &str) -> NoAnswer {
+        NoAnswer::Silent {
+            program: self.program.clone(),
+            purpose,
+            last: log.lines().last().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// What the program writes to its output, and to the log.
+    fn run(&self, before: &[&str], purpose: &'static str) -> Result<(String, String), NoAnswer> {
         let mut command = self.command();
         command
             .args(&self.arguments)
@@ -174,16 +187,34 @@ impl ServerProgram {
             purpose,
             source,
         })?;
-        let (out, err) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        let found = out.lines().chain(err.lines()).find_map(find);
-        found.ok_or_else(|| NoAnswer::Silent {
-            program: self.program.clone(),
-            purpose,
-            last: err.lines().last().unwrap_or_default().to_owned(),
-        })
+        Ok((
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
+    }
+}
+
+/// The server's variables at its start, as `mariadbd --help --verbose` lists them.
+#[derive(Debug, Default)]
+pub(crate) struct Settings(HashMap<String, String>);
+
+impl Settings {
+    pub(crate) fn parse(lines: &str) -> Settings {
+        let variable = |line: &str| {
+            let (name, value) = line.split_once(' ')?;
+            Some((name.to_owned(), value.trim().to_owned()))
+        };
+        Settings(lines.lines().filter_map(variable).collect())
+    }
+
+    /// A variable's value, by its name with hyphens; none: it is not known.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A variable's value as a number.
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name)?.parse().ok()
     }
 }
 
@@ -245,10 +276,16 @@ mod tests {
 
     #[test]
     fn variable_is_found_by_its_whole_name() {
-        let help = program("echo 'log-x-y   7'; echo 'log-x     5  '; echo 'not log-x 9'");
-        assert_eq!(help.variable("log-x").unwrap(), "5");
-        assert_eq!(help.variable("log-x-y").unwrap(), "7");
-        assert!(help.variable("log").is_err());
+        let help = program("echo 'datadir /a'; echo 'log-x-y   7'; echo 'log-x     b  '");
+        let settings = help.settings().unwrap();
+        assert_eq!(settings.get("log-x"), Some("b"));
+        assert_eq!(settings.number("log-x-y"), Some(7));
+        assert_eq!(settings.number::<u64>("log-x"), None);
+        assert_eq!(settings.get("log"), None);
+        let text = program("echo 'no such option' >&2").settings();
+        let text = text.unwrap_err().to_string();
+        assert!(text.contains("--help says nothing"), "{text}");
+        assert!(text.contains("no such option"), "{text}");
     }
 
     #[test]

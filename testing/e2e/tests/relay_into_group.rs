@@ -41,6 +41,8 @@ fn another_server_of_the_group_continues_where_the_replica_was() -> Outcome {
             format!("gtid_domain_id = {}", 20 + node),
             "wsrep_gtid_mode = ON".to_owned(),
             "wsrep_gtid_domain_id = 9".to_owned(),
+            "innodb_flush_log_at_trx_commit = 1".to_owned(),
+            "skip_slave_start".to_owned(),
         ]);
     }
     cluster.up(&|_, _| ()).why("starting the servers")?;
@@ -76,7 +78,88 @@ fn continue_elsewhere(
         inserting.join().unwrap_or(Ok(()))
     })?;
     insert(primary, 3)?;
-    await_same(primary, cluster, &[2, 3])
+    await_same(primary, cluster, &[2, 3])?;
+
+    // A replica that comes back after a crash continues by itself.
+    cluster.start(1, &|_, _| ()).why("the first replica")?;
+    std::thread::scope(|threads| {
+        let inserting = threads.spawn(|| insert(primary, 4));
+        await_rows(cluster, 3, "turn = 4", 20)?;
+        cluster.kill(2).why("killing the second replica")?;
+        cluster.start(2, &|_, _| ()).why("the second replica")?;
+        let mut conn = cluster.connect(2)?;
+        conn.query_drop("START SLAVE").why("START SLAVE")?;
+        inserting.join().unwrap_or(Ok(()))
+    })?;
+    await_same(primary, cluster, &SERVERS)
+}
+
+/// Without what the manual says, the group gets the rows of a replica, and not its place. A replica
+/// that has lost its place by a crash stops, and executes nothing again: one statement would count
+/// twice.
+#[test]
+fn replica_that_has_lost_its_place_executes_nothing_twice() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let dir = place::cluster_dir("lost-place-source")?;
+    let statements = [
+        "--server-id=77",
+        "--log-bin=primary",
+        "--binlog-format=STATEMENT",
+    ];
+    let primary = StockServer::new(&dir.join("primary"), PORT, &statements)?;
+    let grant = format!("GRANT REPLICATION SLAVE ON *.* TO {}", relay::USER);
+    let user = format!(
+        "CREATE USER {} IDENTIFIED BY '{}'",
+        relay::USER,
+        relay::PASSWORD
+    );
+    let create = "CREATE TABLE shop.orders (id INT PRIMARY KEY, v INT)";
+    let row = "INSERT INTO shop.orders VALUES (1, 0)";
+    primary.execute(&[&user, &grant, "CREATE DATABASE shop", create, row])?;
+    let mut cluster = TestCluster::empty("lost-place", BASE_PORT, 3)?;
+    // A kill loses everything that was executed last.
+    let replica = cluster.settings_mut().overrides.entry(1).or_default();
+    let flushes = "innodb_flush_log_at_timeout = 300".to_owned();
+    replica.extra_lines.push(flushes);
+    cluster.up(&|_, _| ()).why("starting the servers")?;
+    cluster.create_account()?;
+    let outcome = lose_the_place(&primary, &mut cluster);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+    }
+    outcome
+}
+
+fn lose_the_place(primary: &StockServer, cluster: &mut TestCluster) -> Outcome {
+    const COUNTED: u32 = 100;
+    follow(cluster, 1, PORT)?;
+    let count = "UPDATE shop.orders SET v = v + 1 WHERE id = 1";
+    primary.execute(&vec![count; COUNTED as usize])?;
+    await_rows(cluster, 3, &format!("v = {COUNTED}"), 1)?;
+    cluster.kill(1).why("killing the replica")?;
+    primary.execute(&[count])?;
+    cluster.start(1, &|_, _| ()).why("the replica")?;
+    cluster.await_line(1, "have come back from the group's log after a crash")?;
+    cluster.await_line(1, "refuses what comes from the server with server_id 77")?;
+    for node in SERVERS {
+        let rows = cluster.rows(node, "SELECT v FROM shop.orders")?;
+        ensure(rows == [COUNTED.to_string()], || {
+            format!("node{node}: {rows:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn await_rows(cluster: &TestCluster, node: u8, condition: &str, count: u32) -> Outcome {
+    let sql = format!("SELECT COUNT(*) >= {count} FROM shop.orders WHERE {condition}");
+    let found = wait_for(PATIENCE, || {
+        (cluster.rows(node, &sql).ok()? == ["1"]).then_some(())
+    });
+    ensure(found.is_some(), || {
+        format!("node{node} has not {count} rows with {condition}")
+    })
 }
 
 /// Has a server of the group replicate from what listens on this port, from where the group is.

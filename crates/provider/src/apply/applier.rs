@@ -164,6 +164,7 @@ impl Connection {
         if self.passes_own_fragment(seqno, origin, flags)? {
             return Ok(());
         }
+        self.look_at_returned(origin, flags, &data);
         let meta = self.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
         let handle = applied_handle(trx, seqno);
         if flags.contains(WsFlags::ISOLATION) {
@@ -281,6 +282,9 @@ impl Connection {
             LocalState::Synced
         });
         self.log(LogLevel::Info, "synced with the group");
+        if let Some(text) = self.shared.other_replication.what_returned() {
+            self.log(LogLevel::Error, text);
+        }
         Ok(())
     }
 }

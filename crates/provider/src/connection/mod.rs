@@ -45,6 +45,7 @@ use crate::apply::inconsistency::{LastDecided, Outcomes};
 use crate::apply::sequencer::{Sequencer, Task};
 use crate::commands::EventLog;
 use crate::live_options::LiveOptions;
+use crate::other_replication::OtherReplication;
 use crate::position::PositionKeeper;
 use crate::status::LocalState;
 use crate::status::counters::Counters;
@@ -100,6 +101,8 @@ pub(crate) struct Shared {
     pub(crate) position: Arc<PositionKeeper>,
     /// What a restart of this server needs.
     pub(crate) restart: Arc<Restart>,
+    /// MariaDB's own replication beside the group.
+    pub(crate) other_replication: Arc<OtherReplication>,
 }
 
 /// One connection to the group.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::api::{Callbacks, LogLevel};
-use crate::server_program::ServerProgram;
+use crate::server_program::Settings;
 
 /// The variable, as `mariadbd --help` lists it.
 const VARIABLE: &str = "innodb-flush-log-at-timeout";
@@ -14,16 +14,13 @@ const VARIABLE: &str = "innodb-flush-log-at-timeout";
 const UNKNOWN: Duration = Duration::from_secs(60);
 
 /// The period at the server's start. A change while it runs is not seen.
-pub(crate) fn period(program: &ServerProgram, callbacks: &Callbacks) -> Duration {
-    let said = program.variable(VARIABLE);
-    let unclear = match said.map(|seconds| seconds.parse()) {
-        Ok(Ok(seconds)) => return Duration::from_secs(seconds),
-        Ok(Err(_)) => format!("{VARIABLE} is no number of seconds"),
-        Err(error) => error.to_string(),
-    };
+pub(crate) fn period(settings: &Settings, callbacks: &Callbacks) -> Duration {
+    if let Some(seconds) = settings.number(VARIABLE) {
+        return Duration::from_secs(seconds);
+    }
     let text = format!(
         "innodb_flush_log_at_timeout is not known, so it is taken for {UNKNOWN:?}: the log keeps \
-         actions for so long after they were applied ({unclear})"
+         actions for so long after they were applied (mariadbd --help --verbose does not say it)"
     );
     callbacks.log(LogLevel::Info, &text);
     UNKNOWN

@@ -403,7 +403,10 @@ mod tests {
         let (_, dir) = keeper("taken-over");
         let load = || {
             let none = Callbacks::none();
-            PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, none, || None).unwrap()
+            PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, none, || {
+                Err("it was not asked".to_owned())
+            })
+            .unwrap()
         };
         assert!(!load().takes_group_over(), "a copy has no file");
         let galeras = format!("version: 2.1\nuuid: {GROUP}\nseqno: 42\n");

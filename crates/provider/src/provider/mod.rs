@@ -33,8 +33,9 @@ use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::Received;
 use crate::live_options::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Parameter, Update, key};
+use crate::other_replication::OtherReplication;
 use crate::position::{self, PositionKeeper, engine_flushes};
-use crate::server_program::ServerProgram;
+use crate::server_program::{ServerProgram, Settings};
 use crate::status;
 use crate::status::counters::Counters;
 use crate::status::inputs::StatusInputs;
@@ -55,6 +56,8 @@ pub(crate) struct Provider {
     flush_period: Duration,
     /// What a restart of this server needs.
     restart: Arc<Restart>,
+    /// MariaDB's own replication beside the group.
+    other_replication: Arc<OtherReplication>,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
     /// The newest connection, from before it is joined on: a server that waits at its start for a
@@ -99,7 +102,16 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let position = PositionKeeper::load(data_dir, &log_dir, start, callbacks.clone(), recover)
         .map_err(|error| InitError::Other(error.into()))?;
     let position = Arc::new(position);
-    let flush_period = engine_flushes::period(&program, &callbacks);
+    let settings = program.settings().unwrap_or_else(|error| {
+        let text = format!("the server's settings at its start are not known: {error}");
+        callbacks.log(LogLevel::Info, &text);
+        Settings::default()
+    });
+    let flush_period = engine_flushes::period(&settings, &callbacks);
+    let other_replication = OtherReplication::new(&settings);
+    if let Some(warning) = other_replication.warning() {
+        callbacks.log(LogLevel::Warn, &warning);
+    }
     save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
@@ -113,6 +125,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         position,
         flush_period,
         restart: Arc::new(restart),
+        other_replication: Arc::new(other_replication),
         connection: RwLock::new(None),
         newest: Mutex::default(),
         changing: Mutex::new(()),

@@ -74,6 +74,7 @@ impl Provider {
             options: self.live.clone(),
             position: self.position.clone(),
             restart: self.restart.clone(),
+            other_replication: self.other_replication.clone(),
             events: self.events.clone(),
         };
         let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use synod_node::{Action, Class, Pending, ProposalResult, RefusedBy, Seqno, WaitResult};
+use synod_write_set::HEADER_BYTES;
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
@@ -280,6 +281,9 @@ impl Connection {
         let keys = std::mem::take(&mut gathered.keys);
         counters.repl_data_bytes.add(draft.server_bytes() as u64);
         let data = draft.finish(flags, transaction.trx_id, conn);
+        if !self.takes_from_replica(flags, &data[HEADER_BYTES..]) {
+            return Err(Status::TrxFail);
+        }
         gathered.submitted = data.clone();
         drop(gathered);
         counters.replicated.one();

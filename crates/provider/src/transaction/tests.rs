@@ -43,6 +43,7 @@ fn connection() -> Arc<Connection> {
             0,
             Duration::ZERO,
         )),
+        other_replication: Arc::default(),
         position: Arc::new(
             PositionKeeper::load(nowhere.clone(), &nowhere, start, callbacks, || {
                 Err("it was given".to_owned())

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use synod_node::{Action, ApplyOutcome, Class, KeySet, KeyType, ProposalResult};
 use synod_write_set::{Note, WriteSet};
 use wsrep_sys as sys;
@@ -62,7 +62,11 @@ impl Connection {
             true => Note::Promised,
             false => Note::None,
         };
-        let action = self.statement(conn, keys, action, flags, note);
+        let events = action.concat();
+        if !self.takes_from_replica(WsFlags(flags) | WsFlags::ISOLATION, &events) {
+            return Err(Status::NotAllowed);
+        }
+        let action = self.statement(conn, keys, events.into(), flags, note);
         let bytes = (action.keys.encoded_len() + action.data.len()) as u64;
         if bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
@@ -105,7 +109,7 @@ impl Connection {
         &self,
         conn: u64,
         keys: &[Vec<&[u8]>],
-        action: &[&[u8]],
+        events: Bytes,
         flags: u32,
         note: Note,
     ) -> Action {
@@ -113,16 +117,12 @@ impl Connection {
         for parts in keys {
             set.append(parts, KeyType::Exclusive);
         }
-        let mut data = BytesMut::new();
-        for part in action {
-            data.extend_from_slice(part);
-        }
         let write_set = WriteSet {
             flags: WsFlags(flags) | WsFlags::ISOLATION,
             note,
             trx: sys::WSREP_UNDEFINED_TRX_ID,
             conn,
-            data: Bytes::from(data),
+            data: events,
         };
         Action {
             class: Class::TotalOrder,
