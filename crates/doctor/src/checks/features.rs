@@ -62,12 +62,7 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
     });
     let mut findings: Vec<Finding> = used.collect();
     findings.extend(named_locks(server));
-    findings.extend(
-        server
-            .events
-            .iter()
-            .map(|event| event_runs_everywhere(event)),
-    );
+    findings.extend(events(server));
     let is_counted = server.get_lock_statements.is_some();
     if findings.is_empty() && is_counted {
         findings.push(Finding::good(
@@ -95,6 +90,43 @@ fn named_locks(server: &ServerFacts) -> Option<Finding> {
         "the lock holds on one server only: clients of two servers may both get it",
         "lock a row with SELECT ... FOR UPDATE, and write it",
     ))
+}
+
+/// What becomes of events in a group: in one with one writer, or in any.
+fn events(server: &ServerFacts) -> Vec<Finding> {
+    let enabled = server.events.iter();
+    let writers = server.status.get("wsrep_synod_writers");
+    if writers.is_none_or(|writers| writers != "leader") {
+        return enabled.map(|event| event_runs_everywhere(event)).collect();
+    }
+    let elsewhere = server.events_elsewhere.iter();
+    let lacking = elsewhere.map(|event| event_ends_with_the_writer(event));
+    let one = server.variable("event_scheduler") != "ON" && enabled.len() > 0;
+    lacking.chain(one.then(events_do_not_run)).collect()
+}
+
+fn event_ends_with_the_writer(event: &str) -> Finding {
+    Finding::new(
+        Subject::Features,
+        Severity::Warning,
+        format!("the event {event} does not run here: another server made it"),
+        "when this server is the writer (synod.writers=leader), the event runs nowhere: here it is \
+         SLAVESIDE_DISABLED, and where it is enabled its writes are refused",
+        format!(
+            "have the event ask wsrep_synod_takes_writes first, and enable it here: SET SESSION \
+             wsrep_on=OFF; ALTER EVENT {event} ENABLE (docs/operating/single-primary.md, Events)"
+        ),
+    )
+}
+
+fn events_do_not_run() -> Finding {
+    Finding::new(
+        Subject::Features,
+        Severity::Warning,
+        "event_scheduler is not ON, and events are enabled",
+        "when this server is the writer (synod.writers=leader), they run nowhere",
+        "event_scheduler = ON on all servers",
+    )
 }
 
 fn event_runs_everywhere(event: &str) -> Finding {
@@ -132,6 +164,26 @@ mod tests {
             "GET_LOCK: 7 statements since the server's start",
         ];
         assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn event_of_a_single_writer_has_to_be_enabled_on_every_server() {
+        let found = |writers: &str, scheduler: &str| -> Vec<String> {
+            let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            let found = judge(&ServerFacts {
+                status: [pair("wsrep_synod_writers", writers)].into(),
+                variables: [pair("event_scheduler", scheduler)].into(),
+                events: vec!["shop.here".to_owned()],
+                events_elsewhere: vec!["shop.there".to_owned()],
+                get_lock_statements: Some(0),
+                ..ServerFacts::default()
+            });
+            found.into_iter().map(|finding| finding.what).collect()
+        };
+        assert_eq!(found("any", "ON"), ["the event shop.here is enabled"]);
+        let there = "the event shop.there does not run here: another server made it";
+        assert_eq!(found("leader", "ON"), [there]);
+        assert_eq!(found("leader", "OFF").len(), 2);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct ServerFacts {
     /// From which servers this one replicates, beside its group; none: the doctor's account may not
     /// see that.
     pub sources: Option<Vec<SourceFacts>>,
+    /// Events that the server knows, and does not run because another server made them.
+    pub events_elsewhere: Vec<String>,
     /// Statements with GET_LOCK since the start; none: the server does not count statements.
     pub get_lock_statements: Option<u64>,
     /// Accounts that a user of the server's machine has by its name alone; none: the doctor's
@@ -63,6 +65,10 @@ WHERE t.table_type = 'BASE TABLE'
 const EVENTS: &str = "\
 SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE status = 'ENABLED'";
 
+const EVENTS_ELSEWHERE: &str = "\
+SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events
+WHERE status = 'SLAVESIDE_DISABLED'";
+
 const GET_LOCK: &str = "\
 SELECT IFNULL(SUM(count_star), 0) FROM performance_schema.events_statements_summary_by_digest
 WHERE digest_text LIKE '%GET_LOCK%' AND digest_text NOT LIKE '%events_statements_summary%'";
@@ -86,6 +92,11 @@ impl ServerFacts {
                 .filter_map(|row| table(row))
                 .collect(),
             events: client.rows(EVENTS)?.into_iter().flatten().collect(),
+            events_elsewhere: client
+                .rows(EVENTS_ELSEWHERE)?
+                .into_iter()
+                .flatten()
+                .collect(),
             sources: None,
             get_lock_statements: None,
             socket_accounts: None,
