@@ -140,12 +140,12 @@ fn write_zeroes(path: &Path, bytes: u64) -> io::Result<()> {
 
 /// What stands in the way was last said then: once a minute, and when it changes.
 #[derive(Default)]
-struct Said {
+pub(super) struct Said {
     last: Option<(String, Instant)>,
 }
 
 impl Said {
-    fn is_due(&mut self, obstacle: &str, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, obstacle: &str, now: Instant) -> bool {
         let is_old = |(text, at): &(String, Instant)| text == obstacle && now < *at + PAUSE_MAX;
         if self.last.as_ref().is_some_and(is_old) {
             return false;

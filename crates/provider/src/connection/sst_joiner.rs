@@ -13,6 +13,7 @@ use synod_node::{MemberId, NotFetched, Seqno, SessionId, StateTransferEvent, Vie
 use crate::api::{Gtid, LogLevel};
 use crate::connection::Connection;
 use crate::connection::join::JoinEnd;
+use crate::connection::returning::Said;
 use crate::status::LocalState;
 
 /// Time from a refusal to the next request for a donor.
@@ -267,8 +268,8 @@ struct DonorSearch {
     next_ask: Option<Instant>,
     /// The member that gives the copy.
     donor: Option<AcceptedDonor>,
-    /// Text of the last refusal, which is logged once.
-    refusal: String,
+    /// The last refusal that was logged.
+    said: Said,
 }
 
 #[derive(Clone, Copy)]
@@ -325,10 +326,8 @@ impl DonorSearch {
             (StateTransferEvent::NoDonor { text }, None) => {
                 self.refusals += 1;
                 self.next_ask = Some(now + REFUSED_RETRY);
-                if self.refusal != text {
-                    let line = format!("waiting for a donor: {text}");
-                    self.refusal = text;
-                    return Ok(Some(line));
+                if self.said.is_due(&text, now) {
+                    return Ok(Some(format!("waiting for a donor: {text}")));
                 }
             }
             // The donor's script may fail before the donor's answer gets here.
@@ -401,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_is_logged_once_and_asked_again_after_a_second() {
+    fn refusal_is_logged_each_minute_and_asked_again_after_a_second() {
         let now = Instant::now();
         let mut search = DonorSearch::default();
         search.asked(1, now);
@@ -411,6 +410,9 @@ mod tests {
         assert_eq!(search.wake_at(now), now + REFUSED_RETRY);
         let again = search.hear(1, refused("busy"), in_session(1), now).unwrap();
         assert_eq!(again, None);
+        let later = now + Duration::from_secs(60);
+        let still = search.hear(1, refused("busy"), in_session(1), later);
+        assert!(still.unwrap().is_some());
         assert!(search.must_ask(in_session(1)).unwrap());
     }
 
