@@ -69,6 +69,8 @@ pub struct DatabaseRecord {
     pub group: GroupId,
     /// What the database lacks, although its engine may not know.
     pub behind: Option<Behind>,
+    /// The last action that failed here, and has ended since as on the other servers.
+    pub settled: Option<Seqno>,
     /// Commits whose fate is unknown.
     pub doubtful: Option<DoubtfulStreams>,
     /// A full copy was asked for: the data may be half of a copy.
@@ -96,6 +98,9 @@ impl DatabaseRecord {
                 failures,
             } = behind;
             text += &format!("behind {} {} {error} {failures}\n", at.0, engine_says.0);
+        }
+        if let Some(seqno) = self.settled {
+            text += &format!("settled {}\n", seqno.0);
         }
         if let Some(streams) = &self.doubtful {
             let (member, session) = (streams.member.0, streams.session.0);
@@ -143,6 +148,7 @@ impl DatabaseRecord {
             match name {
                 "group" => record.group = value.parse().ok()?,
                 "behind" => record.behind = Some(decode_behind(value)?),
+                "settled" => record.settled = Some(Seqno(value.parse().ok()?)),
                 "doubtful" => record.doubtful = Some(decode_doubtful(value)?),
                 "copying" => record.is_copying = true,
                 "accepted" => record.is_accepted = true,
@@ -334,6 +340,7 @@ mod tests {
                 error: u32::MAX,
                 failures: u32::MAX,
             }),
+            settled: Some(Seqno(i64::MAX)),
             doubtful: Some(DoubtfulStreams {
                 member: MemberId(u64::MAX),
                 session: SessionId(u64::MAX),

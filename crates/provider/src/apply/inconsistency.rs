@@ -332,9 +332,9 @@ impl Connection {
     }
 
     /// The database had the action before this connection: only the decision itself says how it
-    /// ended here. If it does not, the database is not trusted; nor if it was refused here,
-    /// although
-    /// the database is said to have it. A copy made since has what its donor has.
+    /// ended here. If it does not, the database is not trusted; nor if the action failed here and
+    /// the database is said to have it, unless it is on record that it was applied after all. A copy
+    /// made since has what its donor has.
     fn compare_earlier(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node() else {
             return;
@@ -344,7 +344,11 @@ impl Connection {
         let own = answers.find(|answer| answer.member == member);
         let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
         let differs = match decision.outcome.is_success() {
-            true => has_failed && !self.state().outcomes.is_copy,
+            true => {
+                let is_explained = self.state().outcomes.is_copy
+                    || self.shared.position.has_settled(decision.seqno.0);
+                has_failed && !is_explained
+            }
             false => own.is_none_or(|answer| answer.outcome != decision.outcome),
         };
         if differs && has_failed {

@@ -194,8 +194,15 @@ impl PositionKeeper {
     fn forget(&self, current: &mut Known) {
         current.healing = Healing::default();
         let mut record = current.record.clone();
-        record.behind = None;
+        if let Some(behind) = record.behind.take() {
+            record.settled = Some(Seqno(behind.at.0.saturating_add(1)));
+        }
         self.keep(current, record);
+    }
+
+    /// Whether this action failed here, and has ended since as on the other servers.
+    pub(crate) fn has_settled(&self, seqno: i64) -> bool {
+        self.lock().record.settled == Some(Seqno(seqno))
     }
 
     /// What the record says now.
@@ -448,6 +455,7 @@ mod tests {
         keeper.settled(GROUP, 42);
         keeper.process_exits();
         assert_eq!(dir.position(42), 42);
+        assert!(dir.start(42).has_settled(42), "for decisions about it");
     }
 
     #[test]
