@@ -164,8 +164,8 @@ impl Connection {
     }
 
     /// Ends a pause, which comes with a desync (`FLUSH TABLES WITH READ LOCK`). The server takes
-    /// that back afterwards, but not if it believes that the group is lost: as it does until then, if
-    /// the group was lost during the pause.
+    /// that back afterwards, but not if it believes that the group is lost: as it does until then,
+    /// if the group was lost during the pause.
     pub(crate) fn resume(&self) -> Status {
         self.update(|state| {
             if !state.views.is_primary() {
