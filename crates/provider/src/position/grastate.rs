@@ -66,8 +66,8 @@ pub enum GrastateError {
     },
     /// A line has a value that cannot be one.
     #[error(
-        "{} line {line}: {name} cannot be '{value}'; correct it, or remove the file to join with a \
-         full copy (SST)",
+        "{} line {line}: {name} cannot be '{value}'. Correct it. To join with a full copy (SST) \
+         instead: remove the file, and run 'synod copy --force' before the start",
         path.display()
     )]
     BadValue {
