@@ -165,6 +165,42 @@ fn statement_that_fails_for_its_client_only_is_executed_everywhere() {
     });
 }
 
+/// The decision about the statement is in the log after it, and so comes once more.
+#[test]
+fn server_that_was_repaired_is_in_its_group_after_a_restart() {
+    CLUSTER.scenario("repaired, then restarted", |cluster| {
+        let node = cluster.follower();
+        let table = table(cluster, "repaired")?;
+        let mut conn = cluster.connect(node)?;
+        conn.query_drop("SET SESSION max_statement_time=0.000001")
+            .why("max_statement_time")?;
+        let add = format!("ALTER TABLE {table} ADD more INT, FORCE");
+        ensure(conn.query_drop(&add).is_err(), || add.clone())?;
+        cluster.stop(node).why("stop")?;
+        cluster.start(node).why("start")?;
+        await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
+        agreement::check(cluster, &ALL)
+    })
+}
+
+/// The server makes a statement durable before it moves its position over it: here the statement is
+/// there, and the position is before it, as after a kill between the two.
+#[test]
+fn server_that_executes_a_statement_twice_after_a_kill_comes_back() {
+    CLUSTER.scenario("a statement twice", |cluster| {
+        let node = cluster.follower();
+        let table = table(cluster, "twice")?;
+        let add = format!("ALTER TABLE {table} ADD more INT");
+        differ(cluster, node, &add)?;
+        cluster.kill(node).why("kill")?;
+        cluster.execute(cluster.leader(), &add)?;
+        cluster.start(node).why("start")?;
+        await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
+        cluster.execute(node, &format!("INSERT INTO {table} VALUES (1, 2)"))?;
+        agreement::check(cluster, &ALL)
+    })
+}
+
 /// An applier needs the table for the client's own statement, and what the client does next comes
 /// after that.
 #[test]

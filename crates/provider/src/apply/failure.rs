@@ -6,7 +6,7 @@ const NUMBER_MARK: &str = "Error_code: ";
 
 /// Errors of a server that lacks disk, memory, descriptors, locks or time. Its data are as good as
 /// before: the action succeeds once the lack has ended.
-const LACKS: [u32; 22] = [
+const LACKS: [u32; 23] = [
     // The system's, by the names of `perror`: files, disk.
     3, 5, 9, 20, 21, 23, 24, 28, 1004, // cannot create a file
     1021, // disk full
@@ -21,7 +21,33 @@ const LACKS: [u32; 22] = [
     1290, // an option of this server, such as read_only, forbids it
     1317, // the execution was interrupted
     1927, // the connection was killed
+    1878, // the temporary file cannot be written
     1969, // max_statement_time exceeded
+];
+/// Errors of a statement that finds its effect there already.
+const DONE: [u32; 22] = [
+    1007, // the database exists
+    1008, // there is no such database
+    1050, // the table exists
+    1051, // there is no such table
+    1054, // there is no such column
+    1060, // the column exists
+    1061, // the index exists
+    1068, // there is a primary key
+    1091, // there is nothing to drop
+    1146, // there is no such table
+    1176, // there is no such index
+    1304, // the routine exists
+    1305, // there is no such routine
+    1359, // the trigger exists
+    1360, // there is no such trigger
+    1396, // the account exists, or there is none
+    1507, // there is no such partition
+    1517, // the partition exists
+    1537, // the event exists
+    1539, // there is no such event
+    1826, // the foreign key exists
+    4091, // there is no such sequence
 ];
 /// Any error of a storage engine, which the text names.
 const ENGINE_ERROR: u32 = 1030;
@@ -49,6 +75,11 @@ pub(super) fn is_lack_of_resources(text: &str) -> bool {
         number => LACKS.contains(&number),
     };
     numbers(text).any(is_lack)
+}
+
+/// Whether a statement failed because its effect is there already.
+pub(super) fn says_that_it_is_done(text: &str) -> bool {
+    DONE.contains(&number(text))
 }
 
 fn numbers(text: &str) -> impl Iterator<Item = u32> {
@@ -79,6 +110,8 @@ mod tests {
         ] {
             assert!(!is_lack_of_resources(text), "{text}");
         }
+        assert!(says_that_it_is_done("Error_code: 1060"));
+        assert!(!says_that_it_is_done("Error_code: 1114"));
         assert_eq!(number("is full, Error_code: 1114;"), 1114);
         assert_eq!(number("unknown"), 0);
     }

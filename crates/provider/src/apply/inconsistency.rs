@@ -8,6 +8,7 @@
 //! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
 //! each decision is compared with the outcome here when the later of the two is known.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -128,6 +129,16 @@ enum GroupDecision {
     Unknown(&'static str),
 }
 
+/// An action that has failed here.
+pub(crate) struct Failure<'a> {
+    /// What the server says.
+    pub(crate) text: &'a [u8],
+    /// What of that is the same on all servers.
+    pub(crate) compared: Cow<'a, [u8]>,
+    /// Whether it is a statement in total order.
+    pub(crate) is_statement: bool,
+}
+
 /// How a failure stands to what happened on the other servers.
 pub(crate) enum Verdict {
     /// It failed as it did there.
@@ -141,26 +152,48 @@ pub(crate) enum Verdict {
     },
     /// The group's decision cannot be known, for this reason.
     Unknown(&'static str),
-    /// The order has ended before the action's turn: nobody is asked about it.
+    /// The order has ended before the action's turn, and the group is not asked about it.
     PassedOver,
 }
 
 impl Connection {
     /// An action has failed here, within the order. Waits for the group's decision; whether the
-    /// failure is confirmed. If it is not, this server leaves. `error` is the server's text, `compared`
-    /// what of it is the same on all servers.
-    pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8], compared: &[u8]) -> bool {
-        let text = error_text(error);
-        match self.judge_failure(seqno, compared) {
+    /// database is now as the others'. If it is not, this server leaves.
+    pub(crate) fn confirm_failure(&self, seqno: i64, failure: &Failure<'_>) -> bool {
+        let text = error_text(failure.text);
+        match self.judge_failure(seqno, &failure.compared) {
             Verdict::Alike => return true,
             Verdict::PassedOver => return false,
             Verdict::Outvoted { winner, failures } => {
+                let is_first = failures <= 1 && winner.is_success();
+                if is_first && self.was_executed_before(seqno, failure) {
+                    let line = format!(
+                        "statement {seqno} fails here ({text}), because it was executed before \
+                         this server was killed or lost power: its effect is there"
+                    );
+                    self.log(LogLevel::Warn, line);
+                    return true;
+                }
                 self.leave_as_failed(seqno, failures, &format!("{text}, {winner} wins"), &text);
             }
-            Verdict::Unknown(why) => self.leave_undecided(seqno, error, why),
+            Verdict::Unknown(why) => self.leave_undecided(seqno, failure.text, why),
         }
         self.sequencer.abort();
         false
+    }
+
+    /// Whether this is the statement in which the server was killed. The server makes a statement
+    /// durable before it moves its engine's position, so it may execute the first one after that
+    /// position for the second time. No later one: each flushes what came before.
+    fn was_executed_before(&self, seqno: i64, failure: &Failure<'_>) -> bool {
+        let is_first = {
+            let outcomes = &self.state().outcomes;
+            outcomes.begun_at + 1 == seqno && !outcomes.is_copy
+        };
+        failure.is_statement
+            && is_first
+            && !self.shared.position.was_stopped_in_order()
+            && failure::says_that_it_is_done(&error_text(&failure.compared))
     }
 
     /// An action has failed here, within the order. Notes it, and waits for the group's decision.
@@ -190,8 +223,8 @@ impl Connection {
         }
     }
 
-    /// An action has failed here, and what the group decides cannot be known. The next start applies
-    /// it again.
+    /// An action has failed here, and what the group decides cannot be known. The next start
+    /// applies it again.
     pub(crate) fn leave_undecided(&self, seqno: i64, error: &[u8], why: &str) {
         let text = error_text(error);
         let why = format!("action {seqno} failed to apply: {text}, {why}");

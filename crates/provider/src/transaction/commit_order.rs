@@ -14,6 +14,7 @@ use wsrep_sys as sys;
 use crate::api::{Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
 use crate::apply::elsewhere::Wait;
+use crate::apply::inconsistency::Failure;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
 use crate::boundary;
 use crate::connection::Connection;
@@ -83,7 +84,7 @@ impl Connection {
         let seqno = meta.gtid.seqno;
         let error = error.filter(|text| !text.is_empty());
         if let Some(error) = error
-            && !self.confirm_failure(seqno, error, &compared(handle, error))
+            && !self.confirm_failure(seqno, &failure(handle, error))
         {
             return Status::NodeFail;
         }
@@ -247,12 +248,16 @@ impl Connection {
     }
 }
 
-/// What the servers compare of the failure of this action.
-fn compared<'a>(handle: &TrxHandle, error: &'a [u8]) -> Cow<'a, [u8]> {
+fn failure<'a>(handle: &TrxHandle, text: &'a [u8]) -> Failure<'a> {
     let is_statement = is_applied(handle) && handle.trx_id == sys::WSREP_UNDEFINED_TRX_ID;
-    match is_statement {
-        true => statement_failure(error, boundary::statement_error()),
-        false => Cow::Borrowed(error),
+    let compared = match is_statement {
+        true => statement_failure(text, boundary::statement_error()),
+        false => Cow::Borrowed(text),
+    };
+    Failure {
+        text,
+        compared,
+        is_statement,
     }
 }
 
