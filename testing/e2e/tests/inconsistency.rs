@@ -177,7 +177,7 @@ fn server_that_was_repaired_is_in_its_group_after_a_restart() {
         let add = format!("ALTER TABLE {table} ADD more INT, FORCE");
         ensure(conn.query_drop(&add).is_err(), || add.clone())?;
         cluster.stop(node).why("stop")?;
-        cluster.start(node).why("start")?;
+        cluster.start(node, &|_, _| ()).why("start")?;
         await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
         agreement::check(cluster, &ALL)
     })
@@ -194,7 +194,7 @@ fn server_that_executes_a_statement_twice_after_a_kill_comes_back() {
         differ(cluster, node, &add)?;
         cluster.kill(node).why("kill")?;
         cluster.execute(cluster.leader(), &add)?;
-        cluster.start(node).why("start")?;
+        cluster.start(node, &|_, _| ()).why("start")?;
         await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
         cluster.execute(node, &format!("INSERT INTO {table} VALUES (1, 2)"))?;
         agreement::check(cluster, &ALL)
