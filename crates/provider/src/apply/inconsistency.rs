@@ -366,8 +366,8 @@ impl Connection {
 
     /// The database had the action before this connection: only the decision itself says how it
     /// ended here. If it does not, the database is not trusted; nor if the action failed here and
-    /// the database is said to have it, unless it is on record that it was applied after all. A copy
-    /// made since has what its donor has.
+    /// the database is said to have it, unless the record says that it was applied after all. A
+    /// copy made since has what its donor has.
     fn compare_earlier(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node() else {
             return;
