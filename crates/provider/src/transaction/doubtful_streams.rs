@@ -2,11 +2,10 @@
 //! this server was stopped, or lost its node, while it waited for a majority.
 //!
 //! They are on record (`position/recorded.rs`), and the log tells at the next start: every action
-//! that
-//! the database has is before such a commit. If a view with the next session of this member comes
-//! first, there is no commit. If the commit comes, and the server was stopped in order, it has kept
-//! the fragments in its table and commits them (seen on 10.11.19). Otherwise nothing says so, and
-//! the data are not trusted.
+//! that the database has is before such a commit. If a view with the next session of this member
+//! comes first, there is no commit. If the commit comes, and the server was stopped in order, it
+//! has kept the fragments in its table and commits them (seen on 10.11.19). Otherwise nothing says
+//! so, and the data are not trusted.
 
 use synod_node::{Origin, Remedy};
 
