@@ -168,6 +168,10 @@ fn fail_under_load(
     writers.await_more(50, PATIENCE)?;
     let report = writers.finish();
     report.check_rows(cluster, &SURVIVORS)?;
+    if matches!(way, Way::Outvoted) {
+        // It comes back, and fails once more: only then its data are known to differ.
+        await_status(cluster, "wsrep_local_state_comment", "Inconsistent")?;
+    }
     if matches!(way, Way::LogDiskFull | Way::Outvoted) {
         let stopped = cluster.stop(VICTIM).why("stopping the victim")?;
         ensure(stopped, || "the victim had ended by itself".into())?;
@@ -192,13 +196,18 @@ fn make_lag(cluster: &TestCluster) -> Outcome {
 
 /// Waits until the victim has left the group by itself.
 fn await_left(cluster: &TestCluster) -> Outcome {
-    let left = wait_for(PATIENCE, || {
-        let status = cluster.rows(VICTIM, "SHOW STATUS LIKE 'wsrep_ready'");
-        let off = |row: &String| row.contains("OFF");
-        status.ok()?.iter().any(off).then_some(())
+    await_status(cluster, "wsrep_ready", "OFF")
+}
+
+fn await_status(cluster: &TestCluster, name: &str, value: &str) -> Outcome {
+    let reached = wait_for(PATIENCE, || {
+        let status = cluster.rows(VICTIM, &format!("SHOW STATUS LIKE '{name}'"));
+        let is_so = |row: &String| row.contains(value);
+        status.ok()?.iter().any(is_so).then_some(())
     });
-    ensure(left.is_some(), || {
-        format!("the victim is still there:\n{}", cluster.log_tail(VICTIM))
+    ensure(reached.is_some(), || {
+        let tail = cluster.log_tail(VICTIM);
+        format!("the victim's {name} is not {value}:\n{tail}")
     })
 }
 
