@@ -428,7 +428,7 @@ fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
     assert!(drawn.iter().any(|o| o.loggers > 0) && drawn.iter().any(|o| o.learners > 0));
     for fault in Fault::ALL {
         let on = drawn.iter().filter(|o| o.has(fault)).count();
-        assert!(on > 18 && on < 190, "{} is on in {on} of 239", fault.name());
+        assert!(on > 15 && on < 190, "{} is on in {on} of 239", fault.name());
     }
 }
 
