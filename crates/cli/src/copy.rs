@@ -110,7 +110,7 @@ fn accepted(record: DatabaseRecord) -> DatabaseRecord {
     }
 }
 
-/// What the next start does.
+/// Tells what the next start does.
 fn shown(record: &DatabaseRecord) -> String {
     match record.needs_copy() {
         true => format!(
@@ -125,7 +125,7 @@ fn shown(record: &DatabaseRecord) -> String {
     }
 }
 
-/// What is known to be wrong with the data.
+/// Names each known defect of the data.
 fn lacks(record: &DatabaseRecord) -> String {
     let mut lines = Vec::new();
     if let Some(why) = &record.unusable {

@@ -1,4 +1,4 @@
-//! What a member knows about its database that the database itself does not say.
+//! The record of a member about its database: all that the database itself does not say.
 //!
 //! A storage engine's position is no proof: a server moves it over an action that failed there, and
 //! half a copy has a position, too. So what makes it wrong is noted beside the log, before anything
@@ -67,7 +67,7 @@ pub struct DoubtfulStreams {
 pub struct DatabaseRecord {
     /// The group whose history the rest is about.
     pub group: GroupId,
-    /// What the database lacks, although its engine may not know.
+    /// Actions that the database lacks, although its engine may not know.
     pub behind: Option<Behind>,
     /// The last action that failed here, and has ended since as on the other servers.
     pub settled: Option<Seqno>,
@@ -189,7 +189,7 @@ pub enum DatabaseRecordError {
     /// The file system refused.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// On which file.
         path: PathBuf,

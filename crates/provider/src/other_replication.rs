@@ -26,7 +26,7 @@ use crate::boundary;
 use crate::connection::Connection;
 use crate::server_program::Settings;
 
-/// What is known of other replication of this server.
+/// Knowledge about other replication of this server.
 #[derive(Debug, Default)]
 pub(crate) struct OtherReplication {
     /// This server's own number at its start; none: not known, so nothing is recognised.
@@ -52,7 +52,7 @@ struct Returned {
     lacks_gtids: bool,
 }
 
-/// What a write set says of where it comes from.
+/// The source of a write set, by its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// A client of this server, or a part of which nothing is known.

@@ -27,7 +27,7 @@ pub(crate) struct Removals {
     results: Arc<Mutex<Results>>,
 }
 
-/// What removals have led to.
+/// Results of removals that are not told yet.
 #[derive(Default)]
 struct Results {
     /// Why the control file could not be replaced: the log cannot continue.

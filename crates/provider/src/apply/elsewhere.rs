@@ -41,14 +41,14 @@ pub(crate) struct Wait {
     _hold: Hold,
 }
 
-/// What holds a client up.
+/// The means that holds a client up.
 enum Hold {
     Reply(#[expect(dead_code, reason = "its end is what counts")] HeldReply),
     Thread(Gate),
 }
 
 impl Hold {
-    /// Of the calling thread's client; and where the thread has to wait, if it has to.
+    /// Holds up the calling thread's client; and where the thread has to wait, if it has to.
     fn begin() -> (Hold, Option<Gate>) {
         match HeldReply::hold() {
             Some(reply) => (Hold::Reply(reply), None),

@@ -131,9 +131,9 @@ enum GroupDecision {
 
 /// An action that has failed here.
 pub(crate) struct Failure<'a> {
-    /// What the server says.
+    /// The server's text.
     pub(crate) text: &'a [u8],
-    /// What of that is the same on all servers.
+    /// The part of the text that is the same on all servers.
     pub(crate) compared: Cow<'a, [u8]>,
     /// Whether it is a statement in total order.
     pub(crate) is_statement: bool,
@@ -141,7 +141,7 @@ pub(crate) struct Failure<'a> {
 
 /// How a failure stands to what happened on the other servers.
 pub(crate) enum Verdict {
-    /// It failed as it did there.
+    /// The action failed there alike.
     Alike,
     /// Another outcome wins.
     Outvoted {

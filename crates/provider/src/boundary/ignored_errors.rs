@@ -1,4 +1,4 @@
-//! Which errors of statements the server keeps to itself (`wsrep_ignore_apply_errors`).
+//! Errors of statements that the server keeps to itself (`wsrep_ignore_apply_errors`).
 //!
 //! By default it tells the library of no statement in total order that has failed, at the origin or
 //! where it is applied, and an applier's error is gone when the library is called next. So one that
@@ -13,16 +13,16 @@ use super::server_function::find_variable;
 /// of `DROP` of what is not there, and of rows to delete that are not there.
 const STATEMENTS: u32 = 4;
 
-/// What the library has made of the variable.
+/// The variable after the library has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementErrors {
     /// The server passed them on already.
     Heard,
-    /// It will do so from now on.
+    /// The server passes them on from now on.
     HeardNow {
-        /// What the variable was.
+        /// The variable before.
         was: u32,
-        /// What it is now.
+        /// The variable now.
         is: u32,
     },
     /// This server has no such variable.

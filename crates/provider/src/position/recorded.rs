@@ -1,4 +1,4 @@
-//! What the member's record says about its database, and when it is written.
+//! The member's record of its database: its meaning at a start, and when it is written.
 //!
 //! A server whose applier fails rolls the action back, moves its engine's position over it, and
 //! only then tells the provider. So the engine's position proves nothing about an action that has
@@ -205,7 +205,7 @@ impl PositionKeeper {
         self.lock().record.settled == Some(Seqno(seqno))
     }
 
-    /// What the record says now.
+    /// The record as it is now.
     pub(crate) fn record(&self) -> DatabaseRecord {
         self.lock().record.clone()
     }

@@ -11,13 +11,13 @@ use synod_write_set::Note;
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) seqno: i64,
-    /// What its write set says about its outcome.
+    /// The promise of its write set about its outcome.
     pub(super) note: Note,
     /// Its write set, should an applier have to execute it.
     pub(super) data: Bytes,
 }
 
-/// Which connection executes which statement, and which ones an applier executes for it.
+/// Statements by the connections that execute them, and those that an applier executes instead.
 pub(crate) struct Statements {
     executing: Mutex<HashMap<u64, Statement>>,
     /// Those that an applier executes, by their connections: their seqnos.

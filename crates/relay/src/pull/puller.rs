@@ -29,7 +29,7 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// How long handing leadership over may take.
 const HANDOVER_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is known of the attempts to pull.
+/// The attempts to pull, so far.
 struct Attempts {
     backoff: Backoff,
     patience: Patience,
