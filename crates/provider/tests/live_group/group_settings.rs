@@ -34,6 +34,7 @@ fn saved_list_does_not_take_back_what_another_server_has_set() {
 fn setting_that_the_group_does_not_make_holds_no_client_up_and_changes_nothing() {
     let (one, two) = pair(1);
     assert_eq!(two.set_options("gmcast.isolate=1"), WSREP_OK);
+    two.wait_status("local_state_comment", "Initialized");
     let begun = Instant::now();
     let list = "evs.suspect_timeout=PT9S; synod.writers=leader";
     assert_eq!(one.set_options(list), WSREP_NODE_FAIL);

@@ -12,7 +12,7 @@ use wsrep_sys::*;
 
 use crate::server::*;
 
-/// Two synced members with the same data. The second has some appliers.
+/// Two synced voters with the same data. The second has some appliers.
 pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     let one = Server::bootstrapped("n1", 2);
     let two = Server::new("n2");
@@ -27,6 +27,7 @@ pub(crate) fn pair(appliers: usize) -> (Server, Server) {
         two.add_applier();
     }
     two.wait_synced(1);
+    one.wait_status("synod_voters", "2");
     (one, two)
 }
 
@@ -41,6 +42,7 @@ pub(crate) fn pair_with(options: &str) -> (Server, Server) {
         server.add_applier();
         server.wait_synced(1);
     }
+    one.wait_status("synod_voters", "2");
     (one, two)
 }
 
