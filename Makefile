@@ -2,8 +2,11 @@
 #
 #   make demo      install what is missing, build, start three servers, say what to try
 #   make relay-demo  a group, a relay, a replica behind it and a reader of changes; two minutes, nothing stays
-#   make test      all tests, then the servers' own ones in a short selection (they need packages, and minutes);
-#                  a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
+#   make check     format, lints, rules of the sources, unit tests of the core, 50 simulated groups: no server, minutes
+#   make test      what every change passes: all unit tests, a sample of planted bugs, end-to-end tests with real
+#                  servers; a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
+#   make test-all  what a release passes: make test, then all planted bugs, long faults, migrations, labs, attacks
+#                  from outside, an upgrade, and the servers' own suites in a short selection; two hours
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
@@ -22,16 +25,21 @@ UP ?=
 COMPAT ?=
 STRANGER ?=
 SYNOD = target/release/synod
-TEST_STAGES = test-dependencies compat-dependencies build unit planted e2e stranger compat-subset
+# What runs end to end with every change; E2E=faults/crash runs one file. The others are in E2E_LONG.
+E2E ?= clients faults operations relays
+E2E_LONG = other_programs long_faults migrations long_relays labs
+CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
+TEST_STAGES = test-dependencies build unit planted-sample e2e stranger-secret
+LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies compat-dependencies clean
+.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies all-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
 
-relay-demo: test-dependencies build
+relay-demo: all-dependencies build
 	$(CARGO) run --quiet -p synod-e2e --example relay_demo
 
 build:
@@ -43,9 +51,20 @@ build-next-version:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 	    $(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
 
+# Needs no server, no root and no package but a C compiler.
+check:
+	scripts/run-stages lint core
+
+core:
+	$(CARGO) test -p synod-tidy $(CORE)
+	$(CARGO) run -p synod-sim -- --seeds 50
+
 # A stage that fails does not keep the later ones from running; the end says which failed.
 test:
 	scripts/run-stages $(TEST_STAGES)
+
+test-all:
+	scripts/run-stages $(TEST_STAGES) $(filter-out $(TEST_STAGES),$(LONG_STAGES))
 
 # Groups of real threads wait more than they compute, so more tests run at a time than there are cores; but not so
 # many that members take each other for dead.
@@ -56,21 +75,33 @@ unit:
 planted:
 	$(CARGO) test -p synod-sim --features planted --test planted
 
-# One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
-e2e: build build-next-version
-	$(CARGO) test -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
+# A quarter of them, another one for each commit.
+planted-sample:
+	SYNOD_PLANTED_SAMPLE=$$(git rev-parse HEAD) $(CARGO) test -p synod-sim --features planted --test planted
+
+# Several files at a time, each with its servers in a network of its own. The servers and 'synod' are release
+# builds; the tests need not be.
+e2e: build
+	scripts/run-e2e $(E2E)
+
+e2e-long: build build-next-version
+	scripts/run-e2e $(E2E_LONG)
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
 	$(CARGO) run -p synod-stranger -- $(STRANGER)
 
+# A group with a group secret, the common case; the two other kinds of group are in 'make test-all'.
+stranger-secret: build
+	$(CARGO) run -p synod-stranger -- secret
+
 fuzz:
 	scripts/fuzz
 
-compat: compat-dependencies build
+compat: all-dependencies build
 	$(CARGO) run --release -p synod-compat -- $(COMPAT)
 
-compat-subset: compat-dependencies build
+compat-subset: all-dependencies build
 	$(CARGO) run -p synod-compat -- --subset --parallel 2
 
 trixie: build
@@ -80,14 +111,14 @@ mysql-upstream: build
 	scripts/test-mysql-upstream
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
-performance: test-dependencies build
+performance: all-dependencies build
 	scripts/performance
 
-bench: test-dependencies build
+bench: all-dependencies build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
 
 # Three servers under load and a browser; look at the pictures before they are committed.
-pictures: test-dependencies build
+pictures: all-dependencies build
 	$(CARGO) run -p synod-e2e --example dashboard_pictures
 
 # The fuzz targets are a workspace of their own, and so is its lock file: is it older than a manifest?
@@ -133,8 +164,8 @@ dependencies:
 test-dependencies:
 	scripts/install-packages --with-tests
 
-compat-dependencies:
-	scripts/install-packages --with-suites
+all-dependencies:
+	scripts/install-packages --with-all
 
 clean:
 	$(CARGO) clean

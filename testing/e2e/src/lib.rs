@@ -2,8 +2,8 @@
 //! results are recorded, and checks afterwards.
 //!
 //! ```text
-//! make e2e                                      all test programs, with `make build` before
-//! cargo test -p synod-e2e --test crash          one test program (needs root or a servers' user)
+//! make e2e e2e-long                 all test programs, with `make build` before
+//! scripts/run-e2e faults/crash      one file of a program (needs root or a servers' user)
 //! ```
 //!
 //! - [`place`]: where libraries, programs and data are; how long the loads run.

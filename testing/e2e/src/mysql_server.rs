@@ -9,7 +9,7 @@ use mysql::Conn;
 use synod_local_cluster::wait_for;
 
 use crate::administrator;
-use crate::failure::{Outcome, Why, ensure};
+use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::ports;
 use crate::programs::output_of;
 use crate::stock_server::PATIENCE;
@@ -36,14 +36,18 @@ pub struct MysqlServer {
     process: Option<Child>,
 }
 
-/// The directory that MySQL is installed in; none: it is not, and tests of it are skipped in words.
-pub fn installed() -> Option<PathBuf> {
+/// The directory that MySQL is installed in.
+///
+/// # Errors
+/// When it is not: `scripts/test-mysql-upstream` installs it.
+pub fn installed() -> Outcome<PathBuf> {
     let root = std::env::var_os(ROOT).map(PathBuf::from);
     let found = root.filter(|root| root.join("usr/sbin/mysqld").exists());
-    if found.is_none() {
-        eprintln!("skipped: there is no MySQL; scripts/test-mysql-upstream installs one");
-    }
-    found
+    found.ok_or_else(|| {
+        Failure(format!(
+            "no MySQL in {ROOT}: run scripts/test-mysql-upstream"
+        ))
+    })
 }
 
 impl MysqlServer {

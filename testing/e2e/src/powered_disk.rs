@@ -42,12 +42,11 @@ pub struct PoweredDisk {
 }
 
 impl PoweredDisk {
-    /// Mounts an empty one of so many bytes at this directory, in place of one of an earlier run;
-    /// `None` where this user may not mount, or there is no loop device: the reason is printed.
+    /// Mounts an empty one of so many bytes at this directory, in place of one of an earlier run.
     ///
     /// # Errors
-    /// When the file system or the mount point cannot be made.
-    pub fn mount(dir: &Path, bytes: u64) -> Outcome<Option<PoweredDisk>> {
+    /// When this user may not mount, there is no loop device, or the file system cannot be made.
+    pub fn mount(dir: &Path, bytes: u64) -> Outcome<PoweredDisk> {
         mounts::unmount_below(dir)?;
         fs::create_dir_all(dir).why("making the mount point")?;
         let disk = PoweredDisk {
@@ -55,13 +54,11 @@ impl PoweredDisk {
             dir: dir.to_owned(),
         };
         disk.make(bytes)?;
-        if let Err(refused) = disk.attach() {
-            eprintln!("no disk that can lose its power: {refused}");
-            return Ok(None);
-        }
+        disk.attach()
+            .why("a disk that can lose its power needs root")?;
         // Some programs take every directory for one of theirs.
         fs::remove_dir(dir.join("lost+found")).why("emptying the disk")?;
-        Ok(Some(disk))
+        Ok(disk)
     }
 
     /// Where it is mounted.

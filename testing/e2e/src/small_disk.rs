@@ -3,26 +3,30 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::{Outcome, Why};
+use crate::failure::{Outcome, Why, ensure};
 
 /// A file system of its own, gone with the value.
 #[derive(Debug)]
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one of so many bytes; `None` where this user may not mount.
+    /// Mounts one of so many bytes.
     ///
     /// # Errors
-    /// When the mount point cannot be made.
-    pub fn mount(dir: PathBuf, bytes: u64) -> Outcome<Option<SmallDisk>> {
+    /// When this user is not root.
+    pub fn mount(dir: PathBuf, bytes: u64) -> Outcome<SmallDisk> {
         std::fs::create_dir_all(&dir).why("making the mount point")?;
         let options = format!("size={bytes},mode=0777");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
             .arg(&dir)
             .output()
-            .is_ok_and(|output| output.status.success());
-        Ok(mounted.then_some(SmallDisk(dir)))
+            .why("running mount")?;
+        ensure(mounted.status.success(), || {
+            let why = String::from_utf8_lossy(&mounted.stderr);
+            format!("a small file system needs root: {why}")
+        })?;
+        Ok(SmallDisk(dir))
     }
 
     /// Where it is.

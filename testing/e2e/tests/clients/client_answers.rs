@@ -60,38 +60,31 @@ const WAYS: [Way; 6] = [
 ];
 
 #[test]
+#[ignore = "needs root; scripts/run-e2e runs it"]
 fn refused_means_never_committed_however_a_server_fails() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
     let mut cluster = TestCluster::empty("answers", BASE_PORT, 3)?;
     let disk = SmallDisk::mount(cluster.settings().dir.join("log-disk"), DISK_BYTES)?;
-    if let Some(disk) = &disk {
-        let own = cluster.settings_mut().overrides.entry(VICTIM).or_default();
-        own.provider_options = Some(format!(
-            "synod.log_dir={};synod.log_segment_size=1M;synod.log_retain_size=64M",
-            disk.path().display()
-        ));
-    }
+    let own = cluster.settings_mut().overrides.entry(VICTIM).or_default();
+    own.provider_options = Some(format!(
+        "synod.log_dir={};synod.log_segment_size=1M;synod.log_retain_size=64M",
+        disk.path().display()
+    ));
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
     cluster.execute(1, "CREATE TABLE e2e_data.large (id INT, text VARCHAR(100))")?;
     let mut failures = Vec::new();
     for round in 0..place::rounds() {
         for way in WAYS {
-            if matches!(way, Way::LogDiskFull) && disk.is_none() {
-                eprintln!("  {way:?}: skipped, this user may not mount a file system to fill");
-                continue;
-            }
             let name = format!("{way:?}_{round}").to_lowercase();
-            if let Err(Failure(why)) = fail_under_load(&mut cluster, way, &name, disk.as_ref()) {
+            if let Err(Failure(why)) = fail_under_load(&mut cluster, way, &name, &disk) {
                 eprintln!("  {name}: {why}");
                 failures.push(format!("{name}: {why}"));
                 // It may have left, and run; its disk may be full.
                 cluster.kill(VICTIM).why("ending the victim")?;
-                if let Some(disk) = &disk {
-                    disk.clear()?;
-                }
+                disk.clear()?;
                 cluster.up(&|_, _| ()).why("starting what has ended")?;
             }
         }
@@ -100,12 +93,7 @@ fn refused_means_never_committed_however_a_server_fails() -> Outcome {
     ensure(failures.is_empty(), || failures.join("\n"))
 }
 
-fn fail_under_load(
-    cluster: &mut TestCluster,
-    way: Way,
-    name: &str,
-    disk: Option<&SmallDisk>,
-) -> Outcome {
+fn fail_under_load(cluster: &mut TestCluster, way: Way, name: &str, disk: &SmallDisk) -> Outcome {
     let differs = format!("e2e_data.{name}_differs");
     cluster.execute(1, &format!("CREATE TABLE {differs} (id INT PRIMARY KEY)"))?;
     let mut writers = Writers::prepare(cluster, name)?;
@@ -140,9 +128,7 @@ fn fail_under_load(
             await_left(cluster)?;
         }
         Way::LogDiskFull => {
-            if let Some(disk) = disk {
-                disk.fill()?;
-            }
+            disk.fill()?;
             await_left(cluster)?;
         }
         Way::CutOff => {
@@ -176,7 +162,7 @@ fn fail_under_load(
         let stopped = cluster.stop(VICTIM).why("stopping the victim")?;
         ensure(stopped, || "the victim had ended by itself".into())?;
     }
-    if let (Way::LogDiskFull, Some(disk)) = (way, disk) {
+    if matches!(way, Way::LogDiskFull) {
         disk.clear()?;
     }
     if cluster.pid(VICTIM).is_none() {

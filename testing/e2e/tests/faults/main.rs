@@ -1,0 +1,10 @@
+//! Servers of a group that crash, fail an action, fill a disk, come back, or need a copy.
+
+mod bad_disk;
+mod copy_again;
+mod crash;
+mod inconsistency;
+mod logger;
+mod recover;
+mod returns;
+mod starts;

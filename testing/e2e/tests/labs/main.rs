@@ -1,0 +1,3 @@
+//! The lab's scenarios with real servers, in networks made on this machine.
+
+mod lab;

@@ -1,0 +1,8 @@
+//! Commands and checks of a group, as an operator uses them.
+
+mod agent;
+mod commands;
+mod demo;
+mod doctor;
+mod point_in_time;
+mod remote_commands;

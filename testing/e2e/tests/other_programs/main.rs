@@ -1,0 +1,8 @@
+//! Programs of others around a group: proxies, monitoring, a browser, readers for change data
+//! capture, tools for backups and checks.
+
+mod around;
+mod dashboard;
+mod monitoring;
+mod prometheus;
+mod relay_readers;

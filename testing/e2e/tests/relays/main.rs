@@ -1,0 +1,9 @@
+//! Relays of a group and of a stock server, with replicas behind them.
+
+mod relay;
+mod relay_files;
+mod relay_into_group;
+mod relay_refusals;
+mod relay_registered;
+mod relay_upstream;
+mod upstream;
