@@ -66,10 +66,8 @@ test:
 test-all:
 	scripts/run-stages $(TEST_STAGES) $(filter-out $(TEST_STAGES),$(LONG_STAGES))
 
-# Groups of real threads wait more than they compute, so more tests run at a time than there are cores; but not so
-# many that members take each other for dead.
 unit:
-	RUST_TEST_THREADS=3 $(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
+	scripts/run-unit
 
 # Bugs put in on purpose: the simulator must find each. They are in no other build.
 planted:
