@@ -34,7 +34,7 @@ LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies all-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -44,6 +44,9 @@ relay-demo: all-dependencies build
 
 build:
 	$(CARGO) build --release -p synod-provider -p synod-cli
+
+build-lab:
+	$(CARGO) build --release -p synod-lab
 
 # The library with one more version of the wire and of the log, for the test of upgrades: never released. It has a
 # folder of its own, since both libraries have one name. It is optimised little, to build fast.
@@ -82,7 +85,7 @@ planted-sample:
 e2e: build
 	scripts/run-e2e $(E2E)
 
-e2e-long: build build-next-version
+e2e-long: build build-lab build-next-version
 	scripts/run-e2e $(E2E_LONG)
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
@@ -109,7 +112,7 @@ mysql-upstream: build
 	scripts/test-mysql-upstream
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
-performance: all-dependencies build
+performance: all-dependencies build build-lab
 	scripts/performance
 
 bench: all-dependencies build

@@ -37,8 +37,6 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Make a group secret
     Keygen(keygen::KeygenArgs),
-    /// Measure groups of real servers on emulated networks
-    Lab(Box<synod_lab::command::LabArgs>),
     /// Show or change who leads
     Leader(operate::LeaderArgs),
     /// Read a durable log offline
@@ -93,9 +91,6 @@ fn main() -> ExitCode {
         }
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Keygen(arguments) => keygen::run(&arguments).map_err(|e| (1, e.to_string())),
-        Command::Lab(arguments) => {
-            synod_lab::command::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
-        }
         Command::Log(arguments) => {
             log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }

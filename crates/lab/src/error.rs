@@ -111,7 +111,7 @@ pub enum LabError {
 pub type Result<T> = std::result::Result<T, LabError>;
 
 impl LabError {
-    /// The exit code of a command that ends with this error; see `synod lab --help`.
+    /// The exit code of a command that ends with this error; see `synod-lab --help`.
     pub fn exit_code(&self) -> u8 {
         match self {
             LabError::BadArgument { .. } => 2,

@@ -28,7 +28,7 @@ pub(crate) fn remove_at_signal(place: Place) -> Result<()> {
         INTERRUPTED_BY_SIGNAL.store(true, Ordering::SeqCst);
         eprintln!("interrupted; removing the lab");
         if let Err(error) = place.remove_all() {
-            eprintln!("synod lab: something is left behind: {error}");
+            eprintln!("synod-lab: something is left behind: {error}");
             std::process::exit(1);
         }
         std::process::exit(INTERRUPTED);

@@ -300,7 +300,7 @@ mod tests {
     fn results(measurements: Vec<Measurement>) -> Results {
         Results {
             format: FORMAT,
-            command: "synod lab bench".to_owned(),
+            command: "synod-lab bench".to_owned(),
             date: "2026-11-22T23:45:00Z".to_owned(),
             machine: Machine::default(),
             versions: BTreeMap::new(),

@@ -20,8 +20,8 @@
 //! round_trip_ms = 80
 //! ```
 //!
-//! `region = ["north", "north", "south"]` names the region of each server, for `synod lab regions`
-//! and `synod lab feeding`.
+//! `region = ["north", "north", "south"]` names the region of each server, for `synod-lab regions`
+//! and `synod-lab feeding`.
 //!
 //! Beside every server there is a host for its clients, [`CLIENT_ROUND_TRIP`] away.
 

@@ -103,7 +103,7 @@ fn results() -> Results {
     });
     Results {
         format: 1,
-        command: "synod lab bench --topology three-dc".into(),
+        command: "synod-lab bench --topology three-dc".into(),
         date: "2026-11-22T23:45:00Z".into(),
         machine: machine(),
         versions: BTreeMap::from([("mariadbd".to_owned(), "10.11.19".to_owned())]),
@@ -144,7 +144,7 @@ fn machine() -> Machine {
 fn record(system: &str, findings: Findings) -> MeterRecord {
     MeterRecord {
         format: FORMAT,
-        command: format!("synod lab {} --system {system}", findings.meter()),
+        command: format!("synod-lab {} --system {system}", findings.meter()),
         date: "2026-11-22T23:45:00Z".into(),
         machine: machine(),
         versions: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! What a relay of an upstream costs and saves: `synod lab readers` at a stock primary and one
+//! What a relay of an upstream costs and saves: `synod-lab readers` at a stock primary and one
 //! relay of it, then at another primary with three relays. The figures, as Markdown, go to
 //! standard output. `docs/performance.md` says what they are.
 //!
@@ -83,8 +83,8 @@ fn lab(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome<Strin
     let late_mib = place::number("SYNOD_BENCH_LATE_MIB", 512);
     let late_readers = place::number("SYNOD_BENCH_LATE_READERS", 8);
     let rates = std::env::var("SYNOD_BENCH_RATES").unwrap_or_else(|_| RATES.to_owned());
-    let mut lab = Command::new(place::program()?);
-    lab.args(["lab", "readers", "--rates", &rates, "--readers", READERS])
+    let mut lab = Command::new(place::lab()?);
+    lab.args(["readers", "--rates", &rates, "--readers", READERS])
         .arg(format!("--server=127.0.0.1:{}", primary.port))
         .arg(format!("--relay=127.0.0.1:{}", relay.port))
         .arg(format!("--reader={}", USER))
@@ -95,9 +95,9 @@ fn lab(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome<Strin
         .arg(format!("--late-mib={late_mib}"))
         .arg(format!("--late-readers={late_readers}"))
         .stderr(Stdio::inherit());
-    let made = lab.output().why("synod lab readers")?;
+    let made = lab.output().why("synod-lab readers")?;
     ensure(made.status.success(), || {
-        "synod lab readers has failed".to_owned()
+        "synod-lab readers has failed".to_owned()
     })?;
     Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
 }

@@ -3,7 +3,8 @@
 //! - `SYNOD_E2E_PROVIDER`: the provider library (default `target/release/libsynod.so`);
 //! - `SYNOD_E2E_NEXT_PROVIDER`: the library of the next version (default
 //!   `target/next-version/release/libsynod.so`);
-//! - `SYNOD_E2E_PROGRAM`: the program `synod` (default `target/release/synod`);
+//! - `SYNOD_E2E_PROGRAM`, `SYNOD_E2E_LAB`: the programs `synod` and `synod-lab` (default
+//!   `target/release/synod`, `target/release/synod-lab`);
 //! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
 //!   the servers' user could not reach that);
 //! - `SYNOD_E2E_KEEP`: if it is set, clusters of ended test programs are not removed when another
@@ -51,6 +52,14 @@ pub fn next_provider() -> Outcome<PathBuf> {
 /// When it is not built.
 pub fn program() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_PROGRAM", "target/release/synod")
+}
+
+/// The program `synod-lab`, made by `make build-lab`.
+///
+/// # Errors
+/// When it is not built.
+pub fn lab() -> Outcome<PathBuf> {
+    from_environment("SYNOD_E2E_LAB", "target/release/synod-lab")
 }
 
 /// Whether the library under test is Galera's: then what only Synod promises is not checked.

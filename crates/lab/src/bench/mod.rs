@@ -1,4 +1,4 @@
-//! `synod lab bench`: measures systems in turns, and writes what it observed.
+//! `synod-lab bench`: measures systems in turns, and writes what it observed.
 //!
 //! - [`plan`]: what is measured, in which order.
 //! - [`workload`]: the loads, as sysbench knows them.

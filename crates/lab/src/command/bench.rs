@@ -1,4 +1,4 @@
-//! `synod lab bench`: the command line of the bench.
+//! `synod-lab bench`: the command line of the bench.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::report::{self, Report};
 use crate::systems::kind::{MeasuredSystem, SystemKind};
 use crate::topology::{Topology, parse_bandwidth};
 
-/// Arguments of `synod lab bench`.
+/// Arguments of `synod-lab bench`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct BenchArgs {
@@ -86,7 +86,7 @@ pub(super) struct BenchArgs {
 const EXAMPLE: &str = "\
 Synod beside Galera, which syncs nothing at commit, and Galera that syncs:
 
-  synod lab bench --system synod,galera,galera-flush1 --topology same-dc,three-dc \\
+  synod-lab bench --system synod,galera,galera-flush1 --topology same-dc,three-dc \\
       --threads 1,16,64 --seconds 30 --repeat 3 --html bench.html
 
 docs/performance.md says how it measures, and what to mind when reading the figures.";

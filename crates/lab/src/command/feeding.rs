@@ -1,4 +1,4 @@
-//! `synod lab feeding`: how many bytes cross the link to a region of learners if one of them feeds
+//! `synod-lab feeding`: how many bytes cross the link to a region of learners if one of them feeds
 //! the others, and if the leader sends each of them everything.
 //!
 //! The same writes go to two groups, one after the other. In the first the servers name their
@@ -25,7 +25,7 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Commits before the bytes are counted: the leader has chosen who feeds whom by then.
 const FIRST_COMMITS: u32 = 200;
 
-/// Arguments of `synod lab feeding`.
+/// Arguments of `synod-lab feeding`.
 #[derive(Debug, Args)]
 pub(super) struct FeedingArgs {
     /// A topology that names the regions of its servers: five-in-three, or a file

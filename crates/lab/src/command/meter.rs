@@ -1,4 +1,4 @@
-//! `synod lab delay` and the other meters: the group that they observe, which runs already or is
+//! `synod-lab delay` and the other meters: the group that they observe, which runs already or is
 //! started for them.
 
 use super::PlaceArgs;

@@ -1,4 +1,4 @@
-//! The commands `synod lab …`.
+//! The commands `synod-lab …`.
 //!
 //! - `bench` measures systems ([`crate::bench`]).
 //! - `up` holds one system up, to look at and to measure by hand.
@@ -36,7 +36,7 @@ use crate::router::process::{self, RouterHost};
 /// Where the data of servers lie: on a disk, whose syncs are part of what is measured.
 const DATA_PARENT: &str = "/var/tmp";
 
-/// Arguments of `synod lab`.
+/// Arguments of `synod-lab`.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct LabArgs {
@@ -166,7 +166,7 @@ fn run_router(arguments: &RouterArgs) -> Result<u8> {
 
 /// The program that runs now, which is the router's program, too.
 fn own_program() -> Result<PathBuf> {
-    std::env::current_exe().context("find", "synod")
+    std::env::current_exe().context("find", "synod-lab")
 }
 
 /// Prints an answer. A reader that has closed the pipe is no error.

@@ -1,4 +1,4 @@
-//! `synod lab network` and `synod lab link`: the emulated network by itself.
+//! `synod-lab network` and `synod-lab link`: the emulated network by itself.
 
 use clap::Args;
 
@@ -11,7 +11,7 @@ use crate::router::handle;
 use crate::router::queue::LinkSettings;
 use crate::topology::{Topology, parse_bandwidth};
 
-/// Arguments of `synod lab network`.
+/// Arguments of `synod-lab network`.
 #[derive(Debug, Args)]
 pub(super) struct NetworkArgs {
     /// same-dc, three-dc, two-region, three-region, or a file
@@ -28,7 +28,7 @@ pub(super) struct NetworkArgs {
     hold: bool,
 }
 
-/// Arguments of `synod lab link`.
+/// Arguments of `synod-lab link`.
 #[derive(Debug, Args)]
 pub(super) struct LinkArgs {
     /// One end: db1, client1, ...

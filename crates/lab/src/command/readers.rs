@@ -1,4 +1,4 @@
-//! `synod lab readers`: readers of a server's binlog, at the server itself and at a relay of it.
+//! `synod-lab readers`: readers of a server's binlog, at the server itself and at a relay of it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::meters::command::{Address, parse_server};
 use crate::meters::{Server, interrupt};
 use crate::readers::{self, Behind, Findings, Late, Paced, Plan, Way};
 
-/// Arguments of `synod lab readers`.
+/// Arguments of `synod-lab readers`.
 #[derive(Debug, Args)]
 pub(super) struct ReadersArgs {
     /// The server, HOST:PORT, with log_bin. The database 'synod_lab' on it is replaced, and dropped

@@ -1,4 +1,4 @@
-//! `synod lab regions`: what a commit costs clients of each region, and what it costs a lone writer
+//! `synod-lab regions`: what a commit costs clients of each region, and what it costs a lone writer
 //! of another region before and after the leader has followed it.
 //!
 //! The round trips of the topology dominate all figures, so a busy machine changes little.
@@ -22,7 +22,7 @@ use crate::topology::Topology;
 /// The leader stays for half a minute, and follows nearly all writes of ten seconds.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Arguments of `synod lab regions`.
+/// Arguments of `synod-lab regions`.
 #[derive(Debug, Args)]
 pub(super) struct RegionsArgs {
     /// A topology that names the regions of its servers: five-in-three, or a file

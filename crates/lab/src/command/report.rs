@@ -1,4 +1,4 @@
-//! `synod lab report`: one page from the files of several runs.
+//! `synod-lab report`: one page from the files of several runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::say;
 use crate::error::{IoContext, LabError, Result};
 use crate::report::{self, Report};
 
-/// Arguments of `synod lab report`.
+/// Arguments of `synod-lab report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
     /// Files that the bench or meters wrote by --json

@@ -1,4 +1,4 @@
-//! `synod lab up`: one system on an emulated network, to look at and to measure by hand.
+//! `synod-lab up`: one system on an emulated network, to look at and to measure by hand.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::systems::kind::MeasuredSystem;
 use crate::systems::{PASSWORD, System, USER, configuration};
 use crate::topology::{Topology, parse_bandwidth};
 
-/// Arguments of `synod lab up`.
+/// Arguments of `synod-lab up`.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
     /// synod, galera, galera-flush1, galera-flush2, semisync, async, standalone; with '-tls' behind

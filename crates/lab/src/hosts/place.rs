@@ -200,7 +200,7 @@ impl Drop for OwnPlace {
     fn drop(&mut self) {
         crate::interrupt::wait_if_interrupted();
         if let Err(error) = self.place.remove_all() {
-            eprintln!("synod lab: something is left behind: {error}");
+            eprintln!("synod-lab: something is left behind: {error}");
         }
     }
 }

@@ -76,7 +76,7 @@ pub enum MeterError {
 }
 
 impl MeterError {
-    /// The exit code of a command that ends with this error; see `synod lab --help`.
+    /// The exit code of a command that ends with this error; see `synod-lab --help`.
     pub fn exit_code(&self) -> u8 {
         match self {
             MeterError::BadArgument { .. } => 2,

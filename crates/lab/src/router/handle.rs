@@ -29,7 +29,7 @@ impl Router {
         if may_have_priority() {
             command.args(["chrt", "--fifo", PRIORITY]);
         }
-        command.arg(program).args(["lab", "router", "--socket"]);
+        command.arg(program).args(["router", "--socket"]);
         command.arg(socket);
         for host in hosts {
             command.arg(argument(host));

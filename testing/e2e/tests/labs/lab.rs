@@ -33,13 +33,13 @@ impl Labs {
             user.admin == "root" && Path::new("/dev/net/tun").exists(),
             || "only root can make networks, and needs /dev/net/tun".to_owned(),
         )?;
-        let program = place::program()?;
+        let program = place::lab()?;
         Ok(Labs { name, program })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(["lab", "--name", self.name]).args(arguments);
+        command.args(["--name", self.name]).args(arguments);
         command
     }
 
