@@ -6,8 +6,9 @@
 
 use std::net::SocketAddr;
 
+use synod_tls::ServiceCertificates;
+
 use crate::cookie::{Cookie, Way};
-use crate::encryption::certificates::Certificates;
 use crate::token::Token;
 
 /// Why an agent does not start.
@@ -32,7 +33,7 @@ pub enum ExposureError {
 pub struct Access {
     listen: SocketAddr,
     shown: Option<Shown>,
-    certificates: Option<Certificates>,
+    certificates: Option<ServiceCertificates>,
 }
 
 /// What clients show: programs the token, browsers the cookie.
@@ -57,7 +58,7 @@ impl Access {
     pub fn new(
         listen: SocketAddr,
         token: Option<Token>,
-        certificates: Option<Certificates>,
+        certificates: Option<ServiceCertificates>,
     ) -> Result<Access, ExposureError> {
         let is_protected = token.is_some() || certificates.is_some();
         if !is_protected && !is_loopback(listen) {
@@ -91,8 +92,18 @@ impl Access {
         }
     }
 
-    /// What the operator should know about this configuration, if there is something.
-    pub fn warning(&self) -> Option<String> {
+    /// What the operator should know about this configuration.
+    pub fn warnings(&self) -> Vec<String> {
+        let in_use = self
+            .certificates
+            .as_ref()
+            .and_then(|files| files.in_use().ok());
+        let of_dates = in_use.and_then(|tls| tls.warning().map(str::to_owned));
+        self.exposed().into_iter().chain(of_dates).collect()
+    }
+
+    /// What other machines may read, if that is much.
+    fn exposed(&self) -> Option<String> {
         let is_open = !self.asks_for_proof() && !is_loopback(self.listen);
         is_open.then(|| {
             format!(
@@ -105,7 +116,7 @@ impl Access {
     }
 
     /// What encrypts connections, if anything does.
-    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+    pub(crate) fn certificates(&self) -> Option<&ServiceCertificates> {
         self.certificates.as_ref()
     }
 
@@ -117,7 +128,7 @@ impl Access {
     /// Whether a client's certificate opens the pages.
     pub(crate) fn knows_certificates(&self) -> bool {
         let certificates = self.certificates.as_ref();
-        certificates.is_some_and(Certificates::knows_clients)
+        certificates.is_some_and(ServiceCertificates::knows_clients)
     }
 
     /// Whether a token opens the pages.
@@ -156,7 +167,7 @@ mod tests {
     use crate::encryption::test_certificates::{Authority, Kind};
 
     fn access(listen: &str, token: Option<Token>, files: Option<TlsFiles>) -> Access {
-        let certificates = files.map(|files| Certificates::read(files).unwrap());
+        let certificates = files.map(|files| ServiceCertificates::read(files).unwrap());
         Access::new(listen.parse().unwrap(), token, certificates).unwrap()
     }
 
@@ -181,7 +192,7 @@ mod tests {
             "[::ffff:127.0.0.1]:80",
         ] {
             let access = access(closed, None, None);
-            assert!(!access.asks_for_proof() && access.warning().is_none());
+            assert!(!access.asks_for_proof() && access.exposed().is_none());
         }
     }
 
@@ -194,7 +205,7 @@ mod tests {
             ..files.clone()
         };
         let open = access("0.0.0.0:4580", None, Some(without_clients.clone()));
-        let warning = open.warning().unwrap();
+        let warning = open.exposed().unwrap();
         for part in ["0.0.0.0:4580", "--token-file", "--tls-client-ca"] {
             assert!(warning.contains(part), "{warning}");
         }
@@ -205,10 +216,10 @@ mod tests {
             access("0.0.0.0:4580", None, Some(files)),
             access("0.0.0.0:4580", token(), None),
         ] {
-            assert!(closed.asks_for_proof() && closed.warning().is_none());
+            assert!(closed.asks_for_proof() && closed.exposed().is_none());
         }
         assert_eq!(
-            access("127.0.0.1:4580", None, Some(without_clients)).warning(),
+            access("127.0.0.1:4580", None, Some(without_clients)).exposed(),
             None
         );
     }

@@ -8,7 +8,7 @@
 //!
 //! - [`Access`]: where the agent listens, and who may ask: `exposure`, `entrance`, `token`,
 //!   `cookie`;
-//! - [`Certificates`]: TLS: `encryption`;
+//! - `encryption`: TLS;
 //! - [`Asker`]: asks the server, one question at a time, for all clients;
 //! - [`health`]: what a check is answered, and why;
 //! - [`metrics`]: the page for Prometheus;
@@ -32,7 +32,6 @@ mod server;
 mod token;
 
 pub use asker::{Asker, Connect, Seen};
-pub use encryption::certificates::Certificates;
 pub use exposure::{Access, ExposureError};
 pub use server::{Agent, AgentError, DEFAULT_PORT};
 pub use token::{Token, TokenError};

@@ -19,7 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use synod_tls::ServiceTls;
+use synod_tls::{ServiceCertificates, ServiceTls, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,7 +27,6 @@ use tokio::sync::Semaphore;
 
 use crate::dashboard::feed::{Feed, TooManyViewers};
 use crate::dashboard::files;
-use crate::encryption::certificates::Certificates;
 use crate::encryption::complaints::Complaints;
 use crate::encryption::handshake::{ClientCertificate, Greeting, greet};
 use crate::entrance::{Entrance, entrance};
@@ -182,7 +181,10 @@ async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>) {
     let Some(certificates) = serving.access.certificates() else {
         return speak(stream, serving, ClientCertificate::None).await;
     };
-    let tls = certificates_now(certificates);
+    let tls = match certificates_now(certificates) {
+        Ok(tls) => tls,
+        Err(error) => return serving.complain(client, &error.to_string()),
+    };
     match greet(stream, &tls).await {
         Ok(Greeting::Encrypted(stream, shown)) => speak(stream, serving, shown).await,
         Ok(Greeting::Clear(stream)) => {
@@ -195,7 +197,7 @@ async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>) {
 }
 
 /// What a new connection uses: the files as they are now, if they can be used.
-fn certificates_now(certificates: &Certificates) -> Arc<ServiceTls> {
+fn certificates_now(certificates: &ServiceCertificates) -> Result<Arc<ServiceTls>, Arc<TlsError>> {
     if let Some(reading) = certificates.follow_files(Instant::now()) {
         say(reading);
     }
@@ -262,7 +264,8 @@ impl Serving {
             Ok(Page::Health(check)) => text(routes::health(check, &self.asker.status().await)),
             Ok(Page::Metrics) => {
                 let certificates = self.access.certificates();
-                let until = certificates.map(|files| files.in_use().valid_until_unix());
+                let in_use = certificates.and_then(|files| files.in_use().ok());
+                let until = in_use.map(|tls| tls.valid_until_unix());
                 let accept = request.headers().get_all(ACCEPT).iter();
                 let format = Format::asked_for(accept.map(HeaderValue::as_bytes));
                 text(routes::metrics(&self.asker.status().await, until, format))

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use synod_agent::{
-    Access, Agent, AgentError, Asker, Certificates, DEFAULT_PORT, ExposureError, Token, TokenError,
+    Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, Token, TokenError,
 };
-use synod_tls::{TlsError, TlsFiles, TlsSettingNames};
+use synod_tls::{ServiceCertificates, TlsError, TlsFiles, TlsSettingNames};
 use thiserror::Error;
 
 use crate::operate;
@@ -151,9 +151,9 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
         .map(Token::read)
         .transpose()?;
     let files = arguments.tls.files();
-    let certificates = files.map(Certificates::read).transpose()?;
+    let certificates = files.map(ServiceCertificates::read).transpose()?;
     let access = Access::new(arguments.listen, token, certificates)?;
-    if let Some(warning) = access.warning() {
+    for warning in access.warnings() {
         // As below.
         let _ = writeln!(io::stderr(), "synod agent: {warning}");
     }

@@ -19,8 +19,8 @@
 //! a [`TlsStream`], over which frames travel as over the bare socket. It knows what its peer has
 //! proven ([`TlsStream::peer`]). The called side knows an encrypting caller by [`FIRST_BYTE`].
 //!
-//! [`ServiceTls`] is for programs beside a member whose clients are no members, [`ForeignTls`] for
-//! servers that are none.
+//! [`ServiceTls`] is for programs whose clients are no members, with files that
+//! [`ServiceCertificates`] follow; [`ForeignTls`] is for servers that are none.
 #![forbid(unsafe_code)]
 
 mod by_certificates;
@@ -38,6 +38,7 @@ mod secret;
 mod secret_file;
 mod secret_key;
 mod service;
+mod service_files;
 mod session;
 mod settings;
 mod verify;
@@ -65,6 +66,7 @@ pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
 pub use secret_file::{SecretFile, SecretFileError};
 pub use service::{ServiceStream, ServiceTls};
+pub use service_files::{Reading, ServiceCertificates};
 pub use session::{FIRST_BYTE, TlsStream};
 pub use settings::{Credentials, TlsFiles, TlsSettingNames};
 

@@ -29,7 +29,17 @@ pub struct ServiceTls {
     config: Arc<ServerConfig>,
     summary: String,
     valid_until_unix: u64,
+    warning: Option<String>,
     names: TlsSettingNames,
+}
+
+/// What a certificate outside its dates is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dates {
+    /// An error.
+    Required,
+    /// A warning: clients judge it.
+    Told,
 }
 
 impl ServiceTls {
@@ -39,10 +49,18 @@ impl ServiceTls {
     /// # Errors
     /// With the file and the remedy.
     pub fn load(files: &TlsFiles) -> Result<ServiceTls, TlsError> {
+        ServiceTls::load_with(files, Dates::Required)
+    }
+
+    pub(super) fn load_with(files: &TlsFiles, dates: Dates) -> Result<ServiceTls, TlsError> {
         processor::check(files.names.switch)?;
         let own_files = OwnFiles::read(files)?;
         let own = own_files.certificate()?;
-        own_files.check_dates(&own)?;
+        let warning = match (own_files.check_dates(&own), dates) {
+            (Ok(()), _) => None,
+            (Err(error), Dates::Required) => return Err(error),
+            (Err(error), Dates::Told) => Some(error.to_string()),
+        };
         check_closed(SettingFile::key(files))?;
         let identity = own_files.identity(&own)?;
         let clients = clients(files, &own_files.provider)?;
@@ -58,6 +76,7 @@ impl ServiceTls {
             config: Arc::new(config),
             summary: own_files.summary(&own),
             valid_until_unix: own.valid_until_unix(),
+            warning,
             names: files.names,
         })
     }
@@ -83,6 +102,12 @@ impl ServiceTls {
     /// The certificate and how long it is valid: a text for the log.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// The error that a client finds in the dates of the certificate; none: they were right when the
+    /// files were read.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// The last moment at which the certificate is valid, in seconds since 1970.

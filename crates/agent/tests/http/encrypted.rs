@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use synod_agent::Certificates;
-use synod_tls::TlsFiles;
+use synod_tls::{ServiceCertificates, TlsFiles};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::TLS13;
@@ -25,8 +24,8 @@ fn for_all(files: &TlsFiles) -> TlsFiles {
     }
 }
 
-fn certificates(files: &TlsFiles) -> Option<Certificates> {
-    Some(Certificates::read(files.clone()).unwrap())
+fn certificates(files: &TlsFiles) -> Option<ServiceCertificates> {
+    Some(ServiceCertificates::read(files.clone()).unwrap())
 }
 
 /// A client that trusts this authority, perhaps with a certificate of its own.

@@ -12,7 +12,8 @@ use synod_admin::protocol::{Answer, Reply};
 use synod_admin::socket::Listening;
 use synod_admin::status::{Group, Status};
 use synod_admin::{Accepted, Client, ServeLimits, serve};
-use synod_agent::{Access, Agent, Asker, Certificates, Token};
+use synod_agent::{Access, Agent, Asker, Token};
+use synod_tls::ServiceCertificates;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -58,7 +59,7 @@ pub(crate) fn in_clear(dir: &Path, token: Option<Token>) -> SocketAddr {
 pub(crate) fn agent(
     dir: &Path,
     token: Option<Token>,
-    certificates: Option<Certificates>,
+    certificates: Option<ServiceCertificates>,
 ) -> SocketAddr {
     let access = Access::new("127.0.0.1:0".parse().unwrap(), token, certificates).unwrap();
     let dir = dir.to_owned();
