@@ -171,6 +171,7 @@ impl From<SourceError> for DumpError {
             error @ (SourceError::Follow(FollowError::Broken(_))
             | SourceError::WriteSet(_)
             | SourceError::Transaction { .. }
+            | SourceError::Statement(_)
             | SourceError::LargeStatement { .. }
             | SourceError::Kept(_)
             | SourceError::Fragments(_)) => DumpError::Refused(Refusal::dump(error.to_string())),

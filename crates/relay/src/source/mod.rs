@@ -21,6 +21,7 @@ use synod_binlog::{Event, EventError, Outgoing, Transaction, TransactionError};
 use synod_node::{FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno, View};
 use synod_write_set::{Note, WriteSet, WriteSetError, WsFlags};
 
+use self::given::StatementError;
 use self::outcome::{Held, Outcome};
 use self::pieces::Pieces;
 use self::streams::{Places, StreamId, Streams, TooManyFragments};
@@ -47,6 +48,9 @@ pub(crate) enum SourceError {
         /// What is wrong with it.
         source: TransactionError,
     },
+    /// A statement cannot be given.
+    #[error(transparent)]
+    Statement(#[from] StatementError),
     /// A statement is too large.
     #[error("the statement of action {} is larger than {STATEMENT_MAX} bytes", seqno.0)]
     LargeStatement {
@@ -110,6 +114,11 @@ impl Source {
     /// The last action that was looked at.
     pub(crate) fn last(&self) -> Seqno {
         self.follower.last()
+    }
+
+    /// Whether everything up to this action was given, as far as it is for readers.
+    pub(crate) fn has_passed(&self, seqno: Seqno) -> bool {
+        self.held.is_none() && self.last() >= seqno
     }
 
     /// Gives the events of the next action to `sink`.
@@ -233,7 +242,7 @@ impl Source {
         let write_set = WriteSet::decode(action.seqno.0, Bytes::from(data))?;
         let gtid = self.identity.gtid(action.seqno);
         let events = given::statement(gtid, &write_set.data, outcome);
-        for event in events.map_err(|source| not_a_transaction(action.seqno, source))? {
+        for event in events? {
             sink.take(&event)?;
         }
         Ok(())

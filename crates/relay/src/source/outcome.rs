@@ -16,11 +16,13 @@ use super::{SourceError, head_of};
 const WINDOW: u64 = 512;
 
 /// How a statement has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Outcome {
     /// The log does not say: it promises no note, or the origin has gone before the note.
+    #[error("the log does not say whether it failed")]
     Unknown,
     /// With this error, by the server's number; zero: it succeeded.
+    #[error("it ended with error {0}")]
     Ended(u16),
 }
 

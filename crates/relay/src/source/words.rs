@@ -1,5 +1,6 @@
 //! The words that a statement begins with, as far as it matters whether it failed. Nothing here is
-//! a parser of SQL: what is not known is said to be so.
+//! a parser of SQL: a statement that begins with other words than those here is not understood, and
+//! never passed on unless it succeeded.
 
 /// A word of a statement, in upper case, and where it ends.
 type Word = (String, usize);
@@ -26,8 +27,8 @@ pub(super) struct Condition {
     pub(super) text: &'static str,
 }
 
-/// The next words of a statement: names, numbers, and other characters one by one. Comments are
-/// left out, except what servers execute of them.
+/// The next words of a statement: names, numbers, texts in quotes, and other characters one by one.
+/// Comments are left out, except what servers execute of them.
 struct Words<'a> {
     text: &'a str,
     at: usize,
@@ -63,7 +64,7 @@ impl Iterator for Words<'_> {
         let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
         let name = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let bytes = match name {
-            0 => rest.chars().next()?.len_utf8(),
+            0 => quoted_bytes(rest).or_else(|| Some(rest.chars().next()?.len_utf8()))?,
             name => name,
         };
         let word = rest.get(..bytes)?.to_uppercase();
@@ -87,45 +88,81 @@ fn comment_bytes(text: &str) -> usize {
     if text.starts_with("/*") {
         return through("*/");
     }
-    if text.starts_with('#') || text.starts_with("-- ") {
+    if text.starts_with('#') || text.strip_prefix("--").is_some_and(is_blank_first) {
         return through("\n");
     }
     0
 }
 
+/// Two dashes begin a comment before a blank, a control character, or the end of the statement.
+fn is_blank_first(text: &str) -> bool {
+    let first = text.chars().next();
+    first.is_none_or(|first| first.is_whitespace() || first.is_control())
+}
+
+/// Bytes of the text in quotes at the beginning; none: there is none.
+fn quoted_bytes(text: &str) -> Option<usize> {
+    let quote = text
+        .chars()
+        .next()
+        .filter(|first| "'\"`".contains(*first))?;
+    let mut is_escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        if !is_escaped && character == quote {
+            return Some(at + 1);
+        }
+        is_escaped = !is_escaped && character == '\\' && quote != '`';
+    }
+    Some(text.len())
+}
+
+/// The words of a statement, without the variables that are set for it (`SET STATEMENT ... FOR`).
 fn words(statement: &str) -> Words<'_> {
-    Words {
+    let mut words = Words {
         text: statement,
         at: 0,
+    };
+    loop {
+        let before = words.at;
+        let mut next = || words.next().map(|(word, _)| word).unwrap_or_default();
+        if next() != "SET" || next() != "STATEMENT" {
+            words.at = before;
+            return words;
+        }
+        words.find(|(word, _)| word == "FOR");
     }
 }
 
-/// The first words, without what says how an object is made.
-fn first_words(statement: &str) -> Vec<String> {
+/// What a statement may have done that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfFailed {
+    /// Nothing.
+    Nothing,
+    /// A part: it names several objects, or replaces one. It makes no table.
+    Part,
+}
+
+/// What a statement may have done if it has failed; none: it is not understood.
+pub(super) fn if_failed(statement: &str) -> Option<IfFailed> {
     const WAYS: [&str; 3] = ["TEMPORARY", "ONLINE", "UNIQUE"];
     let words = words(statement).map(|(word, _)| word);
-    words
-        .filter(|word| !WAYS.contains(&word.as_str()))
-        .take(2)
-        .collect()
-}
-
-/// Whether a statement of this kind has done nothing if it fails. One that names several objects,
-/// or replaces one, may have done a part, and so may one that is not known here.
-pub(super) fn fails_as_a_whole(statement: &str) -> bool {
-    if words(statement).take(3).any(|(word, _)| word == "REPLACE") {
-        return false;
-    }
-    let words = first_words(statement);
-    let mut words = words.iter().map(String::as_str);
+    let mut words = words.filter(|word| !WAYS.contains(&word.as_str()));
     let first = words.next().unwrap_or_default();
     let object = words.next().unwrap_or_default();
-    match (first, object) {
-        ("CREATE" | "ALTER" | "RENAME", "USER" | "ROLE") => false,
-        ("CREATE" | "ALTER" | "RENAME" | "TRUNCATE", _) => true,
-        ("DROP", "DATABASE" | "SCHEMA") => false,
-        ("DROP", _) => !statement.contains(','),
-        _ => false,
+    let replaces = object == "OR" || object == "REPLACE";
+    match (first.as_str(), object.as_str()) {
+        ("CREATE" | "ALTER" | "RENAME", "USER" | "ROLE") => Some(IfFailed::Part),
+        ("CREATE", _) if replaces => Some(IfFailed::Part),
+        ("CREATE" | "ALTER" | "RENAME" | "TRUNCATE", _) => Some(IfFailed::Nothing),
+        ("DROP", "DATABASE" | "SCHEMA") => Some(IfFailed::Part),
+        ("DROP", _) if statement.contains(',') => Some(IfFailed::Part),
+        ("DROP", _) => Some(IfFailed::Nothing),
+        ("GRANT" | "REVOKE" | "INSTALL" | "UNINSTALL", _) => Some(IfFailed::Part),
+        ("ANALYZE" | "CACHE" | "CHECK" | "FLUSH" | "OPTIMIZE" | "REPAIR", _) => {
+            Some(IfFailed::Part)
+        }
+        ("SET", "PASSWORD" | "DEFAULT") => Some(IfFailed::Part),
+        _ => None,
     }
 }
 
@@ -192,6 +229,17 @@ mod tests {
             ("CREATE SEQUENCE s", Some("CREATE SEQUENCE IF NOT EXISTS s")),
             ("CREATE TABLE IF NOT EXISTS t (a INT)", None),
             ("CREATE OR REPLACE TABLE t (a INT)", None),
+            (
+                "--\n-- Table t\n--\tby a tool\n--\nCREATE TABLE t (a INT)",
+                Some("--\n-- Table t\n--\tby a tool\n--\nCREATE TABLE IF NOT EXISTS t (a INT)"),
+            ),
+            (
+                "SET STATEMENT a = 'x\\' FOR', b = 1 FOR set statement c = 1 for CREATE TABLE t (a INT)",
+                Some(
+                    "SET STATEMENT a = 'x\\' FOR', b = 1 FOR set statement c = 1 for \
+                     CREATE TABLE IF NOT EXISTS t (a INT)",
+                ),
+            ),
             ("CREATE DATABASE d", None),
             ("ALTER TABLE t ADD b INT", None),
             ("", None),
@@ -219,9 +267,11 @@ mod tests {
             "ALTER TABLE t ADD a INT, ADD b INT",
             "RENAME TABLE a TO b, c TO d",
             "-- a comment\nDROP TABLE t",
+            "--\nDROP TABLE t",
+            "SET STATEMENT lock_wait_timeout = 5 FOR CREATE TABLE t (a INT)",
             "TRUNCATE t",
         ] {
-            assert!(fails_as_a_whole(whole), "{whole}");
+            assert_eq!(if_failed(whole), Some(IfFailed::Nothing), "{whole}");
         }
         for part in [
             "DROP TABLE a, b",
@@ -232,21 +282,41 @@ mod tests {
             "GRANT SELECT ON *.* TO a, b",
             "REVOKE ALL ON *.* FROM a",
             "SET PASSWORD FOR a = ''",
+            "SET STATEMENT lock_wait_timeout = 5 FOR DROP TABLE a, b",
             "FLUSH TABLES",
-            "",
         ] {
-            assert!(!fails_as_a_whole(part), "{part}");
+            assert_eq!(if_failed(part), Some(IfFailed::Part), "{part}");
+        }
+    }
+
+    #[test]
+    fn what_begins_with_other_words_is_not_understood() {
+        for other in [
+            "",
+            "--CREATE TABLE t (a INT)",
+            "EXECUTE IMMEDIATE 'CREATE TABLE t (a INT)'",
+            "BEGIN NOT ATOMIC CREATE TABLE t (a INT); END",
+            "SET STATEMENT a = 1",
+            "SET STATEMENT a = 'x FOR CREATE TABLE t (a INT)",
+            "SET a = 1",
+            "(CREATE TABLE t (a INT))",
+            "WITH x AS (SELECT 1) CREATE TABLE t (a INT)",
+        ] {
+            assert_eq!(if_failed(other), None, "{other}");
+            assert_eq!(create_if_missing(other), None, "{other}");
         }
     }
 
     proptest! {
         #[test]
         fn made_up_statements_never_panic(
-            begin in prop_oneof![Just("CREATE TABLE"), Just("DROP "), Just("/*"), Just("")],
+            begin in prop_oneof![
+                Just("CREATE TABLE"), Just("DROP "), Just("/*"), Just("SET STATEMENT '"), Just("")
+            ],
             rest in "\\PC{0,40}",
         ) {
             let statement = text_of(format!("{begin}{rest}").as_bytes());
-            let _ = fails_as_a_whole(&statement);
+            let _ = if_failed(&statement);
             for condition in [create_if_missing(&statement), drop_if_there(&statement)] {
                 prop_assert!(condition.is_none_or(|found| found.at <= statement.len()));
             }
