@@ -30,6 +30,8 @@ const PADDING: [u8; 6] = [0; 6];
 const LISTED_BYTES: usize = 16;
 /// The four upper bits of a list's count are flags.
 const COUNT_MASK: u32 = 0x0fff_ffff;
+/// The one that says that the reader has come to where it wanted to stop.
+const UNTIL_REACHED: u32 = 1 << 28;
 
 /// Names a transaction, by domain, server and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,10 +117,19 @@ impl GtidList {
 
     /// The body of a GTID list event.
     pub fn body(&self) -> Vec<u8> {
+        self.flagged_body(0)
+    }
+
+    /// The body of one that tells a reader that it has come to where it wanted to stop.
+    pub(crate) fn until_reached_body(&self) -> Vec<u8> {
+        self.flagged_body(UNTIL_REACHED)
+    }
+
+    fn flagged_body(&self, flags: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + LISTED_BYTES * self.0.len());
         // A list has a line for each domain, of which there are few.
         let count = u32::try_from(self.0.len()).unwrap_or(COUNT_MASK);
-        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&(count | flags).to_le_bytes());
         for gtid in &self.0 {
             out.extend_from_slice(&gtid.domain.to_le_bytes());
             out.extend_from_slice(&gtid.server_id.to_le_bytes());

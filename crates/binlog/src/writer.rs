@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::checksum::{CHECKSUM_BYTES, Checksum, crc32};
 use crate::event::{Event, EventError};
 use crate::format_description::FormatDescription;
+use crate::gtid::GtidList;
 use crate::header::{ARTIFICIAL, EventHeader, EventType, HEADER_BYTES};
 use crate::heartbeat;
 use crate::rotate::Rotate;
@@ -136,6 +137,16 @@ impl BinlogWriter {
     pub fn heartbeat(&self) -> Result<Placed<'static>, EventError> {
         let body = heartbeat::body(&self.file);
         self.artificial(EventType::HEARTBEAT, body, self.position)
+    }
+
+    /// The event that says that the reader has everything up to where it wanted to stop, with the
+    /// newest GTID of each domain.
+    ///
+    /// # Errors
+    /// There are more domains than an event can have.
+    pub fn until_reached(&self, gtids: &GtidList) -> Result<Placed<'static>, EventError> {
+        let body = gtids.until_reached_body();
+        self.artificial(EventType::GTID_LIST, body, self.position)
     }
 
     fn artificial(

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use synod_binlog::GtidList;
+use synod_binlog::{Gtid, GtidList};
 
 use crate::identity::Identity;
 use crate::kept::state::GtidState;
@@ -27,7 +27,8 @@ pub(crate) fn check_relay(server_id: u32, identity: Identity) -> Result<(), Refu
 }
 
 /// Refuses a reader that has these GTIDs, and the number of a server that has written a newest
-/// transaction which the reader lacks. A former primary that lacks nothing of its own may follow.
+/// transaction which the reader lacks: at once, though the dump would come to it, too
+/// ([`own_transaction`]). A former primary that lacks nothing of its own may follow.
 ///
 /// # Errors
 /// With the remedy.
@@ -41,12 +42,19 @@ pub(crate) fn check_upstream(
     let has = GtidState::of(&has.unwrap_or_default());
     match newest.of_server(server_id, &has) {
         None => Ok(()),
-        Some(lacked) => Err(Refusal::dump(format!(
-            "The reader's server_id is {server_id}, and so is that of the server that has written \
-             {lacked}, which the reader lacks: a replica leaves out what has its own number. Give \
-             the reader another server_id"
-        ))),
+        Some(lacked) => Err(Refusal::dump(own_transaction(lacked))),
     }
+}
+
+/// The error for a reader that lacks a transaction which a server with the reader's number has
+/// written.
+pub(crate) fn own_transaction(lacked: Gtid) -> String {
+    format!(
+        "The reader's server_id is {}, and so is that of the server that has written {lacked}, \
+         which the reader lacks: a replica leaves out what has its own number, without an error. \
+         Give the reader another server_id",
+        lacked.server_id
+    )
 }
 
 /// The error for a reader whose dump ends because a newer reader has its `server_id`.

@@ -1,13 +1,8 @@
 //! A dump: a reader gets the transactions from its place on, until it or the relay ends.
-//!
-//! The binlogs that readers see are not files. A binlog is named for the action that it begins
-//! after, and holds what follows that action; so its name alone says where a reader begins, on
-//! every relay of the group.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +14,7 @@ use synod_node::{CommittedLog, FollowError, Seqno};
 
 use crate::clash;
 use crate::identity::Identity;
+use crate::kept::lacks::Lacks;
 use crate::kept::source::KeptSource;
 use crate::kept::state::GtidState;
 use crate::kept::tail::Tail;
@@ -27,13 +23,12 @@ use crate::permits::Permits;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets};
+use crate::request::{Request, file_name};
 use crate::seats::Seat;
 use crate::source::{Found, Sink, Source, SourceError};
 
 /// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
 const ROTATE_AT: u32 = 1 << 30;
-/// A reader that wants no heartbeats is looked after so often.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A reader may be ahead of this relay, if it comes from another one. For so long this one waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
 /// A relay that has everything from its upstream so long after a reader asked will not get what the
@@ -46,109 +41,6 @@ const EVENT: [u8; 1] = [0];
 /// The same for a reader that wants to acknowledge events: this one needs no acknowledgement. The
 /// group's commits wait for its own majority, never for readers.
 const EVENT_WITHOUT_ACKNOWLEDGEMENT: [u8; 3] = [0, 0xef, 0];
-/// What the name of a binlog begins with.
-const FILE_PREFIX: &str = "synod.";
-
-/// Name of the binlog that begins after an action.
-pub(crate) fn file_name(after: Seqno) -> String {
-    format!("{FILE_PREFIX}{:020}", after.0)
-}
-
-/// What a reader has asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    /// Its `server_id`; zero: it has none.
-    pub(crate) server_id: u32,
-    /// The GTIDs that it has; none: it names a binlog.
-    pub(crate) gtids: Option<String>,
-    /// Name of the binlog.
-    pub(crate) file: String,
-    /// Position in it.
-    pub(crate) position: u32,
-    /// The dump ends where the log does.
-    pub(crate) ends: bool,
-    /// What events are to end with.
-    pub(crate) checksum: Checksum,
-    /// How often it wants to hear something; zero: never.
-    pub(crate) heartbeat: Duration,
-    /// It wants to acknowledge events (semi-synchronous replication).
-    pub(crate) acknowledges: bool,
-}
-
-impl Request {
-    /// The GTIDs that the reader has; none: it names a binlog.
-    ///
-    /// # Errors
-    /// What it names is no list of GTIDs.
-    fn gtids(&self) -> Result<Option<GtidList>, Refusal> {
-        let list = self.gtids.as_deref().map(GtidList::from_str).transpose();
-        list.map_err(|error| Refusal::dump(error.to_string()))
-    }
-
-    /// The action after which the reader begins, in a group with GTIDs of its own.
-    ///
-    /// # Errors
-    /// What it names is of another group, or no place.
-    pub(crate) fn after(&self, identity: Identity) -> Result<Seqno, Refusal> {
-        match self.gtids()? {
-            Some(list) => after_gtids(&list, identity),
-            None => self.after_file(),
-        }
-    }
-
-    /// When the reader is to hear that nothing happens, or to be looked after.
-    fn quiet_until(&self) -> Instant {
-        let limit = if self.heartbeat.is_zero() {
-            LONGEST_WAIT
-        } else {
-            self.heartbeat.min(LONGEST_WAIT)
-        };
-        Instant::now() + limit
-    }
-
-    fn after_file(&self) -> Result<Seqno, Refusal> {
-        let digits = self.file.strip_prefix(FILE_PREFIX);
-        let after = digits.and_then(|digits| digits.parse::<i64>().ok());
-        let Some(after) = after.filter(|after| *after >= 0) else {
-            let example = file_name(Seqno(0));
-            return Err(Refusal::dump(format!(
-                "There is no binlog '{}' on this relay. Ask by GTID (MASTER_USE_GTID = slave_pos), \
-                 or for the binlog after an action, such as {example}; SHOW BINARY LOGS names the \
-                 first one",
-                self.file
-            )));
-        };
-        if self.position > FIRST_POSITION {
-            return Err(Refusal::dump(format!(
-                "This relay serves a binlog from its beginning only (position {FIRST_POSITION}), \
-                 not from position {}. Ask by GTID: MASTER_USE_GTID = slave_pos",
-                self.position
-            )));
-        }
-        Ok(Seqno(after))
-    }
-}
-
-fn after_gtids(list: &GtidList, identity: Identity) -> Result<Seqno, Refusal> {
-    let Some(gtid) = list.of_domain(identity.domain) else {
-        if list.0.is_empty() {
-            return Ok(Seqno(0));
-        }
-        return Err(Refusal::dump(format!(
-            "The reader is at '{list}', which has no GTID of this group: its domain is {}. Set \
-             gtid_slave_pos to {}-{}-N, where N is the seqno of the copy that the reader's data \
-             come from",
-            identity.domain, identity.domain, identity.server_id
-        )));
-    };
-    let sequence = i64::try_from(gtid.sequence);
-    sequence.map(Seqno).map_err(|_| {
-        Refusal::dump(format!(
-            "The reader is at {gtid}, which no group has reached"
-        ))
-    })
-}
-
 /// Why a dump has ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
@@ -199,14 +91,19 @@ pub(crate) enum Origin {
 
 /// The transactions that one reader lacks.
 enum Transactions {
-    Group(Source, Identity),
+    Group {
+        source: Source,
+        identity: Identity,
+        /// The last action that the reader wants; none: it does not end.
+        until: Option<Seqno>,
+    },
     Upstream(KeptSource),
 }
 
 impl Transactions {
     fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
         match self {
-            Transactions::Group(source, _) => source.step(sink),
+            Transactions::Group { source, .. } => source.step(sink),
             Transactions::Upstream(source) => source.step(sink),
         }
     }
@@ -214,7 +111,7 @@ impl Transactions {
     /// The last action that was looked at.
     fn last(&self) -> Seqno {
         match self {
-            Transactions::Group(source, _) => source.last(),
+            Transactions::Group { source, .. } => source.last(),
             Transactions::Upstream(source) => source.last(),
         }
     }
@@ -222,7 +119,7 @@ impl Transactions {
     /// The last action that its reader does not need.
     fn passed(&self) -> Seqno {
         match self {
-            Transactions::Group(source, _) => source.last(),
+            Transactions::Group { source, .. } => source.last(),
             Transactions::Upstream(source) => source.passed(),
         }
     }
@@ -230,7 +127,9 @@ impl Transactions {
     /// The newest GTID of each domain before what comes next.
     fn gtids(&self) -> GtidList {
         match self {
-            Transactions::Group(source, identity) => match source.last() {
+            Transactions::Group {
+                source, identity, ..
+            } => match source.last() {
                 Seqno(..=0) => GtidList::default(),
                 last => GtidList(vec![identity.gtid(last)]),
             },
@@ -238,10 +137,20 @@ impl Transactions {
         }
     }
 
+    /// Whether the reader has everything up to where it wants to stop.
+    fn are_given(&self) -> bool {
+        match self {
+            Transactions::Group { source, until, .. } => {
+                until.is_some_and(|until| source.has_passed(until))
+            }
+            Transactions::Upstream(source) => source.is_given(),
+        }
+    }
+
     /// Whether a binlog may begin here.
     fn is_between(&self) -> bool {
         match self {
-            Transactions::Group(..) => true,
+            Transactions::Group { .. } => true,
             Transactions::Upstream(source) => !source.is_amid(),
         }
     }
@@ -279,8 +188,8 @@ impl<'a, S: Connection> Dump<'a, S> {
         }
     }
 
-    /// Gives the reader what it has asked for. Ends without an error where the log does, if the
-    /// reader wants that, and when the relay stops.
+    /// Gives the reader what it has asked for. Ends without an error where the log does or at a
+    /// GTID, if the reader wants that, and when the relay stops.
     ///
     /// # Errors
     /// It cannot get that, or is gone; or a reader with its `server_id` has begun a newer dump.
@@ -298,7 +207,7 @@ impl<'a, S: Connection> Dump<'a, S> {
                 return displaced(binlog.packets, server_id, newer);
             }
             let before = source.last();
-            while source.step(&mut binlog)? == Found::Action {
+            while !source.are_given() && source.step(&mut binlog)? == Found::Action {
                 if source.is_between() {
                     binlog.rotate_if_large(&source)?;
                 }
@@ -314,7 +223,10 @@ impl<'a, S: Connection> Dump<'a, S> {
                 quiet_until = self.request.quiet_until();
             }
             place.is_at(source.passed(), source.gtids());
-            if self.request.ends {
+            if source.are_given() {
+                binlog.say_given(&source)?;
+            }
+            if self.request.ends || source.are_given() {
                 binlog.packets.write_end()?;
                 return Ok(binlog.packets.flush()?);
             }
@@ -338,24 +250,31 @@ impl<'a, S: Connection> Dump<'a, S> {
         let refused = DumpError::Refused;
         let Origin::Upstream(tail) = &self.origin else {
             let after = self.request.after(self.identity).map_err(refused)?;
+            let until = self.request.until_action(self.identity).map_err(refused)?;
             self.await_action(after)?;
             pace.begins();
             let follower = self.log.follow(after).map_err(SourceError::from)?;
-            let source = Source::new(follower, self.identity);
-            return Ok(Transactions::Group(source, self.identity));
+            return Ok(Transactions::Group {
+                source: Source::new(follower, self.identity),
+                identity: self.identity,
+                until,
+            });
         };
+        let reader_id = self.request.server_id;
+        let until = self.request.until_state().map_err(refused)?;
         let kept = match self.request.gtids().map_err(refused)? {
             Some(has) => {
                 let has = GtidState::of(&has);
                 self.await_gtids(tail, &has)?;
                 pace.begins();
-                KeptSource::after_gtids(&self.log, tail, has)
+                KeptSource::after_gtids(&self.log, tail, Lacks::new(reader_id, has, until))
             }
             None => {
                 let after = self.request.after_file().map_err(refused)?;
                 self.await_action(after)?;
                 pace.begins();
-                KeptSource::after_action(&self.log, tail, after)
+                let lacks = Lacks::new(reader_id, GtidState::default(), until);
+                KeptSource::after_action(&self.log, tail, lacks, after)
             }
         };
         Ok(Transactions::Upstream(kept.map_err(SourceError::from)?))
@@ -521,6 +440,11 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         self.open(source)
     }
 
+    /// Tells the reader that it has everything up to where it wants to stop: its SQL thread ends.
+    fn say_given(&mut self, source: &Transactions) -> Result<(), SourceError> {
+        self.send(self.writer.until_reached(&source.gtids()))
+    }
+
     fn heartbeat(&mut self) -> Result<(), SourceError> {
         self.send(self.writer.heartbeat())?;
         Ok(self.packets.flush()?)
@@ -558,34 +482,6 @@ impl<S: Read + Write> Sink for Binlog<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const IDENTITY: Identity = Identity {
-        domain: 3,
-        server_id: 7,
-    };
-
-    fn request(gtids: Option<&str>, file: &str, position: u32) -> Request {
-        Request {
-            server_id: 5,
-            gtids: gtids.map(str::to_owned),
-            file: file.to_owned(),
-            position,
-            ends: false,
-            checksum: Checksum::None,
-            heartbeat: Duration::ZERO,
-            acknowledges: false,
-        }
-    }
-
-    #[track_caller]
-    fn refused(request: &Request, part: &str) {
-        let refusal = request.after(IDENTITY).unwrap_err();
-        assert!(
-            refusal.code == 1236 && refusal.text.contains(part),
-            "{}",
-            refusal.text
-        );
-    }
 
     /// A socket: while bytes are written to it, all permits must be free.
     struct Socket(Permits);
@@ -639,31 +535,5 @@ mod tests {
         binlog.pace.is_at_end();
         binlog.packets.flush().unwrap();
         assert!(permits.try_take().is_some());
-    }
-
-    #[test]
-    fn reader_begins_after_its_gtid_of_the_group() {
-        let after = |text| request(Some(text), "", 4).after(IDENTITY);
-        assert_eq!(after("3-7-15"), Ok(Seqno(15)));
-        assert_eq!(after("0-1-99,3-1-15"), Ok(Seqno(15)));
-        assert_eq!(after(""), Ok(Seqno(0)));
-        refused(&request(Some("4-7-15"), "", 4), "its domain is 3");
-        refused(&request(Some("nonsense"), "", 4), "domain-server-sequence");
-        refused(
-            &request(Some("3-7-18446744073709551615"), "", 4),
-            "no group has reached",
-        );
-    }
-
-    #[test]
-    fn reader_begins_after_the_action_that_a_binlog_is_named_for() {
-        let name = file_name(Seqno(4711));
-        assert_eq!(name, "synod.00000000000000004711");
-        assert_eq!(request(None, &name, 4).after(IDENTITY), Ok(Seqno(4711)));
-        assert_eq!(request(None, "synod.0", 0).after(IDENTITY), Ok(Seqno(0)));
-        refused(&request(None, &name, 500), "MASTER_USE_GTID");
-        for file in ["", "mysql-bin.000001", "synod.", "synod.-1"] {
-            refused(&request(None, file, 4), "SHOW BINARY LOGS");
-        }
     }
 }

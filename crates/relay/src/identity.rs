@@ -26,6 +26,11 @@ impl Identity {
         }
     }
 
+    /// Whether a GTID is one of this group.
+    pub(crate) fn is_of(self, gtid: Gtid) -> bool {
+        (gtid.domain, gtid.server_id) == (self.domain, self.server_id)
+    }
+
     /// The GTID of the action with this seqno.
     pub(crate) fn gtid(self, seqno: Seqno) -> Gtid {
         Gtid {

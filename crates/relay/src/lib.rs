@@ -9,8 +9,8 @@
 //!   domain and server of the GTIDs;
 //! - `source`: from the log to transactions;
 //! - `protocol`: packets, greeting, questions and answers;
-//! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
-//!   `clash`: whose number a reader may not have;
+//! - `reader`: one connection, from its greeting to its dump; `request`: what it asks for; `dump`:
+//!   the events, as they come; `clash`: whose number a reader may not have;
 //! - `permits`, `pace`: how many late readers are served at a time;
 //! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
@@ -37,6 +37,7 @@ mod pull;
 mod reader;
 mod reader_place;
 mod readers_order;
+mod request;
 mod seats;
 mod service;
 mod sightings;

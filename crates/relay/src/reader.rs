@@ -10,7 +10,7 @@ use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::{Accounts, Challenge};
 use crate::clash;
-use crate::dump::{Dump, DumpError, Origin, Request};
+use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encryption;
 use crate::identity::Identity;
 use crate::permits::Permits;
@@ -21,6 +21,7 @@ use crate::protocol::greeting::{
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
+use crate::request::Request;
 use crate::seats::Seat;
 
 /// The commands of the protocol that mean something here.
@@ -287,6 +288,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         Ok(Request {
             server_id: self.server_id,
             gtids: self.variables.get("slave_connect_state").map(str::to_owned),
+            until: self.variables.get("slave_until_gtid").map(str::to_owned),
             file: printable(&String::from_utf8_lossy(file)),
             position,
             ends: flags & ENDS != 0,

@@ -3,12 +3,14 @@
 //! - [`entry`]: what an action holds; [`state`]: where an upstream is, by GTIDs; [`note`]: what any
 //!   relay may say; [`registry`]: what follows from that, for readers that are not connected;
 //! - [`history`]: the rule that says which entries are the upstream's transactions;
-//! - [`search`]: where in the log a reader begins; [`source`]: from there to its transactions;
+//! - [`search`]: where in the log a reader begins; [`lacks`]: what it gets then;
+//!   [`source`]: the events of that;
 //! - [`tail`]: where the upstream is at the end of the log; [`arrival`]: when it got there.
 
 pub(crate) mod arrival;
 pub(crate) mod entry;
 pub(crate) mod history;
+pub(crate) mod lacks;
 pub(crate) mod note;
 pub(crate) mod registry;
 pub(crate) mod search;

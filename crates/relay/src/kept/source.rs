@@ -9,6 +9,7 @@ use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, 
 
 use super::entry::Entry;
 use super::history::{History, Step};
+use super::lacks::{Lacks, NotGiven};
 use super::search::{NoStart, Start};
 use super::state::GtidState;
 use super::tail::Tail;
@@ -31,19 +32,9 @@ pub(crate) enum KeptSourceError {
     /// It cannot begin.
     #[error(transparent)]
     NoStart(#[from] NoStart),
-    /// It names a transaction that the upstream never had.
-    #[error(
-        "The reader is at {reader}, which the upstream never had: in that domain {next} follows \
-         {before}. The reader's data are of another server; copy the upstream again"
-    )]
-    NeverExisted {
-        /// Where the reader says that it is.
-        reader: Gtid,
-        /// The transaction before that place.
-        before: String,
-        /// The one after it.
-        next: Gtid,
-    },
+    /// It cannot get what comes next.
+    #[error(transparent)]
+    NotGiven(#[from] NotGiven),
     /// It begins amid a transaction.
     #[error(
         "The binlog that begins after action {} begins amid a transaction. Ask by GTID: \
@@ -67,9 +58,7 @@ pub(crate) struct KeptSource {
     tail: Arc<Tail>,
     follower: Follower,
     history: History<Place>,
-    /// What the reader has. What it names of a domain is checked once.
-    has: GtidState,
-    checked: Vec<u32>,
+    lacks: Lacks,
     /// Where the upstream was at the beginning; where it is after what was given.
     state: GtidState,
 }
@@ -82,10 +71,10 @@ impl KeptSource {
     pub(crate) fn after_gtids(
         log: &CommittedLog,
         tail: &Arc<Tail>,
-        has: GtidState,
+        lacks: Lacks,
     ) -> Result<KeptSource, KeptSourceError> {
-        let start = search::start(log, &has)?;
-        KeptSource::open(log, tail, start, has)
+        let start = search::start(log, lacks.has())?;
+        KeptSource::open(log, tail, lacks, start)
     }
 
     /// The transactions after an action.
@@ -95,6 +84,7 @@ impl KeptSource {
     pub(crate) fn after_action(
         log: &CommittedLog,
         tail: &Arc<Tail>,
+        lacks: Lacks,
         after: Seqno,
     ) -> Result<KeptSource, KeptSourceError> {
         let first = super::entry_after(log, after)?;
@@ -104,14 +94,14 @@ impl KeptSource {
             return Err(KeptSourceError::Amid(after));
         }
         let start = Start { after, state };
-        KeptSource::open(log, tail, start, GtidState::default())
+        KeptSource::open(log, tail, lacks, start)
     }
 
     fn open(
         log: &CommittedLog,
         tail: &Arc<Tail>,
+        lacks: Lacks,
         start: Start,
-        has: GtidState,
     ) -> Result<KeptSource, KeptSourceError> {
         let mut follower = log.follow(start.after).map_err(KeptError::from)?;
         follower.hold_after(start.after);
@@ -120,9 +110,8 @@ impl KeptSource {
             tail: tail.clone(),
             follower,
             history: History::new(),
-            state: start.state.unwrap_or_else(|| has.clone()),
-            checked: Vec::new(),
-            has,
+            state: start.state.unwrap_or_else(|| lacks.has().clone()),
+            lacks,
         })
     }
 
@@ -140,6 +129,11 @@ impl KeptSource {
     /// Where the upstream is after what was given.
     pub(crate) fn state(&self) -> &GtidState {
         &self.state
+    }
+
+    /// Whether the reader has everything up to where it wants to stop.
+    pub(crate) fn is_given(&self) -> bool {
+        self.lacks.are_given(&self.state)
     }
 
     /// Whether a transaction has begun, and its last part has not come.
@@ -200,8 +194,11 @@ impl KeptSource {
         else {
             return Ok(());
         };
-        if !self.has.has(gtid) {
-            self.check(gtid, &before)?;
+        if self
+            .lacks
+            .wants(gtid, &before)
+            .map_err(KeptSourceError::from)?
+        {
             for part in &parts {
                 self.give(gtid, part, sink)?;
             }
@@ -224,23 +221,6 @@ impl KeptSource {
         };
         let step = self.history.take(action.seqno, action.origin, &head, place);
         Ok(step.map_err(KeptError::from)?)
-    }
-
-    /// What the reader has named of this domain must be the transaction before.
-    fn check(&mut self, next: Gtid, before: &GtidState) -> Result<(), KeptSourceError> {
-        if self.checked.contains(&next.domain) {
-            return Ok(());
-        }
-        self.checked.push(next.domain);
-        let before = before.of_domain(next.domain);
-        match self.has.of_domain(next.domain) {
-            Some(reader) if before != Some(reader) => Err(KeptSourceError::NeverExisted {
-                reader,
-                before: before.map_or_else(|| "its beginning".to_owned(), |gtid| gtid.to_string()),
-                next,
-            }),
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Gives the events of a part. An event may reach over several places.

@@ -23,6 +23,11 @@ impl GtidState {
         GtidList(self.0.clone())
     }
 
+    /// The newest GTIDs, by ascending domain.
+    pub(crate) fn gtids(&self) -> impl Iterator<Item = Gtid> {
+        self.0.iter().copied()
+    }
+
     /// The newest GTID of a domain.
     pub(crate) fn of_domain(&self, domain: u32) -> Option<Gtid> {
         self.0.get(self.place(domain).ok()?).copied()

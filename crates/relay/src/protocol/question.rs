@@ -4,11 +4,16 @@ use synod_node::Seqno;
 
 use super::answer::{Answer, Refusal};
 use super::expression::{after_word, after_words, is_like, parts, unquoted};
-use super::variable::{Facts, ReaderVariables};
-use crate::dump::file_name;
+use super::variable::{Facts, ReaderVariables, asks_for_unknown};
+use crate::request::file_name;
 
 /// Longest part of a statement that an error repeats, in characters.
 const QUOTED_MAX: usize = 200;
+
+/// The answer to a replica with `replicate_events_marked_for_skip = FILTER_ON_MASTER`: it does not
+/// look at the mark itself.
+const FILTER: &str = "This relay leaves out no events that are marked by skip_replication. Let the \
+                      replica do it: replicate_events_marked_for_skip = FILTER_ON_SLAVE";
 
 /// Answers a statement; what it sets is kept in `own`.
 pub(crate) fn answer(statement: &str, facts: &Facts, own: &mut ReaderVariables) -> Answer {
@@ -45,9 +50,18 @@ fn set(list: &str, facts: &Facts, own: &mut ReaderVariables) -> Option<Answer> {
             return Some(Answer::Refused(Refusal::unsupported(text)));
         }
         let Some(variable) = name.strip_prefix('@').filter(|name| !name.starts_with('@')) else {
-            // Modes of a session mean nothing here: nothing is executed.
+            if asks_for_filter(name, value) {
+                return Some(Answer::Refused(Refusal::unsupported(FILTER.to_owned())));
+            }
+            // Other modes of a session mean nothing here: nothing is executed.
             continue;
         };
+        if asks_for_unknown(variable) {
+            return Some(Answer::Refused(Refusal::unsupported(format!(
+                "This relay does not know @{variable}, by which a reader asks a server for \
+                 something: the reader would not get that"
+            ))));
+        }
         let value = match value_of(value.trim(), facts, own) {
             Ok(value) => value,
             Err(refusal) => return Some(Answer::Refused(refusal)),
@@ -58,6 +72,18 @@ fn set(list: &str, facts: &Facts, own: &mut ReaderVariables) -> Option<Answer> {
         }
     }
     Some(Answer::Done)
+}
+
+/// Whether a reader asks by a variable of its session that marked events be left out.
+fn asks_for_filter(name: &str, value: &str) -> bool {
+    let name = name.to_lowercase();
+    let name = name.trim_start_matches('@');
+    let scoped = ["session", "local"].iter().find_map(|scope| {
+        let rest = name.strip_prefix(scope)?;
+        Some(rest.trim_start_matches('.').trim_start())
+    });
+    let is_off = ["0", "off", "false"].contains(&value.trim().to_lowercase().as_str());
+    scoped.unwrap_or(name) == "skip_replication" && !is_off
 }
 
 fn select(list: &str, facts: &Facts, own: &ReaderVariables) -> Option<Answer> {
@@ -259,7 +285,13 @@ mod tests {
             one("SHOW BINARY LOGS;", &mut own)[0],
             text(&file_name(Seqno(9)))
         );
-        assert_eq!(answer("SET NAMES utf8", &facts(), &mut own), Answer::Done);
+        for harmless in [
+            "SET NAMES utf8",
+            "SET skip_replication=0",
+            "SET @slave_uuid='x'",
+        ] {
+            assert_eq!(answer(harmless, &facts(), &mut own), Answer::Done);
+        }
         assert_eq!(one("SHOW BINARY LOG STATUS", &mut own), status);
         let none = answer("SHOW VARIABLES LIKE 'nothing'", &facts(), &mut own);
         assert!(matches!(none, Answer::Rows { rows, .. } if rows.is_empty()));
@@ -274,6 +306,11 @@ mod tests {
             "SET GLOBAL binlog_checksum=NONE",
             "SET @@global.server_id=1",
             "SELECT @@nothing",
+            "SET skip_replication=1",
+            "SET @@session.skip_replication = ON",
+            "SET SESSION skip_replication = 1",
+            "SET @slave_unheard_of = 1",
+            "SET autocommit = 1, @rpl_semi_sync_anything = 1",
             "SHOW TABLES",
             "",
         ] {
