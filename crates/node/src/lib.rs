@@ -61,7 +61,7 @@ pub use log_queue::LogQueue;
 pub use node::Node;
 pub use transport::{
     ClockOffset, CommandConnection, CommandHandler, CompressionChoice, CompressionStatus,
-    LinkStatus, galera,
+    LinkStatus, LogRateLimit, Source, first_to_leave, galera,
 };
 pub use wait::{Pending, WaitResult};
 

@@ -50,9 +50,6 @@ pub(crate) enum DumpError {
     /// The reader is gone, or takes nothing.
     #[error("{0}")]
     Gone(#[from] io::Error),
-    /// The relay cannot serve it. Only the relay's log is to say why.
-    #[error("{0}")]
-    Failed(String),
 }
 
 impl From<SourceError> for DumpError {

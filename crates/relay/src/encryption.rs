@@ -1,13 +1,17 @@
 //! Encryption to readers: the relay's certificate, and a connection that becomes encrypted.
 //!
-//! The files are read for each connection, since programs that renew certificates tell no process.
-//! Readers are few, and stay.
+//! A relay may vote, and a certificate for readers is no reason to be absent: it runs with one that
+//! has expired, and without one that can be used.
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use synod_tls::{ServiceStream, ServiceTls, TlsError, TlsFiles, TlsSettingNames};
+use synod_tls::{
+    ServiceCertificates, ServiceStream, ServiceTls, TlsError, TlsFiles, TlsSettingNames,
+};
 
 use crate::protocol::packet::Connection;
 
@@ -57,6 +61,22 @@ impl Encryption {
     pub fn load(&self) -> Result<ServiceTls, TlsError> {
         ServiceTls::load(&self.files)
     }
+
+    /// Reads the files, which are followed from now on.
+    pub(crate) fn begin(&self) -> Encrypting {
+        Encrypting {
+            certificates: ServiceCertificates::begin(self.files.clone()),
+            is_required: self.is_required,
+        }
+    }
+}
+
+/// Encryption of a relay that runs.
+pub(crate) struct Encrypting {
+    /// As the files have it, if they can be used.
+    pub(crate) certificates: ServiceCertificates,
+    /// Readers in clear are refused.
+    pub(crate) is_required: bool,
 }
 
 /// So much is read at a time to see whether a connection has ended, in bytes.
@@ -64,10 +84,59 @@ const LOOK_BYTES: usize = 1024;
 /// So often, if there is more. Readers say next to nothing during a dump.
 const LOOKS: u32 = 16;
 
+/// A socket that may have a deadline for all that is read and written until then. The limits of the
+/// system are for each call, so a byte now and then would keep a caller.
+#[derive(Clone)]
+pub(crate) struct Socket<'a> {
+    stream: &'a TcpStream,
+    deadline: Cell<Option<Instant>>,
+}
+
+impl<'a> Socket<'a> {
+    /// With this deadline.
+    pub(crate) fn until(stream: &'a TcpStream, deadline: Instant) -> Socket<'a> {
+        let deadline = Cell::new(Some(deadline));
+        Socket { stream, deadline }
+    }
+
+    /// The time that is left; none: there is no deadline.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(deadline) = self.deadline.get() else {
+            return Ok(None);
+        };
+        match deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(left) = self.left()? {
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(left) = self.left()? {
+            self.stream.set_write_timeout(Some(left))?;
+        }
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A reader's connection, in clear or encrypted.
 pub(crate) enum Link<'a> {
-    Clear(&'a TcpStream),
-    Encrypted(Box<ServiceStream<&'a TcpStream>>),
+    Clear(Socket<'a>),
+    Encrypted(Box<ServiceStream<Socket<'a>>>),
 }
 
 impl Read for Link<'_> {
@@ -96,11 +165,15 @@ impl Write for Link<'_> {
 }
 
 impl Link<'_> {
-    fn socket(&self) -> &TcpStream {
+    fn socket(&self) -> &Socket<'_> {
         match self {
-            Link::Clear(stream) => stream,
+            Link::Clear(socket) => socket,
             Link::Encrypted(stream) => stream.socket(),
         }
+    }
+
+    fn set_nonblocking(&self, is_so: bool) -> bool {
+        self.socket().stream.set_nonblocking(is_so).is_ok()
     }
 
     /// Whether reads that do not wait come to an end. What they give is passed over.
@@ -120,14 +193,18 @@ impl Link<'_> {
 impl Connection for Link<'_> {
     fn has_ended(&mut self) -> bool {
         // A reader that leaves may say so first: the end is behind its words.
-        let may_look = self.socket().set_nonblocking(true).is_ok();
+        let may_look = self.set_nonblocking(true);
         let ended = !may_look || self.look();
-        self.socket().set_nonblocking(false).is_err() || ended
+        !self.set_nonblocking(false) || ended
+    }
+
+    fn lift_deadline(&mut self) {
+        self.socket().deadline.set(None);
     }
 
     fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()> {
-        if let Link::Clear(stream) = self {
-            *self = Link::Encrypted(Box::new(tls.accept(*stream)?));
+        if let Link::Clear(socket) = self {
+            *self = Link::Encrypted(Box::new(tls.accept(socket.clone())?));
         }
         Ok(())
     }
@@ -137,7 +214,6 @@ impl Connection for Link<'_> {
 mod tests {
     use super::*;
     use std::net::{Shutdown, TcpListener};
-    use std::time::{Duration, Instant};
 
     /// COM_QUIT, with its header.
     const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
@@ -147,7 +223,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (served, _) = listener.accept().unwrap();
-        let mut link = Link::Clear(&served);
+        let limit = Duration::from_secs(60);
+        let mut link = Link::Clear(Socket::until(&served, Instant::now() + limit));
         assert!(!link.has_ended());
         reader.write_all(&QUIT).unwrap();
         assert!(!link.has_ended(), "it is still there");
@@ -157,5 +234,29 @@ mod tests {
         while !link.has_ended() {
             assert!(begun.elapsed() < Duration::from_secs(10), "not seen");
         }
+    }
+
+    #[test]
+    fn caller_with_a_byte_now_and_then_meets_the_deadline() {
+        const LIMIT: Duration = Duration::from_millis(300);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let mut link = Link::Clear(Socket::until(&served, Instant::now() + LIMIT));
+        let begun = Instant::now();
+        let error = loop {
+            caller.write_all(b"x").unwrap();
+            if let Err(error) = link.read_exact(&mut [0; 2]) {
+                break error;
+            }
+            caller.write_all(b"x").unwrap();
+        };
+        let limits = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(limits.contains(&error.kind()), "{error}");
+        assert!(begun.elapsed() >= LIMIT);
+        link.lift_deadline();
+        served.set_read_timeout(None).unwrap();
+        caller.write_all(b"y").unwrap();
+        assert!(link.read(&mut [0]).is_ok());
     }
 }

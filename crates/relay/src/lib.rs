@@ -9,7 +9,8 @@
 //!   domain and server of the GTIDs;
 //! - `source`: from the log to transactions;
 //! - `protocol`: packets, greeting, questions and answers;
-//! - `reader`: one connection, from its greeting to its dump; `request`: what it asks for; `dump`:
+//! - `admission`: callers, until they have proven a password;
+//! - `reader`: one connection, from there to its dump; `request`: what it asks for; `dump`:
 //!   the events, as they come; `clash`: whose number a reader may not have;
 //! - `permits`, `pace`: how many late readers are served at a time;
 //! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+mod admission;
 mod clash;
 pub mod config;
 mod dump;

@@ -1,4 +1,5 @@
-//! One reader's connection: greeting, questions, and the dump at the end.
+//! One reader's connection after its [admission](crate::admission): questions, and the dump at the
+//! end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,16 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use synod_binlog::{Checksum, GtidList};
 use synod_node::{CommittedLog, GroupId, Node};
 
-use crate::accounts::{Accounts, Challenge};
+use crate::accounts::Accounts;
 use crate::clash;
 use crate::dump::{Dump, DumpError, Origin};
-use crate::encryption::Encryption;
+use crate::encryption::Encrypting;
 use crate::identity::Identity;
 use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
-use crate::protocol::greeting::{
-    NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
-};
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
@@ -46,7 +44,7 @@ const TAIL_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Relay {
     pub(crate) node: Arc<Node>,
     pub(crate) accounts: Accounts,
-    pub(crate) encryption: Option<Encryption>,
+    pub(crate) encryption: Option<Encrypting>,
     pub(crate) domain: Option<u32>,
     pub(crate) server_id: Option<u32>,
     pub(crate) origin: Origin,
@@ -56,7 +54,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Domain and server of the group's GTIDs; none before this member is in a group.
-    fn identity(&self) -> Option<Identity> {
+    pub(crate) fn identity(&self) -> Option<Identity> {
         let group = self.node.status().group;
         (group != GroupId::NONE).then(|| Identity::of(group, self.domain, self.server_id))
     }
@@ -69,8 +67,26 @@ pub(crate) enum Ended {
     Gone(String),
     /// The reader was refused, and told why.
     Refused(String),
-    /// The relay could not serve it.
-    Failed(String),
+}
+
+impl Ended {
+    /// By an error, which the other side is told as far as it is one for it. `why_gone`: what has
+    /// happened if it is gone.
+    pub(crate) fn by<S: Connection>(
+        packets: &mut Packets<S>,
+        error: DumpError,
+        why_gone: impl FnOnce(&io::Error) -> String,
+    ) -> Ended {
+        match error {
+            DumpError::Gone(error) => Ended::Gone(why_gone(&error)),
+            DumpError::Refused(refusal) => {
+                let text = refusal.text.clone();
+                // The reader may be gone.
+                let _ = packets.answer(&Answer::Refused(refusal));
+                Ended::Refused(text)
+            }
+        }
+    }
 }
 
 /// A connection of a reader.
@@ -84,40 +100,30 @@ pub(crate) struct Reader<'a, S> {
 }
 
 impl<'a, S: Connection> Reader<'a, S> {
-    pub(crate) fn new(relay: &'a Relay, seat: &'a Seat<'a>, stream: S) -> Reader<'a, S> {
+    pub(crate) fn new(relay: &'a Relay, seat: &'a Seat<'a>, packets: Packets<S>) -> Reader<'a, S> {
         Reader {
             relay,
             seat,
-            packets: Packets::new(stream),
+            packets,
             variables: ReaderVariables::default(),
             server_id: 0,
         }
     }
 
     /// Serves the reader until it or the relay ends.
-    pub(crate) fn run(mut self, connection: u32) -> Ended {
-        match self.serve(connection) {
-            Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
-            Err(DumpError::Gone(error)) => {
-                let is_in_dump = self.seat.place().get().began.is_some();
-                let why = match self.seat.newer() {
-                    Some(newer) => displaced_in_silence(self.server_id, newer),
-                    None => why_gone(&error, is_in_dump),
-                };
-                Ended::Gone(why)
-            }
-            Err(DumpError::Failed(why)) => Ended::Failed(why),
-            Err(DumpError::Refused(refusal)) => {
-                let text = refusal.text.clone();
-                // The reader may be gone.
-                let _ = self.packets.answer(&Answer::Refused(refusal));
-                Ended::Refused(text)
-            }
-        }
+    pub(crate) fn run(mut self) -> Ended {
+        let Err(error) = self.serve() else {
+            return Ended::Gone("it has ended the connection".to_owned());
+        };
+        let is_in_dump = self.seat.place().get().began.is_some();
+        let (newer, server_id) = (self.seat.newer(), self.server_id);
+        Ended::by(&mut self.packets, error, |error| match newer {
+            Some(newer) => displaced_in_silence(server_id, newer),
+            None => why_gone(error, is_in_dump),
+        })
     }
 
-    fn serve(&mut self, connection: u32) -> Result<(), DumpError> {
-        self.admit(connection)?;
+    fn serve(&mut self) -> Result<(), DumpError> {
         loop {
             let payload = match self.packets.read() {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -143,65 +149,6 @@ impl<'a, S: Connection> Reader<'a, S> {
                     .packets
                     .answer(&Answer::Refused(unknown_command(other)))?,
             }
-        }
-    }
-
-    /// Greets the reader, and takes the proof of its password.
-    fn admit(&mut self, connection: u32) -> Result<(), DumpError> {
-        let challenge = challenge()?;
-        let encryption = self.relay.encryption.as_ref();
-        let offered = greeting(connection, &challenge, encryption.is_some());
-        self.packets.write(&offered)?;
-        self.packets.flush()?;
-        let response = self.encrypted_answer(encryption)?;
-        let Some(shown) = credentials(&response) else {
-            let text = "The answer to the greeting is none of a client of MariaDB";
-            return Err(DumpError::Refused(Refusal::access(text.to_owned())));
-        };
-        let proof = if shown.plugin.is_empty() || shown.plugin == NATIVE_PASSWORD {
-            shown.proof
-        } else {
-            self.packets.write(&other_proof(&challenge))?;
-            self.packets.flush()?;
-            self.packets.read()?
-        };
-        if !self.relay.accounts.admits(&shown.name, &challenge, &proof) {
-            let text = format!(
-                "Access denied for '{}': the relay's file has no such account \
-                 (relay.accounts), or another password",
-                printable(&shown.name)
-            );
-            return Err(DumpError::Refused(Refusal::access(text)));
-        }
-        // Said now, it has a replica connect again by itself; at a later step, it would stop.
-        if self.relay.identity().is_none() {
-            return Err(DumpError::Refused(not_in_group()));
-        }
-        Ok(self.packets.answer(&Answer::Done)?)
-    }
-
-    /// The reader's answer to the greeting, encrypted if it asks for that, or has to.
-    fn encrypted_answer(&mut self, encryption: Option<&Encryption>) -> Result<Vec<u8>, DumpError> {
-        let response = self.packets.read()?;
-        let refused = |text: &str| DumpError::Refused(Refusal::access(text.to_owned()));
-        match encryption {
-            Some(encryption) if asks_for_encryption(&response) => {
-                let unusable = |error: synod_tls::TlsError| DumpError::Failed(error.to_string());
-                let tls = encryption.load().map_err(unusable)?;
-                let failed = |error| io::Error::other(tls.why_failed(&error));
-                self.packets.encrypt(&tls).map_err(failed)?;
-                Ok(self.packets.read()?)
-            }
-            Some(encryption) if encryption.is_required => Err(refused(
-                "This relay serves encrypted connections only: MASTER_SSL = 1 for a replica, \
-                 --ssl for mariadb-binlog (relay.tls_required)",
-            )),
-            Some(_) => Ok(response),
-            None if asks_for_encryption(&response) => Err(refused(
-                "This relay does not offer encryption: relay.tls_cert in its file, or \
-                 MASTER_SSL = 0 for the replica",
-            )),
-            None => Ok(response),
         }
     }
 
@@ -333,14 +280,7 @@ fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
     )
 }
 
-fn challenge() -> Result<Challenge, DumpError> {
-    let mut random = Challenge::default();
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    // Readers take it for a text that a zero byte ends.
-    Ok(random.map(|byte| byte % 94 + 33))
-}
-
-fn not_in_group() -> Refusal {
+pub(crate) fn not_in_group() -> Refusal {
     Refusal::not_yet(
         "This relay is in no group yet. Try again; its log says what it waits for".to_owned(),
     )
@@ -360,7 +300,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// A text of a reader, for errors and lines.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let shown = text.chars().take(100);
     shown.filter(|c| !c.is_control()).collect()
 }

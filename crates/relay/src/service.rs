@@ -1,19 +1,21 @@
 //! The socket for readers, and a thread for each of them.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Reply, Request};
 use synod_logger::output::Output;
 use synod_logger::{LoggerError, Service, run_with};
-use synod_node::{Level, Node, StartMode, WritePermission};
+use synod_node::{Level, LogRateLimit, Node, StartMode, WritePermission};
+use synod_tls::Reading;
 
+use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
-use crate::dump::Origin;
-use crate::encryption::Link;
+use crate::dump::{DumpError, Origin};
+use crate::encryption::{Encrypting, Encryption, Link, Socket};
 use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
@@ -21,8 +23,7 @@ use crate::reader::{Ended, Reader, Relay};
 use crate::seats::{NoSeat, Seat, Seats};
 use crate::upstream_service::UpstreamService;
 
-/// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once,
-/// and a caller without a password must not keep a place for long.
+/// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 /// After an error of the listening socket (out of file descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
@@ -60,9 +61,8 @@ impl Service for RelayService {
                  machine with relay.listen"
             )
         })?;
-        let encryption = &self.config.encryption;
-        let encrypted = encryption.as_ref().map(|files| files.load()).transpose();
-        let encrypted = encrypted.map_err(|error| error.to_string())?;
+        let encryption = self.config.encryption.as_ref().map(Encryption::begin);
+        let how = how_encrypted(encryption.as_ref(), output);
         let origin = match &self.upstream {
             Some(upstream) => Origin::Upstream(upstream.tail()),
             None => Origin::Group,
@@ -71,7 +71,7 @@ impl Service for RelayService {
             relay: Relay {
                 node: node.clone(),
                 accounts: self.config.accounts.clone(),
-                encryption: encryption.clone(),
+                encryption,
                 domain: self.config.domain,
                 server_id: self.config.server_id,
                 origin,
@@ -81,7 +81,9 @@ impl Service for RelayService {
             output: output.clone(),
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
+            callers: Callers::default(),
             seats: Seats::default(),
+            lines: Mutex::default(),
             stopped: AtomicBool::default(),
         });
         let accepting = serving.clone();
@@ -89,10 +91,6 @@ impl Service for RelayService {
             .name("synod-readers".to_owned())
             .spawn(move || accepting.accept())
             .map_err(|error| format!("cannot start the thread for readers: {error}"))?;
-        let how = match encrypted {
-            Some(tls) => format!("encrypted, {}", tls.summary()),
-            None => "in clear".to_owned(),
-        };
         let text = format!("readers connect to {address}, {how}");
         output.log(Level::Info, &text);
         *lock(&self.serving) = Some((serving.clone(), thread));
@@ -137,7 +135,10 @@ struct Serving {
     output: Output,
     readers_max: usize,
     stalled_after: Duration,
+    callers: Callers,
     seats: Seats,
+    /// Lines about callers and readers, which may be many.
+    lines: Mutex<LogRateLimit<IpAddr>>,
     stopped: AtomicBool,
 }
 
@@ -169,15 +170,18 @@ impl Serving {
         stream: TcpStream,
         from: SocketAddr,
     ) {
-        let seat = match self.seat(connection, &stream, from) {
-            Ok(seat) => seat,
-            Err(refusal) => {
-                // A reader beyond the limit gets an error, if it still listens.
-                let _ = Packets::new(&stream).answer(&Answer::Refused(refusal));
-                return;
+        let place = match self.callers.enter(connection, &stream, from) {
+            Ok(place) => place,
+            Err(error) => {
+                return self.say(from, Level::Warning, &format!("cannot be served: {error}"));
             }
         };
-        let serve = move || self.serve(connection, &stream, from, &seat);
+        if let Some(ip) = place.instead_of {
+            let line = "was ended for another one: too many callers at a time have proven no \
+                        password. If that lasts, let only readers reach relay.listen";
+            self.say(SocketAddr::new(ip, 0), Level::Warning, line);
+        }
+        let serve = move || self.serve(connection, &stream, from, place);
         let name = "synod-reader".to_owned();
         if let Err(error) = Builder::new().name(name).spawn_scoped(threads, serve) {
             let text = format!("cannot start a thread for the reader at {from}: {error}");
@@ -185,45 +189,96 @@ impl Serving {
         }
     }
 
-    /// A seat, on a connection with its limits.
+    /// A seat, on a connection with the limits of a reader.
     fn seat(
         &self,
         connection: u32,
         stream: &TcpStream,
         from: SocketAddr,
-    ) -> Result<Seat<'_>, Refusal> {
-        let system = |error: std::io::Error| Refusal::too_many(error.to_string());
-        stream.set_nodelay(true).map_err(system)?;
-        let asked = stream.set_read_timeout(Some(QUESTION_LIMIT));
-        asked.map_err(system)?;
-        let taken = stream.set_write_timeout(Some(self.stalled_after));
-        taken.map_err(system)?;
+    ) -> Result<Seat<'_>, DumpError> {
+        stream.set_read_timeout(Some(QUESTION_LIMIT))?;
+        stream.set_write_timeout(Some(self.stalled_after))?;
         let seat = self.seats.take(connection, stream, from, self.readers_max);
         seat.map_err(|error| match error {
-            NoSeat::System(error) => system(error),
-            NoSeat::Full => Refusal::too_many(format!(
+            NoSeat::System(error) => DumpError::Gone(error),
+            NoSeat::Full => DumpError::Refused(Refusal::too_many(format!(
                 "This relay serves {} readers, as many as relay.readers_max lets it",
                 self.readers_max
-            )),
+            ))),
         })
     }
 
-    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr, seat: &Seat<'_>) {
-        let reader = Reader::new(&self.relay, seat, Link::Clear(stream));
-        let line = match reader.run(connection) {
-            Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
-            Ended::Failed(why) => {
-                let text = format!("the reader at {from} cannot be served: {why}");
-                (Level::Warning, text)
-            }
-            Ended::Refused(why) => {
-                let text = format!("the reader at {from} was told: {why}");
-                (Level::Warning, text)
-            }
+    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr, place: CallerPlace<'_>) {
+        self.follow_certificates();
+        let (level, text) = match self.ended(connection, stream, from, place) {
+            Ended::Gone(why) => (Level::Info, format!("is gone: {why}")),
+            Ended::Refused(why) => (Level::Warning, format!("was told: {why}")),
         };
         if !self.stopped.load(Ordering::SeqCst) {
-            self.output.log(line.0, &line.1);
+            self.say(from, level, &text);
         }
+    }
+
+    /// Serves a caller to its end.
+    fn ended(
+        &self,
+        connection: u32,
+        stream: &TcpStream,
+        from: SocketAddr,
+        place: CallerPlace<'_>,
+    ) -> Ended {
+        let socket = Socket::until(stream, Instant::now() + PROOF_LIMIT);
+        let mut packets = Packets::new(Link::Clear(socket));
+        let admitted = stream.set_nodelay(true).map_err(DumpError::Gone);
+        let admitted = admitted.and_then(|()| admit(&self.relay, &mut packets, connection));
+        let seated = admitted.and_then(|()| {
+            packets.admit();
+            self.seat(connection, stream, from)
+        });
+        let welcomed = seated.and_then(|seat| {
+            packets.answer(&Answer::Done)?;
+            Ok(seat)
+        });
+        drop(place);
+        match welcomed {
+            Ok(seat) => Reader::new(&self.relay, &seat, packets).run(),
+            Err(error) => Ended::by(&mut packets, error, admission::why_gone),
+        }
+    }
+
+    /// Uses files of the certificate that have changed.
+    fn follow_certificates(&self) {
+        let encryption = self.relay.encryption.as_ref();
+        let read = encryption.and_then(|used| used.certificates.follow_files(Instant::now()));
+        match read {
+            None => {}
+            Some(reading @ Reading::InUse(_)) => {
+                self.output
+                    .log(Level::Info, &format!("for readers: {reading}"));
+            }
+            Some(reading @ Reading::Refused(_)) => {
+                self.output
+                    .log(Level::Warning, &format!("for readers: {reading}"));
+            }
+        }
+    }
+
+    /// A line about the reader at an address, if the same was not said a moment ago.
+    fn say(&self, from: SocketAddr, level: Level, text: &str) {
+        let permitted = lock(&self.lines).permits(from.ip(), text, Instant::now());
+        let Some(omitted) = permitted else {
+            return;
+        };
+        let omitted = match omitted {
+            0 => String::new(),
+            count => format!(" ({count} lines about readers were left out before)"),
+        };
+        let who = match from.port() {
+            0 => from.ip().to_string(),
+            _ => from.to_string(),
+        };
+        let line = format!("the reader at {who} {text}{omitted}");
+        self.output.log(level, &line);
     }
 
     /// Ends all connections, and the accepting thread.
@@ -231,7 +286,35 @@ impl Serving {
         self.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        self.callers.end_connections();
         self.seats.end_connections();
+    }
+}
+
+/// How readers' connections are encrypted, for the log, which is told what is wrong with that.
+fn how_encrypted(encryption: Option<&Encrypting>, output: &Output) -> String {
+    let Some(encryption) = encryption else {
+        return "in clear".to_owned();
+    };
+    match encryption.certificates.in_use() {
+        Ok(tls) => {
+            if let Some(warning) = tls.warning() {
+                let line = format!(
+                    "{warning}. Readers that look at it are not served: put another certificate \
+                     and its key into these places, which needs no restart"
+                );
+                output.log(Level::Warning, &line);
+            }
+            format!("encrypted, {}", tls.summary())
+        }
+        Err(error) => {
+            let line = format!(
+                "{error}. Readers that encrypt are refused until this is right, which needs no \
+                 restart"
+            );
+            output.log(Level::Error, &line);
+            "without a certificate that can be used".to_owned()
+        }
     }
 }
 

@@ -10,10 +10,11 @@ use std::time::Instant;
 /// Where a caller calls from: an address of IPv4, or a network of IPv6. One host commonly has all
 /// 2^64 addresses of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Source(IpAddr);
+pub struct Source(IpAddr);
 
 impl Source {
-    pub(super) fn of(ip: IpAddr) -> Source {
+    /// Of a caller with this address.
+    pub fn of(ip: IpAddr) -> Source {
         Source(match ip.to_canonical() {
             IpAddr::V6(ip) => {
                 let [a, b, c, d, ..] = ip.segments();
@@ -24,13 +25,13 @@ impl Source {
     }
 
     /// The address, or the first one of the network.
-    pub(super) fn ip(self) -> IpAddr {
+    pub fn ip(self) -> IpAddr {
         self.0
     }
 }
 
 /// The place in a pool that makes room: the one unused for longest, of the source with the most.
-pub(super) fn first_to_leave<Id: Copy>(
+pub fn first_to_leave<Id: Copy>(
     pool: impl Iterator<Item = (Id, Source, Instant)> + Clone,
 ) -> Option<Id> {
     let mut counts: HashMap<Source, usize> = HashMap::new();

@@ -15,7 +15,7 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 const MESSAGES_MAX: usize = 64;
 
 /// When each message was last logged, by whom it is about and text.
-pub(super) struct LogRateLimit<About> {
+pub struct LogRateLimit<About> {
     last: HashMap<(About, String), Instant>,
     /// Messages that were not logged since one was.
     omitted: u64,
@@ -30,7 +30,7 @@ impl<About> Default for LogRateLimit<About> {
 
 impl<About: Eq + Hash> LogRateLimit<About> {
     /// Whether a message is to be logged now: if so, how many were not since the last one that was.
-    pub(super) fn permits(&mut self, about: About, text: &str, now: Instant) -> Option<u64> {
+    pub fn permits(&mut self, about: About, text: &str, now: Instant) -> Option<u64> {
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < REPEAT_AFTER;
         let message = (about, text.to_owned());
         if self.last.get(&message).is_some_and(is_recent) {

@@ -13,6 +13,8 @@ const HEADER_BYTES: usize = 4;
 const PART_BYTES: usize = 0xff_ffff;
 /// Largest packet that is taken from a reader, in bytes: statements with long lists of GTIDs.
 const INPUT_MAX: usize = 1 << 20;
+/// The same of a caller that has not proven a password: its name, and attributes.
+const CALLER_INPUT_MAX: usize = 64 << 10;
 /// What is gathered before it is sent, in bytes.
 const GATHERED_BYTES: usize = 256 << 10;
 
@@ -21,6 +23,9 @@ pub(crate) trait Connection: Read + Write {
     /// Whether the other side has ended it. The other side says nothing more, so what it says is
     /// passed over.
     fn has_ended(&mut self) -> bool;
+
+    /// From now on only the system's limits hold, each for one call.
+    fn lift_deadline(&mut self);
 
     /// Everything after this is encrypted.
     ///
@@ -36,6 +41,8 @@ pub(crate) struct Packets<S> {
     number: u8,
     /// What was not sent yet.
     gathered: Vec<u8>,
+    /// Largest packet that is taken, in bytes.
+    input_max: usize,
 }
 
 impl<S: Read + Write> Packets<S> {
@@ -44,7 +51,17 @@ impl<S: Read + Write> Packets<S> {
             stream,
             number: 0,
             gathered: Vec::new(),
+            input_max: CALLER_INPUT_MAX,
         }
+    }
+
+    /// The other side has proven a password: it may take its time, and say more at once.
+    pub(crate) fn admit(&mut self)
+    where
+        S: Connection,
+    {
+        self.stream.lift_deadline();
+        self.input_max = INPUT_MAX;
     }
 
     /// Whether the other side has ended the connection.
@@ -75,8 +92,9 @@ impl<S: Read + Write> Packets<S> {
         self.stream.read_exact(&mut header)?;
         let [a, b, c, number] = header;
         let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-        if length > INPUT_MAX {
-            let text = format!("a packet of {length} bytes, at most {INPUT_MAX} are taken");
+        if length > self.input_max {
+            let max = self.input_max;
+            let text = format!("a packet of {length} bytes, at most {max} are taken");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         self.number = number.wrapping_add(1);
