@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct RelayStatus {
     /// When this was gathered, in milliseconds since 1970, by the relay's clock.
     pub at_unix_ms: u64,
-    /// The upstream, `host:port`.
+    /// The upstream, `host:port`; empty: the relay serves the group that it is in.
     pub upstream: String,
     /// Whether an operator has ordered this upstream instead of that in the relays' files.
     pub is_switched: bool,
@@ -20,6 +20,8 @@ pub struct RelayStatus {
     pub pull: PullState,
     /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
     pub error: Option<String>,
+    /// For how long there has been an error, in milliseconds; none: there is none.
+    pub stuck_ms: Option<u64>,
     /// What readers may lack although nothing has stopped; none: nothing, or this relay has not
     /// pulled it.
     pub warning: Option<String>,
@@ -39,6 +41,9 @@ pub struct RelayStatus {
     pub readers: Vec<RelayReader>,
     /// Readers whose places all relays hold, also while they are not connected.
     pub registered: Vec<RegisteredReader>,
+    /// The last moment of the certificate that readers are shown, in seconds since 1970; none: there
+    /// is none, or none that can be used.
+    pub certificate_until_unix: Option<u64>,
 }
 
 /// What a relay does about its upstream.

@@ -1,4 +1,4 @@
-//! Asks the server for its status and its events, one question at a time, for all clients.
+//! Asks the server for its status, its events and what it does as a relay, one question at a time, for all clients.
 //!
 //! ```text
 //! client ──┐                    ┌ a thread of its own
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use synod_admin::Client;
 use synod_admin::event::Event;
 use synod_admin::protocol::{Answer, Request};
+use synod_admin::relay::RelayStatus;
 use synod_admin::status::Status;
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,11 +38,15 @@ pub(crate) type Known<T> = Result<Arc<T>, Arc<str>>;
 /// What is known of the server: its status, or why there is none, in a sentence.
 pub type Seen = Known<Status>;
 
+/// What is known of what the server does as a relay, or why nothing is.
+pub type SeenRelay = Known<RelayStatus>;
+
 /// A client that waits.
 #[derive(Debug)]
 enum Waiting {
     ForStatus(oneshot::Sender<Seen>),
     ForEvents(oneshot::Sender<Known<Vec<Event>>>),
+    ForRelay(oneshot::Sender<Known<RelayStatus>>),
 }
 
 /// A handle of the thread that asks. The thread ends with the last handle.
@@ -73,6 +78,11 @@ impl Asker {
         self.ask(Waiting::ForEvents).await
     }
 
+    /// What the server does as a relay; an error if it is none.
+    pub(crate) async fn relay(&self) -> Known<RelayStatus> {
+        self.ask(Waiting::ForRelay).await
+    }
+
     async fn ask<T>(&self, waiting: impl FnOnce(oneshot::Sender<Known<T>>) -> Waiting) -> Known<T> {
         let (reply, answer) = oneshot::channel();
         if self.waiting.try_send(waiting(reply)).is_err() {
@@ -93,18 +103,23 @@ impl Asker {
 fn answer_all(mut clients: mpsc::Receiver<Waiting>, mut connect: Connect) {
     let mut status = Answered::default();
     let mut events = Answered::default();
+    let mut relay = Answered::default();
     while let Some(first) = clients.blocking_recv() {
-        let (mut for_status, mut for_events) = (Vec::new(), Vec::new());
+        let (mut for_status, mut for_events, mut for_relay) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = Some(first);
         while let Some(client) = next {
             match client {
                 Waiting::ForStatus(client) => for_status.push(client),
                 Waiting::ForEvents(client) => for_events.push(client),
+                Waiting::ForRelay(client) => for_relay.push(client),
             }
             next = clients.try_recv().ok();
         }
         status.tell(for_status, || ask(&mut connect, Request::Status, status_of));
         events.tell(for_events, || ask(&mut connect, Request::Events, events_of));
+        relay.tell(for_relay, || {
+            ask(&mut connect, Request::RelayStatus, relay_of)
+        });
     }
 }
 
@@ -159,6 +174,13 @@ fn status_of(answer: Answer) -> Option<Status> {
 fn events_of(answer: Answer) -> Option<Vec<Event>> {
     match answer {
         Answer::Events(events) => Some(events),
+        _ => None,
+    }
+}
+
+fn relay_of(answer: Answer) -> Option<RelayStatus> {
+    match answer {
+        Answer::Relay(status) => Some(*status),
         _ => None,
     }
 }

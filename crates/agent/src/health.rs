@@ -6,13 +6,15 @@
 //! | primary | it hears a leader with a majority |
 //! | writer | it leads, and serves clients |
 //! | reader | it serves clients, and its database lags no more than the check allows |
+//! | relay | it hears a leader with a majority, and nothing keeps its upstream's transactions away |
 //! | clustercheck | it serves clients; in the words of Galera's script `clustercheck` |
 //!
 //! What is not known is not healthy.
 
+use synod_admin::relay::PullState;
 use synod_admin::status::{Group, Status};
 
-use crate::Seen;
+use crate::{Seen, SeenRelay};
 
 /// A question of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,28 @@ impl Check {
             Check::Clustercheck => serves(status),
         }
     }
+}
+
+/// Whether readers should be sent to a relay: it gets what its group commits, and, if it pulls, what
+/// its upstream commits.
+pub(crate) fn relay(seen: &Seen, relay: &SeenRelay) -> Verdict {
+    let (status, relay) = match (seen, relay) {
+        (Ok(status), Ok(relay)) => (status, relay),
+        (Err(why), _) | (_, Err(why)) => return Verdict::no(unreachable(why)),
+    };
+    if let Err(why) = group_with_majority(status) {
+        return Verdict::no(why);
+    }
+    let (name, upstream) = (&status.server.name, &relay.upstream);
+    if let Some(error) = &relay.error {
+        return Verdict::no(format!("{name} gets nothing new from {upstream}: {error}."));
+    }
+    Verdict::yes(match (upstream.as_str(), relay.pull) {
+        ("", _) => format!("{name} serves its group."),
+        (_, _) if relay.is_paused => format!("{name} pulls nothing from {upstream}, as ordered."),
+        (_, PullState::Elsewhere) => format!("{name} serves what {} pulls.", relay.puller),
+        (_, _) => format!("{name} pulls from {upstream}."),
+    })
 }
 
 /// The reason may end as a question does, or be several sentences.
@@ -187,6 +211,7 @@ fn leader_of(group: &Group) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use synod_admin::relay::RelayStatus;
     use synod_admin::status::Member;
 
     use super::*;
@@ -238,6 +263,41 @@ mod tests {
         assert_eq!(healthy_by_check(&follower), [true, true, false, true, true]);
         let (_, why) = ask(Check::Writer, &follower);
         assert_eq!(why, "db1 does not lead: db2 leads (term 7).");
+    }
+
+    #[test]
+    fn relay_is_healthy_unless_something_keeps_transactions_away() {
+        let seen: Seen = Ok(Arc::new(healthy("leader")));
+        let ask = |status: RelayStatus| {
+            let verdict = relay(&seen, &Ok(Arc::new(status)));
+            (verdict.is_healthy, verdict.why)
+        };
+        let of_upstream = RelayStatus {
+            upstream: "primary:3306".into(),
+            puller: "relay2".into(),
+            ..RelayStatus::default()
+        };
+        let says = |status, why: &str| assert_eq!(ask(status), (true, why.to_owned()));
+        says(RelayStatus::default(), "db1 serves its group.");
+        says(of_upstream.clone(), "db1 serves what relay2 pulls.");
+        let mut stuck = of_upstream.clone();
+        stuck.pull = PullState::Pulling;
+        says(stuck.clone(), "db1 pulls from primary:3306.");
+        stuck.is_paused = true;
+        says(
+            stuck.clone(),
+            "db1 pulls nothing from primary:3306, as ordered.",
+        );
+        stuck.error = Some("the log is full".into());
+        let (is_healthy, why) = ask(stuck);
+        assert!(
+            !is_healthy && why.contains("primary:3306: the log is full."),
+            "{why}"
+        );
+        let no_relay = relay(&seen, &Err("this server is no relay".into()));
+        assert!(!no_relay.is_healthy && no_relay.why.contains("no relay"));
+        let alone: Seen = Ok(Arc::new(Status::default()));
+        assert!(!relay(&alone, &Ok(Arc::new(of_upstream))).is_healthy);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub mod routes;
 mod server;
 mod token;
 
-pub use asker::{Asker, Connect, Seen};
+pub use asker::{Asker, Connect, Seen, SeenRelay};
 pub use exposure::{Access, ExposureError};
 pub use server::{Agent, AgentError, DEFAULT_PORT};
 pub use token::{Token, TokenError};

@@ -3,16 +3,19 @@
 use std::borrow::Cow;
 
 use hyper::{Method, StatusCode};
+use synod_admin::relay::RelayStatus;
 
 use crate::dashboard::files::File;
-use crate::health::Check;
-use crate::{Seen, metrics};
+use crate::health::{self, Check, Verdict};
+use crate::{Seen, SeenRelay, metrics};
 
 /// A page of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// A health check.
     Health(Check),
+    /// The health check of a relay.
+    RelayHealth,
     /// The page for Prometheus.
     Metrics,
     /// A file of the page for people.
@@ -43,6 +46,7 @@ const PAGES: &str = "\
 /health/primary
 /health/writer
 /health/reader?max_lag_ms=N
+/health/relay
 /clustercheck
 /metrics
 ";
@@ -81,6 +85,7 @@ pub fn page(method: &Method, path: &str, query: Option<&str>) -> Result<Page, An
             let max_lag_ms = query.map(max_lag_ms).transpose()?;
             return Ok(Page::Health(Check::Reader { max_lag_ms }));
         }
+        "/health/relay" => Page::RelayHealth,
         "/clustercheck" => Page::Health(Check::Clustercheck),
         _ => match File::at(path) {
             Some(file) => Page::File(file),
@@ -120,8 +125,16 @@ fn bad_request(text: impl Into<String>) -> Answer {
 }
 
 /// The answer to a health check, by what is known of the server.
-pub(crate) fn health(check: Check, seen: &Seen) -> Answer {
-    let verdict = check.verdict(seen);
+pub(crate) fn health_of(check: Check, seen: &Seen) -> Answer {
+    told(check.verdict(seen))
+}
+
+/// The answer to the health check of a relay.
+pub(crate) fn relay_health(seen: &Seen, relay: &SeenRelay) -> Answer {
+    told(health::relay(seen, relay))
+}
+
+fn told(verdict: Verdict) -> Answer {
     let status = match verdict.is_healthy {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -132,10 +145,11 @@ pub(crate) fn health(check: Check, seen: &Seen) -> Answer {
 /// The page for Prometheus, by what is known of the server and of the agent's certificate.
 pub(crate) fn metrics(
     seen: &Seen,
+    relay: Option<&RelayStatus>,
     certificate_until_unix: Option<u64>,
     format: metrics::Format,
 ) -> Answer {
-    match metrics::page(seen, certificate_until_unix, format) {
+    match metrics::page(seen, relay, certificate_until_unix, format) {
         Ok(body) => Answer {
             status: StatusCode::OK,
             kind: format.kind(),

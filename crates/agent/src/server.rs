@@ -261,14 +261,21 @@ impl Serving {
             Entrance::WrongName => return text(wrong_name()),
         }
         match routes::page(request.method(), uri.path(), uri.query()) {
-            Ok(Page::Health(check)) => text(routes::health(check, &self.asker.status().await)),
+            Ok(Page::Health(check)) => text(routes::health_of(check, &self.asker.status().await)),
+            Ok(Page::RelayHealth) => {
+                let seen = self.asker.status().await;
+                text(routes::relay_health(&seen, &self.asker.relay().await))
+            }
             Ok(Page::Metrics) => {
                 let certificates = self.access.certificates();
                 let in_use = certificates.and_then(|files| files.in_use().ok());
                 let until = in_use.map(|tls| tls.valid_until_unix());
                 let accept = request.headers().get_all(ACCEPT).iter();
                 let format = Format::asked_for(accept.map(HeaderValue::as_bytes));
-                text(routes::metrics(&self.asker.status().await, until, format))
+                let seen = self.asker.status().await;
+                // A server that is no relay refuses the question.
+                let relay = self.asker.relay().await.ok();
+                text(routes::metrics(&seen, relay.as_deref(), until, format))
             }
             Ok(Page::File(file)) => of_the_dashboard(text(routes::file(file))),
             Ok(Page::Events) => self.events(),

@@ -70,6 +70,11 @@ impl EventType {
         )
     }
 
+    /// Whether it is a change of rows that are compressed.
+    pub fn is_compressed_rows(self) -> bool {
+        (EventType::FIRST_ROWS_COMPRESSED..=EventType::LAST_ROWS_COMPRESSED).contains(&self.0)
+    }
+
     /// Whether it is a change of rows that has them before and after it.
     pub fn is_update(self) -> bool {
         matches!(self.0, 24 | 31 | 167 | 170)

@@ -10,7 +10,7 @@ use synod_binlog::writer::FIRST_POSITION;
 use synod_binlog::{
     BinlogWriter, Checksum, Event, EventError, EventType, GtidList, Outgoing, Placed,
 };
-use synod_node::{CommittedLog, FollowError, Seqno};
+use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
 use crate::clash;
 use crate::identity::Identity;
@@ -19,10 +19,10 @@ use crate::kept::source::KeptSource;
 use crate::kept::state::GtidState;
 use crate::kept::tail::Tail;
 use crate::pace::Pace;
-use crate::permits::Permits;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets};
+use crate::reader::Relay;
 use crate::request::{Request, file_name};
 use crate::seats::Seat;
 use crate::source::{Found, Sink, Source, SourceError};
@@ -153,35 +153,43 @@ impl Transactions {
     }
 }
 
+/// What the log says of a reader that gets compressed rows. No reader announces whether it knows
+/// them.
+const COMPRESSED: &str = "gets rows that are compressed (log_bin_compress = ON where they were \
+                          written). Replicas of MariaDB know them, but programs for change data \
+                          capture may pass over them without an error, and lose their changes: \
+                          SET GLOBAL log_bin_compress = OFF on the servers, also in their files, \
+                          and copy what such a program has lost";
+
+/// Takes a line about the reader, for the log.
+type Say<'a> = &'a dyn Fn(&str);
+
 /// The dump of one reader.
 pub(crate) struct Dump<'a, S> {
     packets: &'a mut Packets<S>,
+    relay: &'a Relay,
     log: CommittedLog,
     identity: Identity,
-    origin: Origin,
     request: Request,
     seat: &'a Seat<'a>,
-    permits: Permits,
 }
 
 impl<'a, S: Connection> Dump<'a, S> {
     pub(crate) fn new(
         packets: &'a mut Packets<S>,
+        relay: &'a Relay,
         log: CommittedLog,
         identity: Identity,
-        origin: Origin,
         request: Request,
         seat: &'a Seat<'a>,
-        permits: Permits,
     ) -> Dump<'a, S> {
         Dump {
             packets,
+            relay,
             log,
             identity,
-            origin,
             request,
             seat,
-            permits,
         }
     }
 
@@ -191,13 +199,16 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// # Errors
     /// It cannot get that, or is gone; or a reader with its `server_id` has begun a newer dump.
     pub(crate) fn run(self) -> Result<(), DumpError> {
-        let mut pace = Pace::new(self.permits.clone());
+        let mut pace = Pace::new(self.relay.permits.clone());
         let mut source = self.begin(&mut pace)?;
         let server_id = self.request.server_id;
         self.seat.begin_dump(server_id, || self.log.wake());
         let place = self.seat.place();
         place.begins(source.passed(), source.gtids());
-        let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, &source, pace)?;
+        let (output, from) = (&self.relay.output, place.get().from);
+        let say = |text: &str| output.log(Level::Warning, &format!("the reader at {from} {text}"));
+        let (identity, request) = (self.identity, &self.request);
+        let mut binlog = Binlog::begin(self.packets, request, identity, &source, pace, &say)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
             if let Some(newer) = self.seat.newer() {
@@ -245,7 +256,7 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// this relay lacks yet is not.
     fn begin(&self, pace: &mut Pace) -> Result<Transactions, DumpError> {
         let refused = DumpError::Refused;
-        let Origin::Upstream(tail) = &self.origin else {
+        let Origin::Upstream(tail) = &self.relay.origin else {
             let after = self.request.after(self.identity).map_err(refused)?;
             let until = self.request.until_action(self.identity).map_err(refused)?;
             self.await_action(after)?;
@@ -371,6 +382,8 @@ struct Binlog<'a, S> {
     /// What comes before each event.
     head: &'static [u8],
     pace: Pace,
+    /// None: it was said that rows are compressed.
+    say: Option<Say<'a>>,
 }
 
 impl<'a, S: Read + Write> Binlog<'a, S> {
@@ -380,6 +393,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         identity: Identity,
         source: &Transactions,
         pace: Pace,
+        say: Say<'a>,
     ) -> Result<Binlog<'a, S>, SourceError> {
         // Tools stop at once where a binlog has another name than they asked for.
         let file = match request.file.as_str() {
@@ -396,6 +410,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
                 false => &EVENT,
             },
             pace,
+            say: Some(say),
         };
         let named = binlog.writer.file_name();
         binlog.send(named)?;
@@ -442,6 +457,15 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         self.send(self.writer.until_reached(&source.gtids()))
     }
 
+    /// Has the log say once that the reader gets compressed rows.
+    fn note_kind(&mut self, event_type: EventType) {
+        if event_type.is_compressed_rows()
+            && let Some(say) = self.say.take()
+        {
+            say(COMPRESSED);
+        }
+    }
+
     fn heartbeat(&mut self) -> Result<(), SourceError> {
         self.send(self.writer.heartbeat())?;
         Ok(self.packets.flush()?)
@@ -466,11 +490,13 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
 
 impl<S: Read + Write> Sink for Binlog<'_, S> {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
+        self.note_kind(event.event_type);
         let placed = self.writer.place(event);
         self.send(placed)
     }
 
     fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
+        self.note_kind(event.header.event_type);
         let placed = self.writer.place_foreign(event);
         self.send(placed)
     }
@@ -479,6 +505,7 @@ impl<S: Read + Write> Sink for Binlog<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permits::Permits;
 
     /// A socket: while bytes are written to it, all permits must be free.
     struct Socket(Permits);
@@ -511,6 +538,7 @@ mod tests {
             checksum: Checksum::Crc32,
             head: &EVENT,
             pace: Pace::new(permits.clone()),
+            say: None,
         };
         let mut give = |bytes: usize, times: usize| {
             for _ in 0..times {
@@ -532,5 +560,34 @@ mod tests {
         binlog.pace.is_at_end();
         binlog.packets.flush().unwrap();
         assert!(permits.try_take().is_some());
+    }
+
+    #[test]
+    fn compressed_rows_are_said_once() {
+        let said = std::cell::Cell::new(0);
+        let say = |text: &str| {
+            assert!(text.contains("log_bin_compress"));
+            said.set(said.get() + 1);
+        };
+        let mut packets = Packets::new(Socket(Permits::new(1)));
+        let mut binlog = Binlog {
+            packets: &mut packets,
+            writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
+            server_id: 1,
+            checksum: Checksum::Crc32,
+            head: &EVENT,
+            pace: Pace::new(Permits::new(1)),
+            say: Some(&say),
+        };
+        for (number, expected) in [(23, 0), (165, 0), (166, 1), (168, 1), (171, 1)] {
+            let event = Outgoing {
+                timestamp: 0,
+                event_type: EventType(number),
+                flags: 0,
+                body: vec![0; 10].into(),
+            };
+            binlog.take(&event).unwrap();
+            assert_eq!(said.get(), expected, "{number}");
+        }
     }
 }

@@ -15,7 +15,8 @@
 //! - `permits`, `pace`: how many late readers are served at a time;
 //! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
-//!   `sightings`, `readers_order`: readers that are registered there.
+//!   `sightings`, `readers_order`: readers that are registered there; `trouble`: what keeps its
+//!   transactions away, and for how long.
 //!
 //! Invariants: a reader gets each transaction once, in the order of the group, and only what is
 //! committed. A reader costs a thread, one buffer, and one action's largest event in memory.
@@ -44,6 +45,7 @@ mod seats;
 mod service;
 mod sightings;
 mod source;
+mod trouble;
 mod upstream_service;
 pub mod upstream_settings;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_binlog::{Checksum, GtidList};
+use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
@@ -50,6 +51,7 @@ pub(crate) struct Relay {
     pub(crate) origin: Origin,
     /// For readers that are late.
     pub(crate) permits: Permits,
+    pub(crate) output: Output,
 }
 
 impl Relay {
@@ -189,11 +191,8 @@ impl<'a, S: Connection> Reader<'a, S> {
         let log = self.relay.node.committed_log();
         self.check_server_id(identity, &request, &log)
             .map_err(DumpError::Refused)?;
-        let Relay {
-            origin, permits, ..
-        } = self.relay;
-        let (packets, origin, permits) = (&mut self.packets, origin.clone(), permits.clone());
-        Dump::new(packets, log, identity, origin, request, self.seat, permits).run()
+        let (relay, packets) = (self.relay, &mut self.packets);
+        Dump::new(packets, relay, log, identity, request, self.seat).run()
     }
 
     fn check_server_id(

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use synod_admin::protocol::{Reply, Request};
+use synod_admin::protocol::{Answer as Told, Reply, Request};
+use synod_admin::relay::RelayStatus;
+use synod_commands::unix_ms;
 use synod_logger::output::Output;
 use synod_logger::{LoggerError, Service, run_with};
 use synod_node::{Level, LogRateLimit, Node, StartMode, WritePermission};
@@ -20,8 +22,9 @@ use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
+use crate::reader_place::Place;
 use crate::seats::{NoSeat, Seat, Seats};
-use crate::upstream_service::UpstreamService;
+use crate::upstream_service::{UpstreamService, shown_readers};
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
@@ -76,9 +79,9 @@ impl Service for RelayService {
                 server_id: self.config.server_id,
                 origin,
                 permits: Permits::of_this_machine(),
+                output: output.clone(),
             },
             listener,
-            output: output.clone(),
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
             callers: Callers::default(),
@@ -120,11 +123,58 @@ impl Service for RelayService {
     }
 
     fn answer(&self, request: &Request) -> Option<Reply> {
-        let places = || match &*lock(&self.serving) {
-            Some((serving, _)) => serving.seats.places(),
-            None => Vec::new(),
+        if matches!(request, Request::RelayStatus) {
+            let status = Box::new(self.status());
+            return Some(Reply::Answer(Told::Relay(status)));
+        }
+        let places = || {
+            self.serving()
+                .map_or_else(Vec::new, |serving| serving.seats.places())
         };
         self.upstream.as_ref()?.answer(request, places)
+    }
+}
+
+impl RelayService {
+    fn serving(&self) -> Option<Arc<Serving>> {
+        let serving = lock(&self.serving);
+        serving.as_ref().map(|(serving, _)| serving.clone())
+    }
+
+    fn status(&self) -> RelayStatus {
+        let serving = self.serving();
+        let places = serving
+            .as_ref()
+            .map_or_else(Vec::new, |serving| serving.seats.places());
+        let status = match &self.upstream {
+            Some(upstream) => upstream.status(&places),
+            None => serving
+                .as_ref()
+                .map(|serving| of_group(&serving.relay, &places))
+                .unwrap_or_default(),
+        };
+        let encryption = serving
+            .as_ref()
+            .and_then(|serving| serving.relay.encryption.as_ref());
+        let in_use = encryption.and_then(|used| used.certificates.in_use().ok());
+        RelayStatus {
+            certificate_until_unix: in_use.map(|tls| tls.valid_until_unix()),
+            ..status
+        }
+    }
+}
+
+/// The status of a relay that serves the group that it is in.
+fn of_group(relay: &Relay, places: &[Place]) -> RelayStatus {
+    let last = relay.node.commit_seqno();
+    let gtid = relay
+        .identity()
+        .map(|identity| identity.gtid(last).to_string());
+    RelayStatus {
+        at_unix_ms: unix_ms(),
+        gtids: gtid.unwrap_or_default(),
+        readers: shown_readers(places, Some(last)),
+        ..RelayStatus::default()
     }
 }
 
@@ -132,7 +182,6 @@ impl Service for RelayService {
 struct Serving {
     relay: Relay,
     listener: TcpListener,
-    output: Output,
     readers_max: usize,
     stalled_after: Duration,
     callers: Callers,
@@ -155,7 +204,7 @@ impl Serving {
                     Ok((stream, from)) => self.welcome(threads, connection, stream, from),
                     Err(error) => {
                         let text = format!("cannot accept a reader: {error}");
-                        self.output.log(Level::Warning, &text);
+                        self.relay.output.log(Level::Warning, &text);
                         std::thread::sleep(PAUSE);
                     }
                 }
@@ -185,7 +234,7 @@ impl Serving {
         let name = "synod-reader".to_owned();
         if let Err(error) = Builder::new().name(name).spawn_scoped(threads, serve) {
             let text = format!("cannot start a thread for the reader at {from}: {error}");
-            self.output.log(Level::Warning, &text);
+            self.relay.output.log(Level::Warning, &text);
         }
     }
 
@@ -253,11 +302,13 @@ impl Serving {
         match read {
             None => {}
             Some(reading @ Reading::InUse(_)) => {
-                self.output
+                self.relay
+                    .output
                     .log(Level::Info, &format!("for readers: {reading}"));
             }
             Some(reading @ Reading::Refused(_)) => {
-                self.output
+                self.relay
+                    .output
                     .log(Level::Warning, &format!("for readers: {reading}"));
             }
         }
@@ -271,6 +322,7 @@ impl Serving {
         };
         let omitted = match omitted {
             0 => String::new(),
+            1 => " (one line about readers was left out before)".to_owned(),
             count => format!(" ({count} lines about readers were left out before)"),
         };
         let who = match from.port() {
@@ -278,7 +330,7 @@ impl Serving {
             _ => from.to_string(),
         };
         let line = format!("the reader at {who} {text}{omitted}");
-        self.output.log(level, &line);
+        self.relay.output.log(level, &line);
     }
 
     /// Ends all connections, and the accepting thread.

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use synod_binlog::GtidList;
 use synod_node::{Action, Class, KeySet, Node, Pending, WaitPolicy};
 
 use crate::kept::note::Note;
 use crate::kept::registry::Registry;
-use crate::kept::tail::Tail;
 use crate::reader_place::{At, Place};
+use crate::trouble::Watch;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(10);
@@ -26,15 +26,18 @@ const AGAIN_S: u64 = 600;
 /// Where connected readers are.
 pub(crate) type Places = Arc<dyn Fn() -> Vec<Place> + Send + Sync>;
 
-/// Looks at the connected readers until the other end of `stop` is dropped: the body of a thread.
-pub(crate) fn run(node: &Node, tail: &Tail, places: &Places, stop: &Receiver<()>) {
+/// Looks at the connected readers, and for trouble, until the other end of `stop` is dropped: the
+/// body of a thread.
+pub(crate) fn run(watch: &Watch, places: &Places, stop: &Receiver<()>) {
     let mut sightings = Sightings::default();
     while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-        let registry = tail.known().registry;
+        let registry = watch.tail.known().registry;
         for note in sightings.look(now_s(), &places(), &registry) {
             // If it gets lost, the next one comes.
-            drop(submit_note(node, &note));
+            drop(submit_note(&watch.node, &note));
         }
+        // Says what is to be said.
+        watch.look(Instant::now());
     }
 }
 

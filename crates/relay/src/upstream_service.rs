@@ -4,13 +4,13 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
 use synod_admin::relay::{RegisteredReader, RelayReader, RelayStatus};
 use synod_commands::unix_ms;
 use synod_logger::output::Output;
-use synod_node::{FullLogPolicy, Node, WritePermission};
+use synod_node::{FullLogPolicy, Node, Seqno, WritePermission};
 
 use crate::kept::entry_after;
 use crate::kept::tail::{End, Tail};
@@ -20,14 +20,8 @@ use crate::pull::room::Room;
 use crate::reader_place::Place;
 use crate::readers_order::{NotDone, ReadersOrder, carry_out};
 use crate::sightings::{self, Places, now_s};
+use crate::trouble::Watch;
 use crate::upstream_settings::UpstreamSettings;
-
-/// What `synod relay status` says while the log is full.
-const FULL: &str = "the log is full, so nothing new is taken. It keeps what readers have not got \
-                    yet, and the newest transaction; what is older than a minute or two is purged \
-                    by itself. If this lasts: end readers that stay behind, or raise \
-                    synod.log_retain_size on all relays and restart them, the one that leads at \
-                    the end";
 
 /// The threads about an upstream, and what others share with them.
 pub(crate) struct UpstreamService {
@@ -44,6 +38,7 @@ pub(crate) struct UpstreamService {
 #[derive(Default)]
 struct Running {
     node: Option<Arc<Node>>,
+    watch: Option<Arc<Watch>>,
     threads: Vec<JoinHandle<()>>,
     /// The thread that looks at readers ends when it is dropped.
     looking: Option<Sender<()>>,
@@ -103,8 +98,15 @@ impl UpstreamService {
             .push(spawn("synod-pull", move || puller.run())?);
         let (looking, stop) = channel();
         running.looking = Some(looking);
-        let (node, tail) = (node.clone(), self.tail.clone());
-        let look = move || sightings::run(&node, &tail, &places, &stop);
+        let watch = Arc::new(Watch {
+            node: node.clone(),
+            tail: self.tail.clone(),
+            control: self.control.clone(),
+            output: output.clone(),
+            trouble: Mutex::default(),
+        });
+        running.watch = Some(watch.clone());
+        let look = move || sightings::run(&watch, &places, &stop);
         running.threads.push(spawn("synod-sightings", look)?);
         Ok(())
     }
@@ -136,10 +138,6 @@ impl UpstreamService {
             return Some(self.answer_about_readers(&order, &readers()));
         }
         let order = match request {
-            Request::RelayStatus => {
-                let status = Box::new(self.status(&readers()));
-                return Some(Reply::Answer(Answer::Relay(status)));
-            }
             Request::PauseUpstream => Order::Pause,
             Request::ResumeUpstream => Order::Resume,
             Request::SwitchUpstream { to } => Order::Switch(to.clone()),
@@ -204,23 +202,16 @@ impl UpstreamService {
         running.node.clone()
     }
 
-    fn status(&self, readers: &[Place]) -> RelayStatus {
+    /// What this relay does, and who reads from it.
+    pub(crate) fn status(&self, readers: &[Place]) -> RelayStatus {
         let (end, shown) = (self.tail.end(), self.control.shown());
         let registered = self.registered(&end, readers);
         let committed = self.node().map(|node| node.commit_seqno());
         let ms = |passed: Duration| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         let delay = end.arrival.and_then(|arrival| arrival.delay());
         let quiet = end.arrival.map(|arrival| arrival.quiet());
-        let reader = |place: &Place| RelayReader {
-            from: place.from.to_string(),
-            server_id: place.server_id,
-            gtids: place.at.as_ref().map(|at| at.gtids.to_string()),
-            behind: place
-                .at
-                .as_ref()
-                .zip(committed)
-                .map(|(at, last)| last.0.abs_diff(at.seqno.0.min(last.0))),
-        };
+        let trouble = self.watch().and_then(|watch| watch.look(Instant::now()));
+        let (error, stuck) = trouble.unzip();
         let ordered = end.orders.address.clone();
         RelayStatus {
             at_unix_ms: unix_ms(),
@@ -229,7 +220,8 @@ impl UpstreamService {
             is_paused: end.orders.is_paused,
             puller: self.leader(),
             pull: shown.state,
-            error: shown.error.or(end.broken).or_else(|| self.fullness()),
+            error,
+            stuck_ms: stuck.map(ms),
             warning: self.control.warning(),
             gtids: end.state.unwrap_or_default().to_string(),
             mysql_gtids: end
@@ -243,15 +235,15 @@ impl UpstreamService {
             },
             delay_ms: delay.map(ms),
             quiet_ms: quiet.map(ms),
-            readers: readers.iter().map(reader).collect(),
+            readers: shown_readers(readers, committed),
             registered,
+            certificate_until_unix: None,
         }
     }
 
-    /// Why nothing is taken that the upstream sends; none: the log has room.
-    fn fullness(&self) -> Option<String> {
-        let is_full = self.node()?.committed_log().is_full();
-        is_full.then(|| FULL.to_owned())
+    fn watch(&self) -> Option<Arc<Watch>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.watch.clone()
     }
 
     fn registered(&self, end: &End, readers: &[Place]) -> Vec<RegisteredReader> {
@@ -276,6 +268,21 @@ impl UpstreamService {
         });
         shown.collect()
     }
+}
+
+/// Where readers are, as operators are shown it; `committed`: the last action of the group.
+pub(crate) fn shown_readers(readers: &[Place], committed: Option<Seqno>) -> Vec<RelayReader> {
+    let shown = readers.iter().map(|place| RelayReader {
+        from: place.from.to_string(),
+        server_id: place.server_id,
+        gtids: place.at.as_ref().map(|at| at.gtids.to_string()),
+        behind: place
+            .at
+            .as_ref()
+            .zip(committed)
+            .map(|(at, last)| last.0.abs_diff(at.seqno.0.min(last.0))),
+    });
+    shown.collect()
 }
 
 /// The order of a request about readers; none: it is about something else.

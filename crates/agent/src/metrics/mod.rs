@@ -6,13 +6,14 @@
 //!
 //! - `format`: the formats, and which of them a client gets;
 //! - `families`: writes a family of values;
-//! - `server`, `group`, `members`, `commits`: the families, by subject.
+//! - `server`, `group`, `members`, `commits`, `relay`: the families, by subject.
 
 mod commits;
 mod families;
 mod format;
 mod group;
 mod members;
+mod relay;
 mod server;
 
 use std::fmt;
@@ -21,18 +22,20 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use synod_admin::relay::RelayStatus;
 
 use crate::Seen;
 use families::Families;
 pub use format::Format;
 
-/// The page in this format, by what is known of the server, and by when the agent's certificate
-/// ends, in seconds since 1970, if it has one.
+/// The page in this format, by what is known of the server, by what it does as a relay, if it is
+/// one, and by when the agent's certificate ends, in seconds since 1970, if it has one.
 ///
 /// # Errors
 /// None that is known: text is written to memory.
 pub fn page(
     seen: &Seen,
+    relay: Option<&RelayStatus>,
     certificate_until_unix: Option<u64>,
     format: Format,
 ) -> Result<String, fmt::Error> {
@@ -40,6 +43,7 @@ pub fn page(
     let seen = seen.clone();
     registry.register_collector(Box::new(Shown {
         seen,
+        relay: relay.cloned(),
         certificate_until_unix,
     }));
     let mut page = String::new();
@@ -50,6 +54,7 @@ pub fn page(
 #[derive(Debug)]
 struct Shown {
     seen: Seen,
+    relay: Option<RelayStatus>,
     certificate_until_unix: Option<u64>,
 }
 
@@ -73,6 +78,10 @@ impl Collector for Shown {
         server::write(&mut page, status)?;
         group::write(&mut page, status)?;
         members::write(&mut page, &status.members)?;
-        commits::write(&mut page, status)
+        commits::write(&mut page, status)?;
+        match &self.relay {
+            Some(status) => relay::write(&mut page, status),
+            None => Ok(()),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::parsed::{CERTIFICATE_UNTIL, Page, complete, page_of};
+use crate::parsed::{CERTIFICATE_UNTIL, Page, complete, page_of, page_with, relay};
 use synod_admin::status::Status;
 use synod_agent::metrics::{self, Format};
 
@@ -171,4 +171,65 @@ fn pages_that_break_a_rule_are_noticed() {
             "{from} -> {to}"
         );
     }
+}
+
+#[test]
+fn relay_shows_what_its_status_says() {
+    let page = page_of(complete());
+    let expected: &[Expected] = &[
+        (
+            "synod_relay_upstream_info",
+            &[("upstream", "primary:3306")],
+            1.0,
+        ),
+        ("synod_relay_pull_state", &[("state", "connecting")], 1.0),
+        ("synod_relay_pull_state", &[("state", "pulling")], 0.0),
+        ("synod_relay_stuck_seconds", &[], 61.5),
+        ("synod_relay_delay_seconds", &[], 0.012),
+        ("synod_relay_quiet_seconds", &[], 62.0),
+        ("synod_relay_rows_missing", &[], 1.0),
+        ("synod_relay_readers", &[], 2.0),
+        ("synod_relay_slowest_reader_behind_actions", &[], 70.0),
+        (
+            "synod_relay_registered_reader_held_actions",
+            &[("server_id", "97")],
+            900.0,
+        ),
+        (
+            "synod_relay_registered_reader_unseen_seconds",
+            &[("server_id", "99")],
+            4.0,
+        ),
+        (
+            "synod_relay_certificate_expiry_timestamp_seconds",
+            &[],
+            1.9e9,
+        ),
+    ];
+    for (name, labels, value) in expected {
+        assert_eq!(page.value(name, labels), Some(*value), "{name} {labels:?}");
+    }
+}
+
+#[test]
+fn what_a_server_is_not_it_shows_no_metric_of() {
+    let of_relays = |page: Page| {
+        let names = page.names().into_iter().map(str::to_owned);
+        names
+            .filter(|name| name.starts_with("synod_relay_"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_relays(page_with(complete(), None)), [""; 0], "no relay");
+    let mut of_group = relay();
+    of_group.upstream = String::new();
+    of_group.registered.clear();
+    let names = of_relays(page_with(complete(), Some(&of_group)));
+    assert!(
+        names.iter().any(|name| name == "synod_relay_readers"),
+        "{names:?}"
+    );
+    assert!(
+        names.iter().all(|name| !name.contains("stuck")),
+        "{names:?}"
+    );
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use synod_admin::relay::RelayStatus;
 use synod_admin::status::Status;
 use synod_agent::Seen;
 use synod_agent::metrics::{self, Format};
@@ -57,9 +58,31 @@ pub(crate) const CERTIFICATE_UNTIL: u64 = 1_800_000_000;
 
 /// The page of such a server.
 pub(crate) fn page_of(status: Status) -> Page {
+    page_with(status, Some(&relay()))
+}
+
+/// The page of a server, which may be a relay.
+pub(crate) fn page_with(status: Status, relay: Option<&RelayStatus>) -> Page {
     let seen: Seen = Ok(Arc::new(status));
-    Page::parse(&metrics::page(&seen, Some(CERTIFICATE_UNTIL), Format::OpenMetrics).unwrap())
-        .unwrap()
+    let until = Some(CERTIFICATE_UNTIL);
+    let page = metrics::page(&seen, relay, until, Format::OpenMetrics).unwrap();
+    Page::parse(&page).unwrap()
+}
+
+/// What a relay of an upstream does that knows everything.
+pub(crate) fn relay() -> RelayStatus {
+    let reader = |server_id: u32, behind: u64| serde_json::json!({"from": "192.0.2.9:1", "server_id": server_id, "behind": behind});
+    let document = serde_json::json!({
+        "upstream": "primary:3306", "puller": "relay1", "pull": "connecting",
+        "error": "the password is wrong", "stuck_ms": 61_500, "warning": "w",
+        "delay_ms": 12, "quiet_ms": 62_000, "readers": [reader(99, 3), reader(98, 70)],
+        "registered": [
+            {"server_id": 99, "is_here": true, "unseen_ms": 4000, "holds": 5},
+            {"server_id": 97, "is_here": false, "unseen_ms": null, "holds": 900},
+        ],
+        "certificate_until_unix": 1_900_000_000_u64,
+    });
+    serde_json::from_value(document).unwrap()
 }
 
 /// What a page says, parsed by the rules of OpenMetrics 1.0.

@@ -125,6 +125,9 @@ pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
 const KEPT_ROW: usize = 2;
 
 fn text(status: &RelayStatus) -> String {
+    if status.upstream.is_empty() {
+        return text_of_group(status);
+    }
     let rows = [
         ["upstream", &upstream(status)],
         ["pulled by", &pulled_by(status)],
@@ -143,7 +146,10 @@ fn text(status: &RelayStatus) -> String {
     }
     let mut lines = vec![lay_out(&rows)];
     if let Some(error) = &status.error {
-        lines.push(format!("error: {error}"));
+        let since = status
+            .stuck_ms
+            .map(|ms| format!(" (for {})", utc::span(ms)));
+        lines.push(format!("error{}: {error}", since.unwrap_or_default()));
     }
     if let Some(warning) = &status.warning {
         lines.push(format!("warning: {warning}"));
@@ -155,6 +161,16 @@ fn text(status: &RelayStatus) -> String {
         lines.push(registered(&status.registered));
     }
     lines.join("\n")
+}
+
+/// Of a relay that serves the group that it is in.
+fn text_of_group(status: &RelayStatus) -> String {
+    let rows = [
+        ["serves", "the group that it is in"],
+        ["up to", or_none(&status.gtids)],
+    ];
+    let rows = rows.map(|row| row.map(str::to_owned));
+    [lay_out(&rows), String::new(), readers(&status.readers)].join("\n")
 }
 
 fn upstream(status: &RelayStatus) -> String {

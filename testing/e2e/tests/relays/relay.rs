@@ -128,8 +128,11 @@ fn statements_without_notes(cluster: &TestCluster) -> Outcome {
 
 /// Statements that fail on all servers, and are in the log. A replica that executed them would
 /// empty a table, or stop.
-const FAILING: [&str; 9] = [
+const FAILING: [&str; 12] = [
     "CREATE TABLE e2e_data.ddl (id INT)",
+    "--\n-- Table of a dump\n--\nCREATE TABLE e2e_data.ddl (id INT, dumped INT)",
+    "SET STATEMENT lock_wait_timeout = 5 FOR CREATE TABLE e2e_data.ddl (id INT, waits INT)",
+    "DROP DATABASE e2e_missing",
     "/* x */ create table e2e_data.ddl LIKE e2e_data.streamed",
     "CREATE DATABASE e2e_data",
     "ALTER TABLE e2e_data.ddl ADD COLUMN v INT",
@@ -378,6 +381,13 @@ fn refusals(relay: &Relay) -> Outcome {
         &["--start-position=1-1-1", "synod.0"],
         "has no GTID of this group",
     )?;
+    let gtids = relay.gtids()?;
+    let own = gtids.last().map(|gtid| gtid.split('-').collect::<Vec<_>>());
+    let Some([domain, _, sequence]) = own.as_deref() else {
+        return Err(Failure(format!("no GTIDs: {gtids:?}")));
+    };
+    let foreign = format!("--start-position={domain}-1-{sequence}");
+    refused(&[&foreign, "synod.0"], "no transaction of this group")?;
     refused(&["mysql-bin.000001"], "There is no binlog")?;
     refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")?;
     refused(
