@@ -136,7 +136,7 @@ fn state_and_role_of_a_newer_server_are_shown() {
 
 #[test]
 fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
-    let page = metrics::page(&Err("gone".into()), None, Format::OpenMetrics).unwrap();
+    let page = metrics::page(&Err("gone".into()), None, None, Format::OpenMetrics).unwrap();
     let page = Page::parse(&page).unwrap();
     assert_eq!(page.value("synod_up", &[]), Some(0.0));
     assert_eq!(page.samples.len(), 1);
@@ -144,7 +144,7 @@ fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
 
 #[test]
 fn pages_that_break_a_rule_are_noticed() {
-    let good = metrics::page(&Ok(Arc::new(complete())), None, Format::OpenMetrics).unwrap();
+    let good = metrics::page(&Ok(Arc::new(complete())), None, None, Format::OpenMetrics).unwrap();
     for (from, to) in [
         ("# EOF\n", ""),
         ("# TYPE synod_term gauge\n", ""),
