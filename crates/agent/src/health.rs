@@ -29,6 +29,9 @@ pub enum Check {
     Reader {
         /// How old reads may be, in milliseconds; none: any age.
         max_lag_ms: Option<u64>,
+        /// Whether older reads are told apart from a server that does not serve: a proxy then sends
+        /// no new clients, and ends no session.
+        drains: bool,
     },
     /// Galera's question.
     Clustercheck,
@@ -39,6 +42,8 @@ pub enum Check {
 pub struct Verdict {
     /// Whether clients should be sent here.
     pub is_healthy: bool,
+    /// Whether the server serves clients, and only lags more than the check allows.
+    pub only_lags: bool,
     /// Why, in a sentence.
     pub why: String,
 }
@@ -47,6 +52,7 @@ impl Verdict {
     fn yes(why: String) -> Verdict {
         Verdict {
             is_healthy: true,
+            only_lags: false,
             why,
         }
     }
@@ -54,6 +60,7 @@ impl Verdict {
     fn no(why: String) -> Verdict {
         Verdict {
             is_healthy: false,
+            only_lags: false,
             why,
         }
     }
@@ -77,7 +84,7 @@ impl Check {
             Check::Live => live(status),
             Check::Primary => primary(status),
             Check::Writer => writer(status),
-            Check::Reader { max_lag_ms } => reader(status, max_lag_ms),
+            Check::Reader { max_lag_ms, .. } => reader(status, max_lag_ms),
             Check::Clustercheck => serves(status),
         }
     }
@@ -116,6 +123,7 @@ fn in_galeras_words(is_healthy: bool) -> Verdict {
     let not = if is_healthy { "" } else { "not " };
     Verdict {
         is_healthy,
+        only_lags: false,
         why: format!("Galera cluster node is {not}synced."),
     }
 }
@@ -165,10 +173,17 @@ fn reader(status: &Status, max_lag_ms: Option<u64>) -> Verdict {
         Some(lag) if lag <= max => Verdict::yes(format!(
             "{name} lags {lag} ms, at most {max} ms are allowed."
         )),
-        Some(lag) => Verdict::no(format!(
+        Some(lag) => lagging(format!(
             "{name} lags {lag} ms, more than the {max} ms that are allowed."
         )),
-        None => Verdict::no(format!("{name} does not know how far it lags.")),
+        None => lagging(format!("{name} does not know how far it lags.")),
+    }
+}
+
+fn lagging(why: String) -> Verdict {
+    Verdict {
+        only_lags: true,
+        ..Verdict::no(why)
     }
 }
 
@@ -244,11 +259,15 @@ mod tests {
         (verdict.is_healthy, verdict.why)
     }
 
+    const READER: Check = Check::Reader {
+        max_lag_ms: None,
+        drains: false,
+    };
     const ALL: [Check; 5] = [
         Check::Live,
         Check::Primary,
         Check::Writer,
-        Check::Reader { max_lag_ms: None },
+        READER,
         Check::Clustercheck,
     ];
 
@@ -324,6 +343,7 @@ mod tests {
             ask(
                 Check::Reader {
                     max_lag_ms: Some(max),
+                    drains: false,
                 },
                 &status,
             )
@@ -334,6 +354,7 @@ mod tests {
         unknown.members[0].lag_ms = None;
         let check = Check::Reader {
             max_lag_ms: Some(u64::MAX),
+            drains: false,
         };
         assert!(!ask(check, &unknown).0);
         unknown.members.clear();

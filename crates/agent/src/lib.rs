@@ -14,12 +14,13 @@
 //! - [`metrics`]: the page for Prometheus;
 //! - `dashboard`: the page for people, live;
 //! - [`routes`]: which page a request means, and what stands on it;
-//! - [`Agent`]: connections, within bounds of number and time.
+//! - [`Agent`]: connections, within bounds of number and time: `callers`.
 //!
 //! Tokio runs on one thread, and only in this command.
 #![forbid(unsafe_code)]
 
 mod asker;
+mod callers;
 mod cookie;
 mod dashboard;
 mod encryption;

@@ -35,6 +35,10 @@ pub struct Answer {
     pub body: Cow<'static, str>,
 }
 
+/// The parameter with which a lag is answered by 404, as HAProxy's `http-check disable-on-404`
+/// wants it.
+const DRAINS: &str = "&lagging=404";
+
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What the agent has, for those that ask for something else.
@@ -46,6 +50,7 @@ const PAGES: &str = "\
 /health/primary
 /health/writer
 /health/reader?max_lag_ms=N
+/health/reader?max_lag_ms=N&lagging=404
 /health/relay
 /clustercheck
 /metrics
@@ -82,8 +87,7 @@ pub fn page(method: &Method, path: &str, query: Option<&str>) -> Result<Page, An
         "/health/primary" => Page::Health(Check::Primary),
         "/health/writer" => Page::Health(Check::Writer),
         "/health/reader" => {
-            let max_lag_ms = query.map(max_lag_ms).transpose()?;
-            return Ok(Page::Health(Check::Reader { max_lag_ms }));
+            return query.map_or(Ok(READER), reader).map(Page::Health);
         }
         "/health/relay" => Page::RelayHealth,
         "/clustercheck" => Page::Health(Check::Clustercheck),
@@ -99,18 +103,29 @@ pub fn page(method: &Method, path: &str, query: Option<&str>) -> Result<Page, An
     Ok(page)
 }
 
-/// The value of the only parameter that a reader's check has.
-fn max_lag_ms(query: &str) -> Result<u64, Answer> {
-    let value = query.strip_prefix("max_lag_ms=");
+/// A reader's check without parameters.
+const READER: Check = Check::Reader {
+    max_lag_ms: None,
+    drains: false,
+};
+
+/// A reader's check with its parameters.
+fn reader(query: &str) -> Result<Check, Answer> {
+    let (value, drains) = match query.strip_suffix(DRAINS) {
+        Some(value) => (value, true),
+        None => (query, false),
+    };
+    let value = value.strip_prefix("max_lag_ms=");
     // `parse` alone would take a sign.
     let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.filter(is_number).and_then(|text| text.parse().ok());
-    number.ok_or_else(|| {
+    let max_lag_ms = Some(number.ok_or_else(|| {
         bad_request(
-            "/health/reader takes max_lag_ms=N, with a number of milliseconds, and nothing else: \
-             /health/reader?max_lag_ms=1000.",
+            "/health/reader takes max_lag_ms=N, with a number of milliseconds, behind it \
+             lagging=404, and nothing else: /health/reader?max_lag_ms=1000&lagging=404.",
         )
-    })
+    })?);
+    Ok(Check::Reader { max_lag_ms, drains })
 }
 
 fn no_parameters(path: &str, query: Option<&str>) -> Result<(), Answer> {
@@ -126,17 +141,20 @@ fn bad_request(text: impl Into<String>) -> Answer {
 
 /// The answer to a health check, by what is known of the server.
 pub(crate) fn health_of(check: Check, seen: &Seen) -> Answer {
-    told(check.verdict(seen))
+    let drains = matches!(check, Check::Reader { drains: true, .. });
+    told(check.verdict(seen), drains)
 }
 
 /// The answer to the health check of a relay.
 pub(crate) fn relay_health(seen: &Seen, relay: &SeenRelay) -> Answer {
-    told(health::relay(seen, relay))
+    told(health::relay(seen, relay), false)
 }
 
-fn told(verdict: Verdict) -> Answer {
+/// The answer for a verdict. `drains`: 404, by which HAProxy ends no session, for a mere lag.
+fn told(verdict: Verdict, drains: bool) -> Answer {
     let status = match verdict.is_healthy {
         true => StatusCode::OK,
+        false if drains && verdict.only_lags => StatusCode::NOT_FOUND,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     Answer::sentence(status, verdict.why)
@@ -173,6 +191,10 @@ pub(crate) fn file(file: &'static File) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use synod_admin::status::{Group, Member, Status};
+
     use super::*;
 
     fn get(path: &str, query: Option<&str>) -> Result<Page, Answer> {
@@ -181,9 +203,12 @@ mod tests {
 
     #[test]
     fn checks_are_asked_for_by_path() {
-        let reader = |max_lag_ms| Ok(Page::Health(Check::Reader { max_lag_ms }));
-        assert_eq!(get("/health/reader", None), reader(None));
-        assert_eq!(get("/health/reader", Some("max_lag_ms=0")), reader(Some(0)));
+        let reader = |max_lag_ms, drains| Ok(Page::Health(Check::Reader { max_lag_ms, drains }));
+        assert_eq!(get("/health/reader", None), reader(None, false));
+        let found = get("/health/reader", Some("max_lag_ms=0"));
+        assert_eq!(found, reader(Some(0), false));
+        let found = get("/health/reader", Some("max_lag_ms=7&lagging=404"));
+        assert_eq!(found, reader(Some(7), true));
         assert_eq!(
             get("/clustercheck", None),
             Ok(Page::Health(Check::Clustercheck))
@@ -222,6 +247,8 @@ mod tests {
             "max_lag=1",
             "max_lag_ms=1&max_lag_ms=2",
             "max_lag_ms=%31",
+            "max_lag_ms=1&lagging=200",
+            "&lagging=404",
         ] {
             let refused = get("/health/reader", Some(query)).unwrap_err();
             assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{query}");
@@ -229,6 +256,34 @@ mod tests {
         }
         let refused = get("/health/primary", Some("max_lag_ms=1")).unwrap_err();
         assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    }
+
+    /// HAProxy ends the sessions of a server that answers 503, and sends none to one with 404.
+    #[test]
+    fn lag_is_told_apart_from_a_server_that_does_not_serve() {
+        let mut status = Status::default();
+        let answer = |status: &Status, max_lag_ms, drains| {
+            let check = Check::Reader {
+                max_lag_ms: Some(max_lag_ms),
+                drains,
+            };
+            health(check, &Ok(Arc::new(status.clone()))).status.as_u16()
+        };
+        assert_eq!(answer(&status, 1, true), 503, "in no group");
+        status.server.is_ready = true;
+        status.group = Some(Group {
+            is_primary: true,
+            ..Group::default()
+        });
+        status.members = vec![Member {
+            is_own: true,
+            lag_ms: Some(40),
+            ..Member::default()
+        }];
+        assert_eq!(answer(&status, 40, true), 200);
+        assert_eq!(answer(&status, 39, true), 404);
+        assert_eq!(answer(&status, 39, false), 503);
+        assert_eq!(health(READER, &Err("gone".into())).status.as_u16(), 503);
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http_body_util::channel::Channel;
@@ -23,8 +26,8 @@ use synod_tls::{ServiceCertificates, ServiceTls, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Semaphore;
 
+use crate::callers::{Caller, Callers};
 use crate::dashboard::feed::{Feed, TooManyViewers};
 use crate::dashboard::files;
 use crate::encryption::complaints::Complaints;
@@ -36,8 +39,6 @@ use crate::{Access, Asker};
 
 /// Port on which an agent listens unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 4580;
-/// Connections at a time. More wait in the system's queue.
-const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take for the head of a request, idle time before it included.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// How long a connection may last in all. A client that takes no answer holds it no longer.
@@ -160,33 +161,45 @@ fn say(line: impl Display) {
 }
 
 async fn take_connections(listener: TcpListener, serving: Arc<Serving>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let callers = Arc::new(Callers::default());
     loop {
-        // The semaphore is never closed.
-        let place = places.clone().acquire_owned().await.ok();
         let Ok((stream, client)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
         let serving = serving.clone();
+        let caller = Arc::new(callers.arrived(client.ip()));
         tokio::spawn(async move {
+            let served = serve(stream, client, serving, caller.clone());
             // A connection that lasts too long is closed.
-            let _ = tokio::time::timeout(CONNECTION_LIMIT, serve(stream, client, serving)).await;
-            drop(place);
+            let served = pin!(tokio::time::timeout(CONNECTION_LIMIT, served));
+            ends_first(served, pin!(caller.has_to_end())).await;
         });
     }
 }
 
-async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>) {
+/// Waits until one of the two is done.
+async fn ends_first(mut one: Pin<&mut impl Future>, mut other: Pin<&mut impl Future>) {
+    poll_fn(|context| {
+        if one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>, caller: Arc<Caller>) {
     let Some(certificates) = serving.access.certificates() else {
-        return speak(stream, serving, ClientCertificate::None).await;
+        return speak(stream, serving, caller, ClientCertificate::None).await;
     };
     let tls = match certificates_now(certificates) {
         Ok(tls) => tls,
         Err(error) => return serving.complain(client, &error.to_string()),
     };
     match greet(stream, &tls).await {
-        Ok(Greeting::Encrypted(stream, shown)) => speak(stream, serving, shown).await,
+        Ok(Greeting::Encrypted(stream, shown)) => speak(stream, serving, caller, shown).await,
         Ok(Greeting::Clear(stream)) => {
             serving.complain(client, "it speaks HTTP in clear: have it ask for https://");
             refuse_clear(stream).await;
@@ -204,13 +217,17 @@ fn certificates_now(certificates: &ServiceCertificates) -> Result<Arc<ServiceTls
     certificates.in_use()
 }
 
-async fn speak<S>(stream: S, serving: Arc<Serving>, certificate: ClientCertificate)
-where
+async fn speak<S>(
+    stream: S,
+    serving: Arc<Serving>,
+    caller: Arc<Caller>,
+    certificate: ClientCertificate,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request| {
-        let serving = serving.clone();
-        async move { Ok::<_, Infallible>(serving.answer(request, certificate).await) }
+        let (serving, caller) = (serving.clone(), caller.clone());
+        async move { Ok::<_, Infallible>(serving.answer(request, certificate, &caller).await) }
     });
     // What a client breaks off concerns that client alone.
     let _ = http().serve_connection(TokioIo::new(stream), service).await;
@@ -220,10 +237,8 @@ where
 async fn refuse_clear(stream: TcpStream) {
     let service = service_fn(|_| async {
         let words = "This agent speaks TLS: ask for https:// instead of http://.";
-        let mut response = text(Answer::sentence(StatusCode::BAD_REQUEST, words));
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-        Ok::<_, Infallible>(response)
+        let response = text(Answer::sentence(StatusCode::BAD_REQUEST, words));
+        Ok::<_, Infallible>(last(response))
     });
     let _ = http().serve_connection(TokioIo::new(stream), service).await;
 }
@@ -252,13 +267,21 @@ impl Serving {
         &self,
         request: Request<Incoming>,
         certificate: ClientCertificate,
+        caller: &Caller,
     ) -> Response<Body> {
         let uri = request.uri();
         match entrance(&self.access, certificate, uri, request.headers()) {
             Entrance::Open => {}
             Entrance::Welcome { cookie, path } => return welcome(&cookie, &path),
-            Entrance::Unknown => return text(unknown(&self.access)),
-            Entrance::WrongName => return text(wrong_name()),
+            Entrance::Unknown => return last(text(unknown(&self.access))),
+            Entrance::WrongName => return last(text(wrong_name())),
+        }
+        if !caller.is_let_in() {
+            let words = "Too many connections to this agent are open: close some.";
+            return last(text(Answer::sentence(
+                StatusCode::SERVICE_UNAVAILABLE,
+                words,
+            )));
         }
         match routes::page(request.method(), uri.path(), uri.query()) {
             Ok(Page::Health(check)) => text(routes::health_of(check, &self.asker.status().await)),
@@ -364,6 +387,13 @@ fn with_common_headers(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// The last answer of its connection.
+fn last(mut response: Response<Body>) -> Response<Body> {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
 /// What browsers may do with a page, and that its connection ends: one that is kept for a page that
 /// might be opened later would take the place of a check.
 fn of_the_dashboard(mut response: Response<Body>) -> Response<Body> {
@@ -373,6 +403,5 @@ fn of_the_dashboard(mut response: Response<Body>) -> Response<Body> {
         HeaderValue::from_static(files::POLICY),
     );
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    response
+    last(response)
 }

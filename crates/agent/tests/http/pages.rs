@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use crate::support::{PATIENCE, TOKEN, ask, get, healthy_server, in_clear, token};
 
@@ -178,4 +179,40 @@ fn every_page_needs_the_token_if_there_is_one() {
     }
     let shown = format!("GET /health/live HTTP/1.0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     assert!(ask(agent, &shown).starts_with("HTTP/1.0 503 "));
+}
+
+#[test]
+fn clients_without_the_token_keep_no_check_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let _server = healthy_server(dir.path());
+    let agent = in_clear(dir.path(), Some(token(dir.path())));
+    let silent: Vec<TcpStream> = (0..100)
+        .map(|_| TcpStream::connect(agent).unwrap())
+        .collect();
+    let begin = Instant::now();
+    let shown = format!("GET /health/live HTTP/1.0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let check = ask(agent, &shown);
+    assert!(check.starts_with("HTTP/1.0 200 "), "{check}");
+    // One after the other gives way to the next; the last ones have some seconds.
+    assert!(
+        begin.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begin.elapsed()
+    );
+    // Otherwise it would read until the connection ends by itself.
+    let refused = ask(
+        agent,
+        "GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    assert!(refused.contains("connection: close"), "{refused}");
+    for mut stream in silent {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // Ended, or reset because it had to give way.
+        assert!(!matches!(stream.read(&mut [0]), Ok(1)));
+    }
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "a silent client is let go"
+    );
 }
