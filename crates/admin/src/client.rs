@@ -1,9 +1,12 @@
 //! Asks a member.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::connection::Connection;
 use crate::lines::{self, LineError, LineReader};
@@ -12,6 +15,8 @@ use crate::protocol::{
 };
 use crate::remote::{self, RemoteError, RemoteMember};
 use crate::socket;
+use crate::trust::Trusted;
+use crate::visible::visible_line;
 
 /// How long the greeting may take.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -66,6 +71,19 @@ pub enum ClientError {
         /// Number of this process's user.
         user: u32,
     },
+    /// Another user than the server's listens.
+    #[error(
+        "{} is not asked: a process of user {user} listens there, and neither root nor this user \
+         nor the owner of a server's directory. End that process, or if it is the server, name \
+         its directory with --dir",
+        socket::path(dir).display()
+    )]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// Number of the user.
+        user: u32,
+    },
     /// The server did not do it.
     #[error("{}", .0.text)]
     Refused(Refusal),
@@ -111,13 +129,30 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the member whose log is in `dir`.
+    /// Connects to the member whose log is in `dir`, a directory that somebody has named.
     ///
     /// # Errors
-    /// No server listens there, this user may not, or the two have no version in common.
+    /// No server listens there, or a process of another user than root, this one and the
+    /// directory's owner; this user may not; or the two have no version in common.
     pub fn connect(dir: &Path) -> Result<Client, ClientError> {
+        Client::connect_to_one_of(&Trusted::owners_of([dir]), dir)
+    }
+
+    /// Connects to the member whose log is in `dir`, if it is a process of a trusted user.
+    ///
+    /// # Errors
+    /// No server listens there, or one of another user; this user may not; or the two have no
+    /// version in common.
+    pub fn connect_to_one_of(trusted: &Trusted, dir: &Path) -> Result<Client, ClientError> {
         let path = socket::path(dir);
         let stream = socket::connect(&path).map_err(|error| cannot_connect(dir, error))?;
+        let listener = trusted.check(&stream);
+        if let Err(user) = listener.map_err(|error| cannot_connect(dir, error))? {
+            return Err(ClientError::Foreign {
+                dir: dir.to_owned(),
+                user,
+            });
+        }
         Client::greeted(Place::Dir(dir.to_owned()), Box::new(stream))
     }
 
@@ -196,9 +231,26 @@ fn next_reply(
 ) -> Result<Reply, ClientError> {
     let reply = reader.next(connection, limit);
     let closed = || LineError::Io(io::ErrorKind::UnexpectedEof.into());
-    reply
+    let mut document: Value = reply
         .map_err(|e| no_answer(place, e))?
-        .ok_or_else(|| no_answer(place, closed()))
+        .ok_or_else(|| no_answer(place, closed()))?;
+    make_visible(&mut document);
+    serde_json::from_value(document).map_err(|e| no_answer(place, LineError::Malformed(e)))
+}
+
+/// Names and texts come from all members, and end in terminals, logs and pages: none gets one that
+/// it would obey.
+fn make_visible(document: &mut Value) {
+    match document {
+        Value::String(text) => {
+            if let Cow::Owned(shown) = visible_line(text) {
+                *text = shown;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_visible),
+        Value::Object(fields) => fields.values_mut().for_each(make_visible),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn no_answer(place: &Place, source: LineError) -> ClientError {
@@ -231,5 +283,26 @@ fn cannot_connect(dir: &Path, error: io::Error) -> ClientError {
         io::ErrorKind::ConnectionRefused => ClientError::NotRunning { dir: owned() },
         io::ErrorKind::PermissionDenied => not_allowed(dir),
         _ => no_answer(&Place::Dir(owned()), LineError::Io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any user can make a directory and listen in it: this process stands for such a user.
+    #[test]
+    fn process_of_another_user_is_not_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let listening = socket::Listening::begin(dir.path()).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let error = Client::connect_to_one_of(&Trusted::only(own + 1), dir.path());
+        let error = error.err().unwrap();
+        assert!(
+            matches!(&error, ClientError::Foreign { user, .. } if *user == own),
+            "{error}"
+        );
+        let path = listening.path().display().to_string();
+        assert!(error.to_string().contains(&path), "{error}");
     }
 }

@@ -13,6 +13,8 @@
 //! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
 //!   exporters of metrics;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
+//! - [`Trusted`]: whose processes a client takes for a member;
+//! - [`visible`]: what others wrote, fit for a terminal;
 //! - [`Client`]: asks; [`serve()`], [`serve_trusted`]: answer one client. None starts a thread;
 //! - [`Connection`]: what carries lines; [`RemoteMember`]: how one to another machine is made;
 //! - [`Accepted`]: what ends the wait for a client;
@@ -36,6 +38,8 @@ mod remote;
 mod serve;
 pub mod socket;
 pub mod status;
+mod trust;
+mod visible;
 
 pub use accept::Accepted;
 pub use client::{Client, ClientError, Place};
@@ -43,3 +47,5 @@ pub use connection::Connection;
 pub use lines::LineError;
 pub use remote::{DEFAULT_PORT, RemoteError, RemoteMember};
 pub use serve::{ServeError, ServeLimits, refuse_busy, serve, serve_trusted};
+pub use trust::{Maker, Trusted};
+pub use visible::visible;

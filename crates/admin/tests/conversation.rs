@@ -23,7 +23,7 @@ fn answer(request: Request) -> Reply {
             at_unix_ms: 7,
             ..Status::default()
         }))),
-        _ => Reply::refused(Reason::NoLeader, "ask db2"),
+        _ => Reply::refused(Reason::NoLeader, "ask db2\u{1b}[31m\n"),
     }
 }
 
@@ -60,7 +60,8 @@ fn several_calls_on_one_connection() {
         };
         assert_eq!(
             (refusal.reason, refusal.text.as_str()),
-            (Reason::NoLeader, "ask db2")
+            (Reason::NoLeader, "ask db2\\u001b[31m\\u000a"),
+            "a terminal obeys nothing of it"
         );
     }
     drop(client);

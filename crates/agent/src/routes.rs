@@ -267,7 +267,7 @@ mod tests {
                 max_lag_ms: Some(max_lag_ms),
                 drains,
             };
-            health(check, &Ok(Arc::new(status.clone()))).status.as_u16()
+            health_of(check, &Ok(Arc::new(status.clone()))).status.as_u16()
         };
         assert_eq!(answer(&status, 1, true), 503, "in no group");
         status.server.is_ready = true;
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(answer(&status, 40, true), 200);
         assert_eq!(answer(&status, 39, true), 404);
         assert_eq!(answer(&status, 39, false), 503);
-        assert_eq!(health(READER, &Err("gone".into())).status.as_u16(), 503);
+        assert_eq!(health_of(READER, &Err("gone".into())).status.as_u16(), 503);
     }
 
     #[test]

@@ -157,8 +157,8 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
         // As below.
         let _ = writeln!(io::stderr(), "synod agent: {warning}");
     }
-    let place = arguments.place.clone();
-    let connect = move || operate::connect(&place).map_err(|error| error.to_string());
+    let mut finder = operate::Finder::new(arguments.place.clone());
+    let connect = move || finder.connect().map_err(|error| error.to_string());
     let asker = Asker::start(Box::new(connect)).map_err(AgentError::from)?;
     let agent = Agent::listen(access, asker)?;
     announce(&agent).map_err(AgentError::from)?;

@@ -32,3 +32,5 @@ pub mod operate;
 pub mod relay;
 pub mod sst_config;
 pub mod table;
+
+pub use synod_admin::visible;

@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err((code, message)) => {
-            eprintln!("synod: {message}");
+            eprintln!("synod: {}", synod_cli::visible(&message));
             ExitCode::from(code)
         }
     }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use synod_admin::protocol::{Answer, Reason, Request};
-use synod_admin::{ClientError, Place, RemoteError};
+use synod_admin::{ClientError, Place, RemoteError, visible};
 use synod_wire::RefuseReason;
 use thiserror::Error;
 
@@ -40,7 +40,7 @@ pub use member_address::MemberAddress;
 pub use orders::{LeaderArgs, MemberArgs, WeightArgs, leader, member, weight};
 pub use protocol::{ProtocolArgs, run as protocol};
 pub use recover::{RecoverArgs, run as recover};
-pub(crate) use server::connect;
+pub(crate) use server::{Finder, connect};
 pub use status::{StatusArgs, run as status};
 pub(crate) use upstream::{UpstreamCommand, run as upstream};
 pub use watch::{WatchArgs, run as watch};
@@ -83,7 +83,8 @@ Exit codes:
   2  wrong usage
   3  no running server was found, or it cannot be told which is meant
   4  refused: by the server, or because --yes is missing
-  5  this user may not give orders to the server, or its credentials are not the group's";
+  5  this user may not give orders to the server, or its credentials are not the group's; or it is
+     a process of another user that listens in the place of a server";
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
@@ -114,7 +115,7 @@ impl OperateError {
         match self {
             OperateError::Client(error) => match error {
                 ClientError::NoSocket { .. } | ClientError::NotRunning { .. } => 3,
-                ClientError::NotAllowed { .. } => 5,
+                ClientError::NotAllowed { .. } | ClientError::Foreign { .. } => 5,
                 ClientError::Refused(refusal) => match refusal.reason {
                     Reason::Busy | Reason::NotUnderstood | Reason::Unknown => 1,
                     _ => 4,
@@ -169,9 +170,9 @@ fn print(json: bool, document: &impl Serialize, text: impl FnOnce() -> String) -
     print_line(&text)
 }
 
-/// Prints a line; a reader that has enough is no error.
+/// Prints a line, as far as a terminal only shows it; a reader that has enough is no error.
 pub(crate) fn print_line(text: &str) -> io::Result<()> {
-    match writeln!(io::stdout().lock(), "{text}") {
+    match writeln!(io::stdout().lock(), "{}", visible(text)) {
         // The reader has closed the pipe ('synod why | head').
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

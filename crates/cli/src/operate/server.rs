@@ -1,37 +1,95 @@
 //! Which server is asked: the one named, or the only one that runs on this machine.
+//!
+//! Every user can listen on a socket with the right name. So one that was found, and not named, is
+//! asked only if root, this user, or the owner of a package's directory has made it and listens.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use synod_admin::{Client, find, socket};
+use synod_admin::{Client, Maker, Trusted, find, socket, visible};
 
 use super::{OperateError, PlaceArgs};
 
-/// Where packages keep the data of a server.
+/// Where packages keep the data of a server. Only root makes directories beside these.
 const USUAL_DIRS: [&str; 2] = ["/var/lib/mysql", "/var/lib/mariadb"];
+
+/// Where they keep the log of a member without a database.
+const LOG_DIRS: [&str; 2] = ["/var/lib/synod-relay", "/var/lib/synod-logger"];
+
+/// Foreign sockets of which a process warns.
+const WARNINGS_MAX: usize = 16;
 
 /// Connects to the member that is named, by an address or a log directory; to the only one that
 /// runs here, if none is.
 pub(crate) fn connect(place: &PlaceArgs) -> Result<Client, OperateError> {
-    if let Some(member) = place.member.remote() {
-        return Ok(Client::connect_to(&member)?);
+    Finder::new(place.clone()).connect()
+}
+
+/// Connects again and again, and warns of each foreign socket once.
+pub(crate) struct Finder {
+    place: PlaceArgs,
+    told: BTreeSet<PathBuf>,
+}
+
+impl Finder {
+    /// For the member that these arguments name.
+    pub(crate) fn new(place: PlaceArgs) -> Finder {
+        let told = BTreeSet::new();
+        Finder { place, told }
     }
-    match &place.dir {
-        Some(dir) => Ok(Client::connect(dir)?),
-        None => Ok(Client::connect(&only_server()?)?),
+
+    /// Connects, as [`connect`].
+    pub(crate) fn connect(&mut self) -> Result<Client, OperateError> {
+        if let Some(member) = self.place.member.remote() {
+            return Ok(Client::connect_to(&member)?);
+        }
+        if let Some(dir) = &self.place.dir {
+            return Ok(Client::connect(dir)?);
+        }
+        let of_packages = USUAL_DIRS.iter().chain(&LOG_DIRS);
+        let trusted = Trusted::owners_of(of_packages.map(Path::new));
+        let dir = self.only_server(&trusted)?;
+        Ok(Client::connect_to_one_of(&trusted, &dir)?)
+    }
+
+    fn only_server(&mut self, trusted: &Trusted) -> Result<PathBuf, OperateError> {
+        let listening = find::listening();
+        let usual = USUAL_DIRS.into_iter().map(PathBuf::from);
+        // Listed in another network namespace, for instance a container's.
+        let usual = usual.filter(|dir| socket::path(dir).exists());
+        let mut own = Vec::new();
+        for dir in listening.as_deref().unwrap_or_default() {
+            match trusted.maker(dir) {
+                Some(Maker::Trusted | Maker::Hidden) => own.push(dir.clone()),
+                Some(Maker::Foreign(user)) => self.warn(dir, user),
+                None => {}
+            }
+        }
+        let own = usable(&own, |dir| {
+            access(socket::path(dir), Access::WRITE_OK).is_ok()
+        });
+        choose(&own, usual.collect(), listening.as_ref().err())
+    }
+
+    fn warn(&mut self, dir: &Path, user: u32) {
+        if self.told.len() >= WARNINGS_MAX || !self.told.insert(dir.to_owned()) {
+            return;
+        }
+        let text = foreign(dir, user);
+        // A warning that goes nowhere is no reason not to ask the server.
+        let _ = writeln!(io::stderr(), "synod: {}", visible(&text));
     }
 }
 
-fn only_server() -> Result<PathBuf, OperateError> {
-    let listening = find::listening();
-    let usual = USUAL_DIRS.into_iter().map(PathBuf::from);
-    // Listed in another network namespace, for instance a container's.
-    let usual = usual.filter(|dir| socket::path(dir).exists());
-    let found = listening.as_deref().unwrap_or_default();
-    let found = usable(found, |dir| {
-        access(socket::path(dir), Access::WRITE_OK).is_ok()
-    });
-    choose(&found, usual.collect(), listening.as_ref().err())
+fn foreign(dir: &Path, user: u32) -> String {
+    format!(
+        "{} is left aside: user {user} has made it, and neither root nor this user nor the owner \
+         of a package's directory. If it is a server of yours, name it: --dir {}",
+        socket::path(dir).display(),
+        dir.display()
+    )
 }
 
 /// Those that take commands from this user; all, if none does. A relay or a logger beside a server
@@ -112,6 +170,16 @@ mod tests {
             "root is asked which one it means"
         );
         assert_eq!(usable(&dirs, |_| false), dirs, "the error names them");
+    }
+
+    #[test]
+    fn foreign_socket_is_named_with_its_user() {
+        let text = foreign(Path::new("/dev/shm/a"), 65_534);
+        assert!(
+            text.starts_with("/dev/shm/a/synod.sock is left aside: user 65534"),
+            "{text}"
+        );
+        assert!(text.ends_with("--dir /dev/shm/a"), "{text}");
     }
 
     #[test]
