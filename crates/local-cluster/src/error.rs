@@ -51,6 +51,18 @@ pub enum ClusterError {
         /// The directory.
         dir: PathBuf,
     },
+    /// Another user has made the directory or its settings, or may change them.
+    #[error(
+        "{path} is not used: {reason}, and what stands there is run. Remove it, or name a \
+         directory of your own with --dir",
+        path = path.display()
+    )]
+    NotOwn {
+        /// The directory or the settings file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The file with the cluster's settings cannot be understood.
     #[error(
         "{path} is damaged ({reason}); if the data may be lost, remove the directory and run \
@@ -260,6 +272,7 @@ impl ClusterError {
             | ClusterError::SettingsDiffer { .. }
             | ClusterError::SettingOutOfRange { .. }
             | ClusterError::ForeignDirectory { .. }
+            | ClusterError::NotOwn { .. }
             | ClusterError::Locked { .. } => 4,
             ClusterError::ProgramMissing { .. }
             | ClusterError::PortInUse { .. }

@@ -58,6 +58,7 @@ mod files;
 mod galera;
 mod lifecycle;
 mod lock;
+mod ownership;
 pub mod ports;
 mod process;
 mod recover;
@@ -68,6 +69,7 @@ mod wait;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -78,7 +80,9 @@ pub use files::{NodeFiles, SstFiles};
 pub use lifecycle::Started;
 pub use lock::ClusterLock;
 pub use process::{find_program, is_alive};
-pub use settings::{NODES_MAX, NodeHost, NodeOverrides, Replication, Settings, SstMethod};
+pub use settings::{
+    NODES_MAX, NodeHost, NodeOverrides, Replication, Settings, SstMethod, random_hex,
+};
 pub use status::NodeStatus;
 pub use user::ServerUser;
 pub use wait::wait_for;
@@ -103,8 +107,8 @@ impl Cluster {
     /// Makes the directory of a new cluster, without any node yet.
     ///
     /// # Errors
-    /// When a setting is out of range, the directory holds other things, servers could not
-    /// reach it, or the provider does not exist.
+    /// When a setting is out of range, the directory holds other things or is another user's,
+    /// servers could not reach it, or the provider does not exist.
     pub fn create(mut settings: Settings) -> Result<Cluster> {
         settings.check()?;
         let user = ServerUser::find()?;
@@ -114,6 +118,10 @@ impl Cluster {
         }
         fs::create_dir_all(&settings.dir).context("create", &settings.dir)?;
         settings.dir = fs::canonicalize(&settings.dir).context("find", &settings.dir)?;
+        if !existed {
+            close_to_others(&settings.dir)?;
+        }
+        ownership::check(&settings.dir)?;
         if let Err(error) = user.check_reach(&settings.dir) {
             if !existed {
                 // Best effort: a second error, about an empty directory, would help no reader.
@@ -128,7 +136,8 @@ impl Cluster {
     /// Opens the cluster in `dir`.
     ///
     /// # Errors
-    /// [`ClusterError::NoCluster`] when there is none.
+    /// [`ClusterError::NoCluster`] when there is none, [`ClusterError::NotOwn`] when it is another
+    /// user's.
     pub fn open(dir: &Path) -> Result<Cluster> {
         Ok(Cluster::with(Settings::load(dir)?, ServerUser::find()?))
     }
@@ -253,6 +262,12 @@ impl Cluster {
             nodes: self.settings.nodes,
         })
     }
+}
+
+/// Whatever this process's mask lets the group write.
+fn close_to_others(dir: &Path) -> Result<()> {
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(dir, mode).context("close", dir)
 }
 
 /// Whether the directory has entries other than a cluster's lock.

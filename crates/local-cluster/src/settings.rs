@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ClusterError, IoContext, Result};
+use crate::ownership;
 
 /// Name of the settings file inside the cluster's directory.
 const SETTINGS_FILE: &str = "cluster.json";
@@ -165,7 +166,8 @@ impl Settings {
     /// Reads the settings of the cluster in `dir`.
     ///
     /// # Errors
-    /// [`ClusterError::NoCluster`] when there is none.
+    /// [`ClusterError::NoCluster`] when there is none; [`ClusterError::NotOwn`] when another user
+    /// may have written them.
     pub fn load(dir: &Path) -> Result<Settings> {
         let path = dir.join(SETTINGS_FILE);
         let text = match fs::read_to_string(&path) {
@@ -177,12 +179,15 @@ impl Settings {
             }
             Err(e) => return Err(e).context("read", path),
         };
+        let dir = fs::canonicalize(dir).context("find", dir)?;
+        ownership::check(&dir)?;
+        ownership::check(&dir.join(SETTINGS_FILE))?;
         let mut settings: Settings =
             serde_json::from_str(&text).map_err(|e| ClusterError::BadSettings {
                 path,
                 reason: e.to_string(),
             })?;
-        settings.dir = fs::canonicalize(dir).context("find", dir)?;
+        settings.dir = dir;
         settings.check()?;
         Ok(settings)
     }
@@ -249,7 +254,10 @@ impl Settings {
 }
 
 /// `bytes` random bytes as lower-case hexadecimal digits.
-pub(crate) fn random_hex(bytes: usize) -> Result<String> {
+///
+/// # Errors
+/// When the system gives none.
+pub fn random_hex(bytes: usize) -> Result<String> {
     use std::io::Read;
     let source = Path::new("/dev/urandom");
     let mut buffer = vec![0u8; bytes];

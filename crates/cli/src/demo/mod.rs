@@ -12,10 +12,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use synod_local_cluster::{
-    Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstFiles, SstMethod,
+    Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstFiles, SstMethod, random_hex,
 };
 
-use crate::{keygen, sst_config};
+use crate::{keygen, sst_config, visible};
 
 /// Limit of one statement that a person runs.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -41,7 +41,8 @@ Exit codes:
   1  failed, see the message
   2  wrong usage
   3  no such cluster or node
-  4  refused in this state (running, not running, other settings, another command at work)
+  4  refused in this state (running, not running, other settings, another command at work), or
+     because the directory or its settings are another user's
   5  something is missing or taken (program, library, port, directory)
   6  a server did not start, stop or become synced
   For 'sql', a failing statement gives 1; 124 when it takes longer than an hour.";
@@ -293,7 +294,8 @@ fn create_elsewhere(
     user: &str,
     reporter: &text::Reporter,
 ) -> Result<Cluster> {
-    let name = format!("synod-demo-{}", std::process::id());
+    // Nobody can have made a directory of that name before.
+    let name = format!("synod-demo-{}", random_hex(8)?);
     let elsewhere = Path::new(FALLBACK_PARENT).join(name);
     let cluster = create(new_settings(elsewhere.clone(), arguments)?)?;
     std::os::unix::fs::symlink(&elsewhere, dir).map_err(|e| io_error("link", dir, e))?;
@@ -364,7 +366,7 @@ fn beside_this_program(name: &str) -> Result<PathBuf> {
 /// Prints an answer. A reader that has closed the pipe is no error.
 fn answer(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}") {
+    match writeln!(out, "{}", visible(text)) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(io_error("write", Path::new("standard output"), e))
         }

@@ -114,7 +114,11 @@ impl Place {
         }
         let note = state.join("data-dir");
         fs::write(&note, self.data.as_os_str().as_encoded_bytes()).context("write", note)?;
-        fs::create_dir_all(&self.data).context("create", &self.data)?;
+        if let Some(parent) = self.data.parent() {
+            fs::create_dir_all(parent).context("create", parent)?;
+        }
+        // Another user may have made it meanwhile: that one is not taken.
+        fs::create_dir(&self.data).context("create", &self.data)?;
         let own = OwnPlace {
             place: self,
             _lock: lock,

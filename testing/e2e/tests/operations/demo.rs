@@ -2,6 +2,7 @@
 //!
 //! The demo must leave no process behind, however it ends.
 
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -90,6 +91,58 @@ impl Drop for Demo {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// In a place where everybody may write, another user has prepared the directory that the command
+/// takes by default, with a program that is run to enter a node's host.
+#[test]
+fn cluster_of_another_user_is_not_touched() -> Outcome {
+    const NOBODY: u32 = 65_534;
+    if std::fs::metadata("/proc/self").why("/proc/self")?.uid() != 0 {
+        // Only root can stand for two users.
+        return Ok(());
+    }
+    let dir = place::cluster_dir("demo-of-another-user")?;
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(dir.join("node1/data")).why("the directory")?;
+    let proof = dir.join("proof");
+    let settings = serde_json::json!({
+        "cluster_name": "x", "base_port": 18506, "nodes": 1, "provider": "/bin/true",
+        "sst_method": "rsync", "sst_password": "x",
+        "hosts": {"1": {"address": "127.0.0.1", "enter": ["touch", proof]}},
+    });
+    let files = [
+        ("cluster.json", settings.to_string()),
+        ("formed", String::new()),
+        ("node1/data/ibdata1", String::new()),
+    ];
+    for (file, text) in files {
+        std::fs::write(dir.join(file), text).why(file)?;
+    }
+    let refused = |owner_of_dir: u32, owner_of_file: u32| -> Outcome {
+        chown(&dir, Some(owner_of_dir), None).why("giving the directory away")?;
+        let file = dir.join("cluster.json");
+        chown(file, Some(owner_of_file), None).why("giving the settings away")?;
+        for command in ["up", "down", "status"] {
+            let output = Command::new(place::program()?)
+                .args(["demo", "--dir"])
+                .arg(&dir)
+                .arg(command)
+                .output()
+                .why("starting synod")?;
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            let is_told = text.contains("owned by user 65534");
+            ensure(output.status.code() == Some(4) && is_told, || {
+                format!("{command}: {}: {text}", output.status)
+            })?;
+        }
+        ensure(!proof.exists(), || {
+            "a program of the other user was run".into()
+        })
+    };
+    refused(NOBODY, NOBODY)?;
+    refused(0, NOBODY)?;
+    std::fs::remove_dir_all(&dir).why("removing the directory")
 }
 
 #[test]
