@@ -25,6 +25,15 @@ pub struct ProxyPorts {
     pub health: u16,
 }
 
+/// A server on this machine, as HAProxy knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Backend {
+    /// The port for clients.
+    pub sql: u16,
+    /// The port of its agent.
+    pub agent: u16,
+}
+
 /// Starts it; `agents` are those of nodes 1, 2, 3, and take this token.
 ///
 /// # Errors
@@ -36,10 +45,27 @@ pub fn start(
     dir: &Path,
     ports: ProxyPorts,
 ) -> Outcome<Tool> {
+    let backends = (1..).zip(agents).map(|(node, agent)| Backend {
+        sql: cluster.port(node),
+        agent: agent.port,
+    });
+    start_before(&backends.collect::<Vec<_>>(), token, dir, ports)
+}
+
+/// Starts it before three servers; their agents take this token.
+///
+/// # Errors
+/// When HAProxy is not installed, or the packaged file is not as this function knows it.
+pub fn start_before(
+    backends: &[Backend],
+    token: &str,
+    dir: &Path,
+    ports: ProxyPorts,
+) -> Outcome<Tool> {
     let program = find_program("haproxy", "haproxy").why("finding HAProxy")?;
     fs::create_dir_all(dir).why("HAProxy's directory")?;
     let file = dir.join("haproxy.cfg");
-    fs::write(&file, settings(cluster, agents, ports)?).why("HAProxy's settings")?;
+    fs::write(&file, settings(backends, ports)?).why("HAProxy's settings")?;
     Command::new(program)
         .args(["-db", "-f"])
         .arg(&file)
@@ -53,7 +79,7 @@ pub fn start(
 }
 
 /// The packaged settings with addresses of this machine, and Galera's check beside them.
-fn settings(cluster: &TestCluster, agents: &[AgentProcess], ports: ProxyPorts) -> Outcome<String> {
+fn settings(backends: &[Backend], ports: ProxyPorts) -> Outcome<String> {
     let path = place::workspace().join("packaging/kubernetes/haproxy.cfg");
     let mut text = fs::read_to_string(&path).why(path.display())?;
     let mut servers = String::new();
@@ -69,12 +95,12 @@ fn settings(cluster: &TestCluster, agents: &[AgentProcess], ports: ProxyPorts) -
     replace("bind :8404", &format!("bind 127.0.0.1:{}", ports.health))?;
     replace(" resolvers cluster init-addr none", "")?;
     replace("check port 4580 ", "check ")?;
-    for (node, agent) in (1..).zip(agents) {
+    for (node, backend) in (1..).zip(backends) {
         let name = format!(
             "\"synod-{}.synod-members.${{NAMESPACE}}.svc.${{CLUSTER_DOMAIN}}:3306\"",
             node - 1
         );
-        let here = format!("127.0.0.1:{} port {}", cluster.port(node), agent.port);
+        let here = format!("127.0.0.1:{} port {}", backend.sql, backend.agent);
         replace(&name, &here)?;
         servers += &format!("  server node{node} {here} check inter 1s fall 2 rise 1\n");
     }
