@@ -52,6 +52,7 @@ impl Session {
             held: None,
             translator: Some(Translator::new(config.mysql_domain, &start.given, held)),
             dump: command::dump_gtid(config.server_id, &asked),
+            explicit_defaults: false,
             start: start.given,
             mysql_start: Some(start.has),
         })

@@ -25,6 +25,8 @@ pub(crate) struct Prepared {
     pub(crate) mysql_start: Option<MysqlGtidSet>,
     /// What translates its events.
     pub(crate) translator: Option<Translator>,
+    /// What it has in `explicit_defaults_for_timestamp`.
+    pub(crate) explicit_defaults: bool,
     /// The command by which the dump begins.
     pub(crate) dump: Vec<u8>,
 }
@@ -62,6 +64,7 @@ impl Session {
             Some(_) | None => None,
         };
         let checksum = self.checksum()?;
+        let explicit_defaults = self.other_than("explicit_defaults_for_timestamp", "OFF")?;
         // It would say nothing about a quiet binlog otherwise.
         let period = config.heartbeat.as_nanos();
         self.ask(&format!("SET @master_heartbeat_period={period}"))?;
@@ -81,6 +84,7 @@ impl Session {
             held,
             mysql_start: None,
             translator: None,
+            explicit_defaults: explicit_defaults.is_some(),
             dump: command::dump(config.server_id),
         })
     }

@@ -102,7 +102,8 @@ impl Upstream {
                 config.part_bytes,
                 prepared.checksum,
                 prepared.translator,
-            ),
+            )
+            .with_explicit_defaults(prepared.explicit_defaults),
             form: None,
             server_id: config.server_id,
             event_bytes_max: config.event_bytes_max,

@@ -3,11 +3,13 @@
 //! - [`raw`]: an event's bytes; [`kinds`]: what its type means; [`statement`]: what a statement is;
 //! - [`whole_rows`]: what readers of rows lack; [`selection`]: what a filter leaves; [`parts`]:
 //!   cutting;
+//! - [`explicit_defaults`]: what older servers do not write;
 //! - [`mysql`]: what comes from MySQL, as MariaDB would have written it.
 //!
 //! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
 //! and ends with what ends it, also if a filter leaves nothing else.
 
+mod explicit_defaults;
 mod kinds;
 pub(crate) mod mysql;
 mod parts;
@@ -57,6 +59,11 @@ pub(crate) struct Decoder {
     checksum: Checksum,
     /// If the upstream is MySQL.
     translator: Option<Translator>,
+    /// The upstream's `explicit_defaults_for_timestamp`, for files of which a version wrote the
+    /// statements that does not say it.
+    explicit_defaults: bool,
+    /// The present file is one.
+    lacks_explicit_defaults: bool,
     /// Where the newest event ends.
     place: FilePosition,
     open: Option<Open>,
@@ -113,10 +120,18 @@ impl Decoder {
             part_bytes,
             checksum,
             translator,
+            explicit_defaults: false,
+            lacks_explicit_defaults: false,
             place: FilePosition::default(),
             open: None,
             out: VecDeque::new(),
         }
+    }
+
+    /// The same for an upstream of MariaDB with this `explicit_defaults_for_timestamp`.
+    pub(crate) fn with_explicit_defaults(mut self, are_set: bool) -> Decoder {
+        self.explicit_defaults = are_set;
+        self
     }
 
     /// Where the newest event ends.
@@ -178,14 +193,23 @@ impl Decoder {
         let header = event.header;
         match EventKind::of(event.event_type()) {
             EventKind::Format => {
-                self.checksum = FormatDescription::parse(event.body())?.checksum;
+                let format = FormatDescription::parse(event.body())?;
+                self.checksum = format.checksum;
+                self.lacks_explicit_defaults = self.translator.is_none()
+                    && !explicit_defaults::are_written(&format.server_version);
             }
             EventKind::Rotate => return self.rotate(&event),
             EventKind::Heartbeat => self.out.push_back(Incoming::Heartbeat),
             EventKind::OfFile => {}
             EventKind::Incident => return Err(incident(event.body()).into()),
             EventKind::Gtid => self.begin(event)?,
-            EventKind::InTransaction(member) => return self.member(event, member),
+            EventKind::InTransaction(member) => {
+                let event = match self.lacks_explicit_defaults {
+                    true => explicit_defaults::told(event, self.explicit_defaults)?,
+                    false => event,
+                };
+                return self.member(event, member);
+            }
             EventKind::Unknown if header.flags & IGNORABLE != 0 => {}
             EventKind::Unknown => return Err(Obstacle::UnknownEvent(header.event_type.0).into()),
         }

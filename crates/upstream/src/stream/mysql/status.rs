@@ -3,9 +3,17 @@
 //! ```text
 //! code u8 | value, as long as its code says
 //! ```
-//! Those that MariaDB does not know go: no reader could tell how long they are. They come last.
+//! Those that MariaDB does not know go: no reader could tell how long they are. Newer ones than
+//! those of MySQL 9.7 end the list: how long they are is not known here either, and they come last.
 
 use super::collation;
+use crate::stream::explicit_defaults;
+
+/// Bits of the session, four bytes. In MariaDB, one of them is
+/// `explicit_defaults_for_timestamp`.
+const FLAGS: u8 = 0;
+/// The same in MySQL: one byte, in statements that say something of a column of this type.
+const EXPLICIT_DEFAULTS: u8 = 16;
 
 /// Modes of the statement, eight bytes.
 const SQL_MODE: u8 = 1;
@@ -17,6 +25,9 @@ const CHARSET_DATABASE: u8 = 8;
 const INVOKER: u8 = 11;
 /// Names of schemas that the statement changes; MariaDB has no such variable.
 const UPDATED_SCHEMAS: u8 = 12;
+/// The first of those that only MySQL has: the number of a change, the default collation, and what
+/// else a change of a schema needs there.
+const OF_MYSQL_ALONE: u8 = 17;
 /// Number of names that stands for too many of them.
 const MANY_SCHEMAS: u8 = 254;
 /// Parts of a second after the event's timestamp, three bytes; in MariaDB and in MySQL.
@@ -28,6 +39,8 @@ const COMMON_MODES: u64 = 0xffff_ffff;
 /// The variables for MariaDB; none: they are damaged.
 pub(super) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(status.len());
+    // MySQL's default; where it is not written, it changes nothing.
+    let mut is_explicit = true;
     let mut rest = status;
     while let Some((code, after)) = rest.split_first() {
         // What follows an unknown one cannot be found.
@@ -37,7 +50,8 @@ pub(super) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
         let (value, after) = after.split_at_checked(length)?;
         rest = after;
         match *code {
-            UPDATED_SCHEMAS => {}
+            EXPLICIT_DEFAULTS => is_explicit = value != [0],
+            UPDATED_SCHEMAS | OF_MYSQL_ALONE.. => {}
             MICROSECONDS_OF_MYSQL => {
                 out.push(MICROSECONDS);
                 out.extend_from_slice(value);
@@ -60,19 +74,20 @@ pub(super) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
+    explicit_defaults::set(&mut out, is_explicit);
     Some(out)
 }
 
-/// How long the value of a variable is whose first bytes these are; none: that is not known, or
-/// MariaDB does not know the variable.
+/// How long the value of a variable is whose first bytes these are; none: that is not known.
 fn length(code: u8, value: &[u8]) -> Option<usize> {
     let text = |from: usize| value.get(from).map(|length| 1 + usize::from(*length));
     match code {
-        0 | 3 | 10 => Some(4),
-        SQL_MODE | 9 => Some(8),
+        FLAGS | 3 | 10 => Some(4),
+        SQL_MODE | 9 | 17 => Some(8),
         CHARSET => Some(6),
         5 | 6 => text(0),
-        7 | CHARSET_DATABASE => Some(2),
+        7 | CHARSET_DATABASE | 18 => Some(2),
+        EXPLICIT_DEFAULTS | 19 | 20 => Some(1),
         INVOKER => {
             let user = text(0)?;
             Some(user + text(user)?)
@@ -105,7 +120,7 @@ mod tests {
 
     #[test]
     fn variables_that_mariadb_knows_stay() {
-        let expected = b"\x00\x00\x00\x00\x00\x01\x20\x00\xa0\x45\x00\x00\x00\x00\x06\x03std\
+        let expected = b"\x00\x00\x00\x00\x01\x01\x20\x00\xa0\x45\x00\x00\x00\x00\x06\x03std\
             \x04\x21\x00\x21\x00\x04\x09";
         assert_eq!(in_mariadb(OF_MYSQL).as_deref(), Some(&expected[..]));
     }
@@ -113,7 +128,7 @@ mod tests {
     #[test]
     fn time_account_and_modes_are_those_of_mariadb() {
         let of_mysql = b"\x01\x20\x00\xa0\x45\x01\x00\x00\x00\x0b\x01u\x01h\x0c\xfe\x05\x03UTC\
-            \x08\xff\x00\x0d\x11\x22\x33\x10\x01";
+            \x08\xff\x00\x0d\x11\x22\x33\x14\x01";
         let expected = b"\x01\x20\x00\xa0\x45\x00\x00\x00\x00\x0b\x01u\x01h\x05\x03UTC\
             \x08\x04\x09\x80\x11\x22\x33";
         assert_eq!(in_mariadb(of_mysql).as_deref(), Some(&expected[..]));
@@ -121,6 +136,33 @@ mod tests {
             in_mariadb(b"\x0c\x00\x07\x01\x02"),
             Some(b"\x07\x01\x02".to_vec())
         );
+    }
+
+    /// Of `CREATE TABLE` with a column of this type in MySQL 9.7.4, which writes other variables
+    /// behind it.
+    #[test]
+    fn defaults_of_timestamps_are_those_of_the_session() {
+        for (of_mysql, in_flags) in [
+            (
+                &b"\x00\x00\x40\x00\x04\x10\x01\x11\x0c\0\0\0\0\0\0\0\x12\xff\x00"[..],
+                5,
+            ),
+            (
+                &b"\x00\x00\x40\x00\x04\x10\x00\x11\x0c\0\0\0\0\0\0\0\x12\xff\x00"[..],
+                4,
+            ),
+            (&b"\x00\x00\x40\x00\x04\x12\xff\x00"[..], 5),
+        ] {
+            let expected = [0, 0, 0x40, 0, in_flags];
+            assert_eq!(in_mariadb(of_mysql), Some(expected.to_vec()));
+        }
+    }
+
+    #[test]
+    fn variable_behind_those_of_mysql_alone_is_read() {
+        let of_mysql =
+            b"\x13\x01\x14\x00\x11\x0c\0\0\0\0\0\0\0\x05\x03UTC\x15what it says is not known";
+        assert_eq!(in_mariadb(of_mysql), Some(b"\x05\x03UTC".to_vec()));
     }
 
     #[test]
