@@ -379,6 +379,8 @@ struct Binlog<'a, S> {
     writer: BinlogWriter,
     server_id: u32,
     checksum: Checksum,
+    /// The reader wants the texts of statements: others may not know the event.
+    annotates: bool,
     /// What comes before each event.
     head: &'static [u8],
     pace: Pace,
@@ -405,6 +407,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
             writer: BinlogWriter::new(identity.server_id, request.checksum, file),
             server_id: identity.server_id,
             checksum: request.checksum,
+            annotates: request.annotates,
             head: match request.acknowledges {
                 true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
                 false => &EVENT,
@@ -466,6 +469,10 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         }
     }
 
+    fn leaves_out(&self, event_type: EventType) -> bool {
+        event_type == EventType::ANNOTATE_ROWS && !self.annotates
+    }
+
     fn heartbeat(&mut self) -> Result<(), SourceError> {
         self.send(self.writer.heartbeat())?;
         Ok(self.packets.flush()?)
@@ -490,12 +497,18 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
 
 impl<S: Read + Write> Sink for Binlog<'_, S> {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
+        if self.leaves_out(event.event_type) {
+            return Ok(());
+        }
         self.note_kind(event.event_type);
         let placed = self.writer.place(event);
         self.send(placed)
     }
 
     fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
+        if self.leaves_out(event.header.event_type) {
+            return Ok(());
+        }
         self.note_kind(event.header.event_type);
         let placed = self.writer.place_foreign(event);
         self.send(placed)
@@ -536,6 +549,7 @@ mod tests {
             writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
             server_id: 1,
             checksum: Checksum::Crc32,
+            annotates: false,
             head: &EVENT,
             pace: Pace::new(permits.clone()),
             say: None,
@@ -575,6 +589,7 @@ mod tests {
             writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
             server_id: 1,
             checksum: Checksum::Crc32,
+            annotates: false,
             head: &EVENT,
             pace: Pace::new(Permits::new(1)),
             say: Some(&say),
@@ -589,5 +604,33 @@ mod tests {
             binlog.take(&event).unwrap();
             assert_eq!(said.get(), expected, "{number}");
         }
+    }
+
+    #[test]
+    fn texts_of_statements_come_to_those_that_ask_for_them() {
+        let permits = Permits::new(1);
+        let sent = |annotates| {
+            let mut packets = Packets::new(Socket(permits.clone()));
+            let mut binlog = Binlog {
+                packets: &mut packets,
+                writer: BinlogWriter::new(1, Checksum::None, file_name(Seqno(0))),
+                server_id: 1,
+                checksum: Checksum::None,
+                annotates,
+                head: &EVENT,
+                pace: Pace::new(permits.clone()),
+                say: None,
+            };
+            let text = Outgoing {
+                timestamp: 0,
+                event_type: EventType::ANNOTATE_ROWS,
+                flags: 0,
+                body: b"UPDATE t SET v = 1".into(),
+            };
+            binlog.take(&text).unwrap();
+            binlog.packets.gathered_bytes()
+        };
+        assert!(sent(true) > 0);
+        assert_eq!(sent(false), 0);
     }
 }

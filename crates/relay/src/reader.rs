@@ -35,6 +35,8 @@ mod command {
 
 /// The reader knows GTIDs of MariaDB.
 const KNOWS_GTIDS: u32 = 4;
+/// The dump has the texts of statements before their rows: `BINLOG_SEND_ANNOTATE_ROWS_EVENT`.
+const ANNOTATES: u16 = 2;
 /// The dump ends where the log does: `BINLOG_DUMP_NON_BLOCK`.
 const ENDS: u16 = 1;
 
@@ -238,6 +240,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             file: printable(&String::from_utf8_lossy(file)),
             position,
             ends: flags & ENDS != 0,
+            annotates: flags & ANNOTATES != 0,
             checksum: self.checksum(),
             heartbeat: Duration::from_nanos(self.number("master_heartbeat_period").unwrap_or(0)),
             acknowledges: self.number("rpl_semi_sync_slave") == Some(1),

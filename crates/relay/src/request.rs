@@ -45,6 +45,8 @@ pub(crate) struct Request {
     pub(crate) checksum: Checksum,
     /// How often it wants to hear something; zero: never.
     pub(crate) heartbeat: Duration,
+    /// It wants the texts of statements before their rows.
+    pub(crate) annotates: bool,
     /// It wants to acknowledge events (semi-synchronous replication).
     pub(crate) acknowledges: bool,
 }
@@ -189,6 +191,7 @@ mod tests {
             ends: false,
             checksum: Checksum::None,
             heartbeat: Duration::ZERO,
+            annotates: false,
             acknowledges: false,
         }
     }
