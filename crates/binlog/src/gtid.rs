@@ -33,6 +33,9 @@ const COUNT_MASK: u32 = 0x0fff_ffff;
 /// The one that says that the reader has come to where it wanted to stop.
 const UNTIL_REACHED: u32 = 1 << 28;
 
+/// In place of the server, if that is not known: no server has this number.
+pub const UNKNOWN_SERVER: u32 = 0;
+
 /// Names a transaction, by domain, server and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gtid {
@@ -42,6 +45,15 @@ pub struct Gtid {
     pub server_id: u32,
     /// Its number; rises within a domain.
     pub sequence: u64,
+}
+
+impl Gtid {
+    /// Whether both may name the same transaction: they do if the servers of both are known.
+    pub fn may_be(self, other: Gtid) -> bool {
+        let servers = [self.server_id, other.server_id];
+        (self.domain, self.sequence) == (other.domain, other.sequence)
+            && (servers.contains(&UNKNOWN_SERVER) || self.server_id == other.server_id)
+    }
 }
 
 impl fmt::Display for Gtid {

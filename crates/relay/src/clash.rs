@@ -22,7 +22,7 @@ pub(crate) fn check_relay(server_id: u32, identity: Identity) -> Result<(), Refu
     }
     Err(Refusal::dump(format!(
         "The reader's server_id is {server_id}, which this group has for its readers. Give the \
-         reader another server_id, or all relays another relay.server_id"
+         reader another server_id"
     )))
 }
 

@@ -19,7 +19,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// How much of the log's end a relay has in memory, unless its file says otherwise: less than a
 /// server, since readers that are behind are served from the disk.
 const CACHE_SIZE: &str = "16M";
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 19] = [
     "listen",
     "tls_cert",
     "tls_key",
@@ -27,7 +27,6 @@ const KEYS: [&str; 20] = [
     "tls_required",
     "accounts",
     "domain",
-    "server_id",
     "readers_max",
     "stalled_after",
     "upstream",
@@ -55,8 +54,6 @@ pub struct RelayConfig {
     pub accounts: Accounts,
     /// Domain of the GTIDs; none: made from the group's id.
     pub domain: Option<u32>,
-    /// `server_id` that readers see; none: made from the group's id.
-    pub server_id: Option<u32>,
     /// Readers at a time.
     pub readers_max: usize,
     /// A reader that takes nothing for so long is disconnected.
@@ -142,7 +139,6 @@ impl RelayConfig {
             encryption: keys.encryption()?,
             accounts: keys.accounts()?,
             domain: keys.number("domain", 0..=u32::MAX)?,
-            server_id: keys.number("server_id", 1..=u32::MAX)?,
             readers_max: keys.number("readers_max", 1..=1000)?.unwrap_or(READERS_MAX) as usize,
             stalled_after: keys
                 .number("stalled_after", 1..=3600)?
@@ -336,11 +332,12 @@ mod tests {
 
     #[test]
     fn own_keys_are_understood_and_others_refused() {
-        let config = parse("relay.domain = 0\nrelay.server_id = 7\nrelay.stalled_after = 5");
+        let config = parse("relay.domain = 0\nrelay.stalled_after = 5");
         let config = config.unwrap();
-        assert_eq!((config.domain, config.server_id), (Some(0), Some(7)));
+        assert_eq!(config.domain, Some(0));
         assert_eq!(config.stalled_after, Duration::from_secs(5));
-        refused("relay.server_id = 0", "a number from 1 to");
+        // It would be the same in every group.
+        refused("relay.server_id = 7", "no key");
         refused("relay.domain = -1", "a number from 0 to");
         refused("relay.port = 1", "no key 'relay.port'");
         refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");

@@ -49,7 +49,6 @@ pub(crate) struct Relay {
     pub(crate) accounts: Accounts,
     pub(crate) encryption: Option<Encrypting>,
     pub(crate) domain: Option<u32>,
-    pub(crate) server_id: Option<u32>,
     pub(crate) origin: Origin,
     /// For readers that are late.
     pub(crate) permits: Permits,
@@ -60,7 +59,7 @@ impl Relay {
     /// Domain and server of the group's GTIDs; none before this member is in a group.
     pub(crate) fn identity(&self) -> Option<Identity> {
         let group = self.node.status().group;
-        (group != GroupId::NONE).then(|| Identity::of(group, self.domain, self.server_id))
+        (group != GroupId::NONE).then(|| Identity::of(group, self.domain))
     }
 }
 

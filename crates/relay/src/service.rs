@@ -76,7 +76,6 @@ impl Service for RelayService {
                 accounts: self.config.accounts.clone(),
                 encryption,
                 domain: self.config.domain,
-                server_id: self.config.server_id,
                 origin,
                 permits: Permits::of_this_machine(),
                 output: output.clone(),

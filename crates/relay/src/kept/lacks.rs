@@ -81,7 +81,7 @@ impl Lacks {
     pub(super) fn wants(&mut self, next: Gtid, before: &GtidState) -> Result<bool, NotGiven> {
         let reader = self.has.of_domain(next.domain);
         if let Some(reader) = reader.filter(|reader| next.sequence <= reader.sequence) {
-            let is_another = next.sequence == reader.sequence && next != reader;
+            let is_another = next.sequence == reader.sequence && !next.may_be(reader);
             let before = before.of_domain(next.domain);
             return match is_another {
                 true => Err(never_existed(reader, before, next)),
@@ -97,7 +97,8 @@ impl Lacks {
         if !self.checked.contains(&next.domain) {
             self.checked.push(next.domain);
             let before = before.of_domain(next.domain);
-            if let Some(reader) = reader.filter(|reader| before != Some(*reader)) {
+            let is_there = |reader| before.is_some_and(|before: Gtid| before.may_be(reader));
+            if let Some(reader) = reader.filter(|reader| !is_there(*reader)) {
                 return Err(never_existed(reader, before, next));
             }
         }
@@ -110,7 +111,7 @@ impl Lacks {
             return Ok(true);
         };
         match until.of_domain(next.domain) {
-            Some(until) if until.sequence == next.sequence && until != next => {
+            Some(until) if until.sequence == next.sequence && !until.may_be(next) => {
                 Err(NotGiven::OtherEnd { until, here: next })
             }
             _ => Ok(until.has(next)),
@@ -191,6 +192,11 @@ mod tests {
         let later = told("3-1-2", &["0-1-1", "3-5-1", "3-5-2"]);
         assert!(later.contains("3-5-2 follows 3-5-1"), "{later}");
         assert_eq!(given(9, "3-1-2,0-1-1", &HANDED_OVER).1, None);
+        // It does not know where the transaction began.
+        assert_eq!(
+            given(9, "0-0-2", &HANDED_OVER),
+            (owned(&HANDED_OVER[2..]), None)
+        );
     }
 
     #[test]

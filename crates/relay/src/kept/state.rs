@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use synod_binlog::gtid::UNKNOWN_SERVER;
 use synod_binlog::{Gtid, GtidList};
 
 /// The newest GTID of each domain. Two states are equal if they name the same GTIDs.
@@ -51,7 +52,8 @@ impl GtidState {
 
     /// The newest transaction of a domain, if this server has written it and `other` lacks it.
     pub(crate) fn of_server(&self, server_id: u32, other: &GtidState) -> Option<Gtid> {
-        let mut written = self.0.iter().filter(|gtid| gtid.server_id == server_id);
+        let is_of = |gtid: &&Gtid| gtid.server_id == server_id && server_id != UNKNOWN_SERVER;
+        let mut written = self.0.iter().filter(is_of);
         written.find(|gtid| !other.has(**gtid)).copied()
     }
 
@@ -61,7 +63,7 @@ impl GtidState {
     pub(crate) fn ahead(&self, other: &GtidState) -> Option<(Gtid, Gtid)> {
         let named = other.0.iter().filter_map(|theirs| {
             let here = self.of_domain(theirs.domain)?;
-            let is_same = *theirs == here || theirs.sequence < here.sequence;
+            let is_same = theirs.may_be(here) || theirs.sequence < here.sequence;
             (!is_same).then_some((*theirs, here))
         });
         named.into_iter().next()
@@ -112,6 +114,11 @@ mod tests {
         assert_eq!(here.of_server(9, &state("1-1-5")), Some(here.0[1]));
         assert_eq!(here.of_server(9, &state("2-9-7")), None, "it has that");
         assert_eq!(here.of_server(7, &state("")), None, "another server");
+        assert_eq!(
+            state("1-0-5").of_server(0, &state("")),
+            None,
+            "none is known"
+        );
     }
 
     #[test]
@@ -126,6 +133,7 @@ mod tests {
         let (theirs, newest) = here.ahead(&state("2-9-8")).unwrap();
         assert_eq!((theirs.sequence, newest.sequence), (8, 7));
         assert!(here.ahead(&state("2-1-7")).is_some(), "another transaction");
+        assert_eq!(here.ahead(&state("2-0-7")), None, "its server is not known");
     }
 
     #[test]
