@@ -142,6 +142,11 @@ pub enum Request {
         /// Its address, `host` or `host:port`.
         to: String,
     },
+    /// The transaction of MySQL that stops the pull is left out: [`Answer::Done`].
+    SkipTransaction {
+        /// Its GTID in MySQL.
+        gtid: String,
+    },
     /// All relays hold the place of a reader, also while it is not connected: [`Answer::Done`].
     RegisterReader {
         /// Its `server_id`.

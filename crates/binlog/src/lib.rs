@@ -13,7 +13,7 @@
 //! - [`header`], [`event`], [`checksum`]: what all events have in common;
 //! - [`format_description`], [`gtid`], [`heartbeat`], [`query`], [`rotate`], [`rows`],
 //!   [`table_map`], [`xid`]: what one kind of event holds;
-//! - [`mysql_gtid`]: how MySQL names transactions, and sets of them;
+//! - [`mysql_gtid`], [`mysql_gtid_event`]: how MySQL names transactions, and sets of them;
 //! - [`transaction`]: from the write sets of an action to the events of a transaction;
 //! - [`writer`]: from events to the bytes of a binlog.
 //!
@@ -29,6 +29,7 @@ pub mod gtid;
 pub mod header;
 pub mod heartbeat;
 pub mod mysql_gtid;
+pub mod mysql_gtid_event;
 pub mod query;
 pub mod rotate;
 pub mod rows;

@@ -62,6 +62,7 @@ pub(crate) fn is_order(request: &Request) -> bool {
         | Request::PauseUpstream
         | Request::ResumeUpstream
         | Request::SwitchUpstream { .. }
+        | Request::SkipTransaction { .. }
         | Request::RegisterReader { .. }
         | Request::RemoveReader { .. }
         | Request::PurgeRelays { .. }
@@ -77,6 +78,7 @@ fn is_about_upstream(request: &Request) -> bool {
             | Request::PauseUpstream
             | Request::ResumeUpstream
             | Request::SwitchUpstream { .. }
+            | Request::SkipTransaction { .. }
             | Request::RegisterReader { .. }
             | Request::RemoveReader { .. }
             | Request::PurgeRelays { .. }
@@ -94,6 +96,7 @@ fn command(order: Request) -> Option<Command> {
         | Request::PauseUpstream
         | Request::ResumeUpstream
         | Request::SwitchUpstream { .. }
+        | Request::SkipTransaction { .. }
         | Request::RegisterReader { .. }
         | Request::RemoveReader { .. }
         | Request::PurgeRelays { .. } => return None,

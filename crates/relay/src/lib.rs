@@ -49,6 +49,7 @@ mod trouble;
 mod upstream_service;
 pub mod upstream_settings;
 
+pub use synod_binlog::MysqlGtidSet;
 pub use synod_node::StartMode;
 
 pub use config::{RelayConfig, RelayConfigError};

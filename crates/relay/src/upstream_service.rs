@@ -141,6 +141,7 @@ impl UpstreamService {
             Request::PauseUpstream => Order::Pause,
             Request::ResumeUpstream => Order::Resume,
             Request::SwitchUpstream { to } => Order::Switch(to.clone()),
+            Request::SkipTransaction { gtid } => Order::Skip(gtid.clone()),
             _ => return None,
         };
         Some(match self.control.order(order) {

@@ -155,8 +155,10 @@ fn start_of(text: &str) -> Option<Position> {
     }
     let (file, offset) = text.rsplit_once(':')?;
     let offset = offset.parse().ok()?;
+    // Else it is a set of MySQL's GTIDs, and none that can be.
+    let is_name = !file.is_empty() && !file.contains(':');
     let file = file.to_owned();
-    Some(Position::File(FilePosition { file, offset })).filter(|_| !text.starts_with(':'))
+    is_name.then_some(Position::File(FilePosition { file, offset }))
 }
 
 #[cfg(test)]
@@ -213,7 +215,11 @@ mod tests {
         assert_eq!(start("mysql-bin.000042:1234"), "mysql-bin.000042 at 1234");
         let set = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-4711";
         assert_eq!(start(set), format!("the set of MySQL's GTIDs '{set}'"));
-        for text in ["yesterday", "a:b", ":4", "0-1"] {
+        let tagged = format!("{set}:orders:1");
+        let shown = format!("the set of MySQL's GTIDs '{tagged}'");
+        assert_eq!(start(&tagged), shown);
+        let not_a_tag = format!("{set}:1st:1");
+        for text in ["yesterday", "a:b", ":4", "0-1", &not_a_tag] {
             refused(&format!("relay.upstream_start = \"{text}\""), "\"now\"");
         }
     }

@@ -1,10 +1,11 @@
 //! Why an upstream cannot be followed, in words for its operator.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use synod_binlog::{EventError, MysqlGtid};
+use synod_binlog::{EventError, GtidList, MysqlGtid};
 use synod_tls::TlsError;
 
 use crate::config::UpstreamAddress;
@@ -75,8 +76,8 @@ pub enum UpstreamError {
     /// MySQL wants the password itself, and the connection is not encrypted.
     #[error(
         "the upstream wants the password of the account itself (caching_sha2_password), which is \
-         not sent in clear. Encrypt: relay.upstream_tls_ca; or, on the upstream: ALTER USER ... \
-         IDENTIFIED WITH mysql_native_password BY '...'"
+         not sent in clear. Encrypt: copy server-cert.pem from MySQL's data directory, and name \
+         the copy by relay.upstream_tls_ca, with relay.upstream_tls_verify_name = false"
     )]
     PasswordInClear,
     /// The place to begin at is one of the other kind of server.
@@ -89,6 +90,18 @@ pub enum UpstreamError {
         found: &'static str,
         /// Where the log is.
         position: String,
+    },
+    /// The relays' files name another domain than the log has.
+    #[error(
+        "this group's log is at {given}, and relay.upstream_mysql_domain is {domain} in this \
+         relay's file: write there what the log has, on all relays. Another domain takes a new \
+         group"
+    )]
+    OtherDomain {
+        /// Where the log is.
+        given: GtidList,
+        /// What the file says.
+        domain: u32,
     },
     /// MySQL cannot say which transactions are before a place in a file.
     #[error(
@@ -352,36 +365,74 @@ pub enum Obstacle {
          Begin after it, from a new copy"
     )]
     NoGtid,
-    /// A transaction of MySQL whose GTID has a tag.
-    #[error(
-        "there is a transaction whose GTID has a tag (gtid_next = 'AUTOMATIC:tag'), which is not \
-         understood here. Begin after it, from a new copy, and use no tags"
-    )]
-    Tagged,
     /// A compressed transaction of MySQL.
     #[error(
         "transaction {0} is compressed: a connection of the upstream has set \
-         binlog_transaction_compression. Begin after it, from a new copy"
+         binlog_transaction_compression. {leave_out}",
+        leave_out = .0.leave_out()
     )]
-    Compressed(MysqlGtid),
+    Compressed(Stopped),
     /// Changes of MySQL to parts of JSON values.
     #[error(
-        "a connection of the upstream has set binlog_row_value_options = PARTIAL_JSON, so its \
-         binlog lacks whole values. Begin after it, from a new copy"
+        "transaction {0} lacks whole values: a connection of the upstream has set \
+         binlog_row_value_options = PARTIAL_JSON. {leave_out}",
+        leave_out = .0.leave_out()
     )]
-    PartialValues,
+    PartialValues(Stopped),
     /// A transaction of XA of MySQL.
     #[error(
-        "transaction {0} is one of XA, which is not translated from MySQL. Begin after it, from a \
-         new copy, and use no XA there"
+        "transaction {0} is one of XA, which is not translated from MySQL. {leave_out}",
+        leave_out = .0.leave_out()
     )]
-    Xa(MysqlGtid),
+    Xa(Stopped),
     /// Rows changed by a statement, which a filter of tables cannot judge.
     #[error(
         "a connection of the upstream has written a statement instead of rows (SET binlog_format), \
          which cannot be filtered by table: {0}. Begin after it, or without filter"
     )]
     Statement(String),
+}
+
+impl Obstacle {
+    /// The transaction of MySQL that cannot be followed, and can be left out.
+    pub fn stopped(&self) -> Option<Stopped> {
+        match self {
+            Obstacle::Compressed(stopped)
+            | Obstacle::PartialValues(stopped)
+            | Obstacle::Xa(stopped) => Some(*stopped),
+            Obstacle::UnknownEvent(_)
+            | Obstacle::Incident(_)
+            | Obstacle::TooLarge(_)
+            | Obstacle::NoGtid
+            | Obstacle::Statement(_) => None,
+        }
+    }
+}
+
+/// A transaction of MySQL that cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Its name.
+    pub gtid: MysqlGtid,
+    /// The server where it began.
+    pub server_id: u32,
+}
+
+impl Stopped {
+    /// How relays get past it.
+    fn leave_out(self) -> String {
+        format!(
+            "See that clients there do so no more. Then either leave it out, 'synod relay skip \
+             {self}': every replica stops at its place, and says so, until you have made its \
+             changes there; or begin a new group after it, with a new copy for each replica"
+        )
+    }
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.gtid)
+    }
 }
 
 /// What helps against some errors of steps.

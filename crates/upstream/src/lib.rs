@@ -1,4 +1,4 @@
-//! A client of a primary outside the group, MariaDB or MySQL 8, which pulls its binlog once, as a
+//! A client of a primary outside the group, MariaDB or MySQL, which pulls its binlog once, as a
 //! replica does.
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //! - `upstream`, `handle`: the two ends that callers have; `protocol`: packets and encryption.
 //!
 //! Invariants: events come in the order of the upstream's binlog, with their bytes unchanged but
-//! for checksums, filters, and what MariaDB writes otherwise than MySQL; only events whose checksum
-//! was right; a transaction begins with its GTID and ends with its commit. One part and one event
-//! are in memory at a time.
+//! for checksums, filters, what MariaDB writes otherwise than MySQL, and a bit that older versions
+//! do not write; only events whose checksum was right; a transaction begins with its GTID and ends
+//! with its commit. One part and one event are in memory at a time.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ mod stream;
 mod upstream;
 
 pub use config::{UpstreamAddress, UpstreamConfig, UpstreamEncryption};
-pub use error::{Corruption, Obstacle, UpstreamError};
+pub use error::{Corruption, Obstacle, Stopped, UpstreamError};
 pub use filter::{Filter, TablePattern, TablePatternError};
 pub use handle::UpstreamHandle;
 pub use incoming::{Incoming, Kind, NotWholeRows, Part};

@@ -1,6 +1,6 @@
 //! What a replica asks MySQL 8 and says to it before its dump.
 
-use synod_binlog::{GtidList, MysqlGtid, MysqlGtidSet};
+use synod_binlog::{MysqlGtid, MysqlGtidSet};
 
 use crate::config::UpstreamConfig;
 use crate::error::UpstreamError;
@@ -27,7 +27,12 @@ impl Session {
     ) -> Result<Prepared, UpstreamError> {
         self.check(config.server_id)?;
         self.check_mysql()?;
-        let start = self.mysql_position(position)?;
+        let domain = config.mysql_domain;
+        let start = self.mysql_position(position, domain)?;
+        if !start.is_in(domain) {
+            let given = start.given;
+            return Err(UpstreamError::OtherDomain { given, domain });
+        }
         self.check_set(&start.has)?;
         let held = self.sent_again(config, &start.has, held)?;
         self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
@@ -50,7 +55,7 @@ impl Session {
         Ok(Prepared {
             checksum,
             held: None,
-            translator: Some(Translator::new(config.mysql_domain, &start.given, held)),
+            translator: Some(Translator::new(domain, start.has.size(), held)),
             dump: command::dump_gtid(config.server_id, &asked),
             explicit_defaults: false,
             start: start.given,
@@ -71,8 +76,15 @@ impl Session {
         }
     }
 
-    fn mysql_position(&mut self, position: &Position) -> Result<MysqlPosition, UpstreamError> {
+    fn mysql_position(
+        &mut self,
+        position: &Position,
+        domain: u32,
+    ) -> Result<MysqlPosition, UpstreamError> {
         match position {
+            Position::Mysql(position) if position.given.0.is_empty() => {
+                Ok(MysqlPosition::after(position.has.clone(), domain))
+            }
             Position::Mysql(position) => Ok(position.clone()),
             Position::Gtids(list) if list.0.is_empty() => Ok(MysqlPosition::default()),
             Position::Gtids(_) => Err(UpstreamError::OtherKind {
@@ -86,8 +98,7 @@ impl Session {
                 let has = has.map_err(|error| {
                     UpstreamError::Protocol(format!("its gtid_executed: {error}"))
                 })?;
-                let given = GtidList::default();
-                Ok(MysqlPosition { has, given })
+                Ok(MysqlPosition::after(has, domain))
             }
         }
     }

@@ -34,8 +34,24 @@ impl fmt::Display for Position {
 pub struct MysqlPosition {
     /// The transactions that it has.
     pub has: MysqlGtidSet,
-    /// The GTIDs of MariaDB that they were given here, the newest of each domain.
+    /// The GTID of MariaDB that the newest of them was given here; empty: the reader begins after
+    /// these transactions, or with the first one.
     pub given: GtidList,
+}
+
+impl MysqlPosition {
+    /// The position of a reader that begins after these transactions. They have got no GTIDs here,
+    /// so the last one is known by its number alone.
+    pub(crate) fn after(has: MysqlGtidSet, domain: u32) -> MysqlPosition {
+        let given = has.given_after(domain);
+        MysqlPosition { has, given }
+    }
+
+    /// Whether the transactions were numbered in this domain.
+    pub(crate) fn is_in(&self, domain: u32) -> bool {
+        let newest = self.given.of_domain(domain);
+        self.given.0.len() <= 1 && newest.map_or(0, |gtid| gtid.sequence) == self.has.size()
+    }
 }
 
 impl fmt::Display for MysqlPosition {

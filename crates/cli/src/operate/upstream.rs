@@ -1,9 +1,11 @@
-//! `synod relay status`, `stop`, `start`, `switch`, `readers`, `purge`: a relay that keeps an
-//! upstream's binlog.
+//! `synod relay status`, `stop`, `start`, `switch`, `skip`, `readers`, `purge`: a relay that keeps
+//! an upstream's binlog; and `synod relay gtid`.
 
 use clap::{Args, Subcommand};
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::relay::{PullState, RegisteredReader, RelayReader, RelayStatus};
+
+use synod_relay::MysqlGtidSet;
 
 use super::orders::{carry_out, weakening};
 use super::{OperateError, ServerArgs, ask, print, unexpected, utc};
@@ -40,6 +42,26 @@ pub(crate) enum UpstreamCommand {
         to: String,
         #[command(flatten)]
         relay: ServerArgs,
+    },
+    /// Leave out the transaction of MySQL that stops the pull; at the relay that leads
+    ///
+    /// Every replica stops at its place, and says so, until its changes were made there.
+    /// 'synod relay status' names the transaction.
+    Skip {
+        /// Its GTID in MySQL: 3e11fa47-71ca-11e1-9e33-c80aa9429562:4711
+        gtid: String,
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+    /// Show the GTID that a reader of relays of MySQL has which has this set
+    ///
+    /// The set is what a backup or gtid_executed says. The output is for gtid_slave_pos.
+    Gtid {
+        /// A set of MySQL's GTIDs
+        set: MysqlGtidSet,
+        /// relay.upstream_mysql_domain of the relays
+        #[arg(long, default_value_t = 0)]
+        domain: u32,
     },
     /// Register readers, whose places all relays hold while they are away; at any relay
     Readers(ReadersArgs),
@@ -103,6 +125,14 @@ pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
         UpstreamCommand::Resume { relay } => carry_out(relay, Request::ResumeUpstream),
         UpstreamCommand::Switch { to, relay } => {
             carry_out(relay, Request::SwitchUpstream { to: to.clone() })
+        }
+        UpstreamCommand::Skip { gtid, relay } => {
+            let gtid = gtid.clone();
+            carry_out(relay, Request::SkipTransaction { gtid })
+        }
+        UpstreamCommand::Gtid { set, domain } => {
+            println!("{}", set.given_after(*domain));
+            Ok(0)
         }
         UpstreamCommand::Readers(readers) => match &readers.command {
             ReadersCommand::Add(ReaderArgs { server_id, relay }) => {

@@ -10,9 +10,10 @@
 //! known: after i64 | purged i64 | forced i64 | readers u8 | readers times reader
 //! reader: server_id u32 | passed i64 | seen_s u64
 //! mysql: set_bytes u16 | set
-//! MySQL's GTID: uuid 16 bytes | number u64
+//! MySQL's GTID: uuid 16 bytes | tag_bytes u8 | tag | number u64
 //! ```
-//! What is MySQL's is there in version 2 only, which entries have whose upstream is MySQL.
+//! What is MySQL's is there in version 3 only, which entries have whose upstream is MySQL. Those of
+//! version 2 had GTIDs of other numbers, which began with 1 in each group.
 //!
 //! All numbers are little-endian. Orders and parts are the leader's. Each of them says where the
 //! upstream was before it, what operators have ordered, and what is registered. So any of them is
@@ -20,7 +21,7 @@
 //! the first piece of an action. Notes are of any relay, and say one thing each.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use synod_binlog::mysql_gtid::Uuid;
+use synod_binlog::mysql_gtid::{Tag, Uuid};
 use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Seqno;
 use synod_upstream::FilePosition;
@@ -32,7 +33,9 @@ use super::state::GtidState;
 /// The version of an entry whose upstream is MariaDB, and of notes.
 const VERSION: u8 = 1;
 /// The version of one whose upstream is MySQL.
-const VERSION_OF_MYSQL: u8 = 2;
+const VERSION_OF_MYSQL: u8 = 3;
+/// The same with other numbers.
+const OLD_VERSION_OF_MYSQL: u8 = 2;
 const ORDER: u8 = 0;
 const PART: u8 = 1;
 const NOTE: u8 = 2;
@@ -46,7 +49,7 @@ const GTID_BYTES: usize = 16;
 /// Bytes of what is known, before the readers.
 const KNOWN_BYTES: usize = 8 + 8 + 8 + 1;
 const READER_BYTES: usize = 4 + 8 + 8;
-const MYSQL_GTID_BYTES: usize = 16 + 8;
+const UUID_BYTES: usize = 16;
 
 /// Why an action is no entry of a relay group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +63,14 @@ pub(crate) enum EntryError {
          newest program of the group here"
     )]
     Version(u8),
+    /// An older program has written it.
+    #[error(
+        "an older program has written it, which gave MySQL's transactions other GTIDs: they began \
+         with 1 in each group. Begin a new group (move the logs of all relays away), and set \
+         gtid_slave_pos on each reader to DOMAIN-0-N, where N is how many transactions of MySQL it \
+         has: 'synod relay gtid SET' counts them"
+    )]
+    OldNumbers,
     /// The set of MySQL's GTIDs has too many gaps.
     #[error(
         "the upstream's set of executed GTIDs has too many gaps or servers to be kept: it takes \
@@ -98,6 +109,7 @@ impl Entry {
         let is_mysql = match version {
             VERSION => false,
             VERSION_OF_MYSQL => true,
+            OLD_VERSION_OF_MYSQL => return Err(EntryError::OldNumbers),
             other => return Err(EntryError::Version(other)),
         };
         match bytes.get_u8() {
@@ -275,16 +287,22 @@ fn put_mysql_gtid(out: &mut BytesMut, gtid: Option<MysqlGtid>) -> Result<(), Ent
     let missing = EntryError::Malformed("a part of MySQL has no GTID of MySQL");
     let gtid = gtid.ok_or(missing)?;
     out.put_slice(&gtid.uuid.0);
+    out.put_u8(gtid.tag.text().len() as u8);
+    out.put_slice(gtid.tag.text());
     out.put_u64_le(gtid.number);
     Ok(())
 }
 
 fn get_mysql_gtid(bytes: &mut Bytes) -> Result<MysqlGtid, EntryError> {
-    need(bytes, MYSQL_GTID_BYTES)?;
-    let mut uuid = Uuid([0; 16]);
+    need(bytes, UUID_BYTES + 1)?;
+    let mut uuid = Uuid([0; UUID_BYTES]);
     bytes.copy_to_slice(&mut uuid.0);
+    let tag_bytes = usize::from(bytes.get_u8());
+    need(bytes, tag_bytes + 8)?;
+    let tag = Tag::of(&bytes.split_to(tag_bytes));
+    let tag = tag.ok_or(EntryError::Malformed("its tag is none"))?;
     let number = bytes.get_u64_le();
-    Ok(MysqlGtid { uuid, number })
+    Ok(MysqlGtid { uuid, tag, number })
 }
 
 fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
@@ -376,10 +394,11 @@ mod tests {
     /// Of an upstream of MySQL.
     fn of_mysql(mut head: Head) -> Head {
         let server = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
-        head.mysql = Some(format!("{server}:1-5:9").parse().unwrap());
+        head.mysql = Some(format!("{server}:1-5:9:tag:1").parse().unwrap());
         if let Some(part) = &mut head.part {
             part.mysql = Some(MysqlGtid {
                 uuid: server.parse().unwrap(),
+                tag: Tag::of(b"tag").unwrap(),
                 number: 6,
             });
         }
@@ -434,6 +453,7 @@ mod tests {
         for number in 1..5000 {
             set.add(MysqlGtid {
                 uuid: Uuid([1; 16]),
+                tag: Tag::default(),
                 number: number * 2,
             });
         }
@@ -478,9 +498,12 @@ mod tests {
             assert!(Entry::decode(&mut bytes).is_err(), "{length}");
         }
         let mut newer = whole.to_vec();
-        newer[0] = 3;
-        let error = Entry::decode(&mut newer.into()).unwrap_err();
+        newer[0] = 4;
+        let error = Entry::decode(&mut newer.clone().into()).unwrap_err();
         assert!(error.to_string().contains("newest program"), "{error}");
+        newer[0] = 2;
+        let error = Entry::decode(&mut newer.into()).unwrap_err();
+        assert!(error.to_string().contains("Begin a new group"), "{error}");
     }
 
     proptest! {

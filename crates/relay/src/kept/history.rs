@@ -312,6 +312,7 @@ mod tests {
     fn transactions_of_mysql_count_by_their_own_gtids() {
         let named = |number| MysqlGtid {
             uuid: synod_binlog::mysql_gtid::Uuid([1; 16]),
+            tag: synod_binlog::mysql_gtid::Tag::default(),
             number,
         };
         let mut set = MysqlGtidSet::default();

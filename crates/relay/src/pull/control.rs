@@ -7,7 +7,7 @@ use std::time::Duration;
 use synod_admin::relay::PullState;
 use synod_binlog::Gtid;
 use synod_node::{Seqno, WritePermission};
-use synod_upstream::{NotWholeRows, UpstreamHandle};
+use synod_upstream::{NotWholeRows, Stopped, UpstreamHandle};
 
 use super::row_lacks::RowLacks;
 
@@ -23,6 +23,8 @@ pub(crate) enum Order {
     Resume,
     /// It is pulled from another server with the same transactions: its address.
     Switch(String),
+    /// The transaction of MySQL that stops the pull is left out: its GTID.
+    Skip(String),
 }
 
 /// Why an order was not carried out.
@@ -60,6 +62,8 @@ struct State {
     /// The connection that is open.
     open: Option<UpstreamHandle>,
     is_stopped: bool,
+    /// The transaction at which the last pull has ended.
+    stopped_at: Option<Stopped>,
     shown: Shown,
     row_lacks: RowLacks,
 }
@@ -220,6 +224,16 @@ impl Control {
     /// What the pull does from now on.
     pub(super) fn show(&self, pull: PullState, error: Option<String>) {
         self.lock().shown = Shown { state: pull, error };
+    }
+
+    /// A pull has ended, at a transaction that cannot be followed or without one.
+    pub(super) fn ended_at(&self, stopped: Option<Stopped>) {
+        self.lock().stopped_at = stopped;
+    }
+
+    /// The transaction at which the last pull has ended.
+    pub(super) fn stopped_at(&self) -> Option<Stopped> {
+        self.lock().stopped_at
     }
 
     /// A part of a transaction was pulled that lacks something for readers of rows; true if it is

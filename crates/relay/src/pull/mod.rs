@@ -20,4 +20,5 @@ pub(crate) mod puller;
 pub(crate) mod room;
 mod row_lacks;
 mod session;
+mod skip;
 mod submissions;

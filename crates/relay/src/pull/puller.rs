@@ -16,6 +16,7 @@ use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
 use super::patience::Patience;
 use super::room::Room;
 use super::session::{PullError, Session, check_kind, is_in_relay_group};
+use super::skip;
 use super::submissions::{Submissions, submit};
 use crate::kept::entry::{Head, Orders};
 use crate::kept::state::GtidState;
@@ -223,6 +224,7 @@ impl Puller {
             self.output.log(Level::Warning, &line);
         }
         self.control.show(PullState::Connecting, Some(text.clone()));
+        self.control.ended_at(error.stopped());
         let ended = attempts.patience.has_ended(Instant::now());
         if let Some(failing) = ended.filter(|_| error.may_be_of_one_relay()) {
             self.hand_over(failing, &text, &mut attempts.patience);
@@ -273,6 +275,7 @@ impl Puller {
             ));
         };
         let mut orders = end.orders.clone();
+        let (mut part, mut events) = (None, Vec::new());
         let text = match order {
             Order::Pause => {
                 orders.is_paused = true;
@@ -301,8 +304,20 @@ impl Puller {
                 }
                 format!("the upstream is {address} from now on")
             }
+            Order::Skip(gtid) => {
+                let set = end.mysql.as_ref();
+                let stopped = skip::checked(gtid, self.control.stopped_at(), set);
+                let stopped = stopped.map_err(refused)?;
+                let domain = self.settings.config.mysql_domain;
+                let (head, left) = skip::in_place_of(stopped, domain, end);
+                (part, events) = (Some(head), left);
+                format!(
+                    "transaction {stopped} is left out: each replica stops at its place, and says \
+                     what to do"
+                )
+            }
         };
-        if orders == end.orders {
+        if part.is_none() && orders == end.orders {
             return Err(refused("that is in force already".to_owned()));
         }
         let head = Head {
@@ -310,10 +325,10 @@ impl Puller {
             orders,
             known: self.tail.known(),
             mysql: end.mysql.clone(),
-            part: None,
+            part,
         };
         let data = head
-            .encode(&[])
+            .encode(&events)
             .map_err(|error| refused(error.to_string()))?;
         match submit(&self.node, data, self.node.commit_seqno()).wait_for_result() {
             ProposalResult::Ordered { seqno, .. } => {

@@ -2,7 +2,7 @@
 
 use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Node;
-use synod_upstream::{Incoming, Part, Upstream, UpstreamError};
+use synod_upstream::{Incoming, Part, Stopped, Upstream, UpstreamError};
 
 use super::room::Room;
 use super::submissions::Submissions;
@@ -35,6 +35,17 @@ pub(super) enum PullError {
          another server, or begin a new group from a new copy"
     )]
     Twice(MysqlGtid),
+    /// The number of a transaction is not that of MySQL's set.
+    #[error(
+        "transaction {gtid} would be number {number} of MySQL's set of executed ones. This is a \
+         fault in Synod: report this line"
+    )]
+    Number {
+        /// The transaction.
+        gtid: Gtid,
+        /// Its number.
+        number: u64,
+    },
     /// The log is one of the other kind of server.
     #[error(
         "the upstream is {found}, and what this group's log has is of {kept}. Pull from a server \
@@ -69,6 +80,14 @@ pub(super) enum PullError {
 }
 
 impl PullError {
+    /// The transaction that cannot be followed, and can be left out.
+    pub(super) fn stopped(&self) -> Option<Stopped> {
+        match self {
+            PullError::Upstream(UpstreamError::NotFollowed { why, .. }) => why.stopped(),
+            _ => None,
+        }
+    }
+
     /// Whether it may pass without an operator.
     pub(super) fn may_pass(&self) -> bool {
         match self {
@@ -76,6 +95,7 @@ impl PullError {
             PullError::Held { .. } => true,
             PullError::OutOfOrder { .. }
             | PullError::Twice(_)
+            | PullError::Number { .. }
             | PullError::OtherKind { .. }
             | PullError::Parts(_)
             | PullError::Entry(_) => false,
@@ -90,6 +110,7 @@ impl PullError {
             PullError::Upstream(_)
             | PullError::OutOfOrder { .. }
             | PullError::Twice(_)
+            | PullError::Number { .. }
             | PullError::OtherKind { .. }
             | PullError::Parts(_)
             | PullError::Entry(_) => true,
@@ -190,10 +211,8 @@ impl<'a> Session<'a> {
             let (gtid, state) = (part.gtid, self.state.clone());
             return Err(PullError::OutOfOrder { gtid, state });
         }
-        if let (Some(set), Some(gtid)) = (&self.mysql, part.mysql)
-            && set.contains(gtid)
-        {
-            return Err(PullError::Twice(gtid));
+        if let (Some(set), Some(gtid)) = (&self.mysql, part.mysql) {
+            check_number(set, gtid, part.gtid)?;
         }
         let head = Head {
             before: self.state.clone(),
@@ -220,6 +239,21 @@ impl<'a> Session<'a> {
         let end = part.last.then_some(part.end);
         let bytes_max = self.room.on_their_way_max(self.tail);
         Ok(self.submissions.part(data, end, bytes_max))
+    }
+}
+
+/// Checks that a transaction is not in MySQL's set, and has the number that comes next.
+///
+/// # Errors
+/// It is, or has not: readers would take it for another one.
+fn check_number(set: &MysqlGtidSet, of_mysql: MysqlGtid, gtid: Gtid) -> Result<(), PullError> {
+    if set.contains(of_mysql) {
+        return Err(PullError::Twice(of_mysql));
+    }
+    let number = set.size().saturating_add(1);
+    match gtid.sequence == number {
+        true => Ok(()),
+        false => Err(PullError::Number { gtid, number }),
     }
 }
 

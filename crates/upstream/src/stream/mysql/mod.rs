@@ -3,19 +3,23 @@
 //! - [`status`]: variables of statements; [`collation`]: collations.
 //!
 //! A transaction gets a GTID of MariaDB: in the domain that was chosen, of the server where it
-//! began, with the next number. Its rows pass as they are. What only replicas of MySQL use goes.
+//! began, and its number is how many transactions MySQL's set of executed ones has with it. So it
+//! is the same for all that read this upstream, wherever they begin. Its rows pass as they are.
+//! What only replicas of MySQL use goes.
 
 mod collation;
 mod status;
 
+use std::borrow::Cow;
+
 use synod_binlog::gtid::{ALLOW_PARALLEL, DDL, GtidEvent, STANDALONE};
-use synod_binlog::mysql_gtid::{MYSQL_GTID, parse_mysql_gtid};
+use synod_binlog::mysql_gtid_event::{MYSQL_GTID, TAGGED_GTID, parse_mysql_gtid};
 use synod_binlog::query::{self, Query};
-use synod_binlog::{EventError, EventHeader, EventType, GtidList, MysqlGtid};
+use synod_binlog::{EventError, EventHeader, EventType, MysqlGtid};
 
 use super::raw::RawEvent;
 use super::{Fault, IGNORABLE, statement};
-use crate::error::{Corruption, Obstacle};
+use crate::error::{Corruption, Obstacle, Stopped};
 
 /// Types of MySQL that MariaDB does not have, or that mean something else there.
 const ANONYMOUS_GTID: EventType = EventType(34);
@@ -27,11 +31,14 @@ const XA_PREPARE: EventType = EventType(38);
 const PARTIAL_UPDATE_ROWS: EventType = EventType(39);
 const TRANSACTION_PAYLOAD: EventType = EventType(40);
 const HEARTBEAT_V2: EventType = EventType(41);
-const TAGGED_GTID: EventType = EventType(42);
 /// The server's orderly end of a file.
 const STOP: EventType = EventType(3);
 /// What MySQL writes after the statement of `CREATE TABLE ... SELECT`, whose rows follow.
 const WITH_ROWS: &[u8] = b" START TRANSACTION";
+/// How MySQL writes that it has added a column that is not seen: MariaDB reads such a comment of
+/// no version of MySQL.
+const INVISIBLE_OF_MYSQL: &[u8] = b"/*!80023 INVISIBLE */";
+const INVISIBLE: &[u8] = b"INVISIBLE";
 
 /// How far the present transaction has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +59,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Translator {
     domain: u32,
-    /// Number of the newest whole transaction in that domain.
+    /// How many transactions MySQL has executed up to the newest whole one.
     newest: u64,
     stage: Stage,
     /// The reader has this one, and the upstream sends it again to have it acknowledged.
@@ -60,11 +67,11 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    /// For a reader whose transactions have these GTIDs of MariaDB.
-    pub(crate) fn new(domain: u32, given: &GtidList, held: Option<MysqlGtid>) -> Translator {
+    /// For a reader that has this many transactions.
+    pub(crate) fn new(domain: u32, newest: u64, held: Option<MysqlGtid>) -> Translator {
         Translator {
             domain,
-            newest: given.of_domain(domain).map_or(0, |gtid| gtid.sequence),
+            newest,
             stage: Stage::Outside,
             held,
         }
@@ -101,11 +108,12 @@ impl Translator {
     pub(super) fn take(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
         let event_type = event.event_type();
         match event_type {
-            MYSQL_GTID => return self.name(&event),
+            MYSQL_GTID | TAGGED_GTID => return self.name(&event),
             ANONYMOUS_GTID => return Err(Obstacle::NoGtid.into()),
-            TAGGED_GTID => return Err(Obstacle::Tagged.into()),
-            PREVIOUS_GTIDS | TRANSACTION_CONTEXT | VIEW_CHANGE | STOP => return Ok(Vec::new()),
             HEARTBEAT_V2 => return Ok(vec![event.replaced(EventType::HEARTBEAT, b"")]),
+            // It may have been left out because it cannot be followed.
+            _ if self.is_skipping() => return Ok(Vec::new()),
+            PREVIOUS_GTIDS | TRANSACTION_CONTEXT | VIEW_CHANGE | STOP => return Ok(Vec::new()),
             // The same text after another beginning.
             EventType::ROWS_QUERY => {
                 let text = event.body().get(1..).unwrap_or_default();
@@ -133,16 +141,21 @@ impl Translator {
         let (Stage::Named(gtid) | Stage::Begun(gtid) | Stage::Inside(gtid)) = self.stage else {
             return Ok(());
         };
+        let server_id = event.header.server_id;
+        let stopped = Stopped { gtid, server_id };
         match event.event_type() {
-            TRANSACTION_PAYLOAD => Err(Obstacle::Compressed(gtid).into()),
-            PARTIAL_UPDATE_ROWS => Err(Obstacle::PartialValues.into()),
-            XA_PREPARE => Err(Obstacle::Xa(gtid).into()),
+            TRANSACTION_PAYLOAD => Err(Obstacle::Compressed(stopped).into()),
+            PARTIAL_UPDATE_ROWS => Err(Obstacle::PartialValues(stopped).into()),
+            XA_PREPARE => Err(Obstacle::Xa(stopped).into()),
+            EventType::QUERY if statement::is_xa(Query::parse(event.body())?.statement) => {
+                Err(Obstacle::Xa(stopped).into())
+            }
             _ => Ok(()),
         }
     }
 
     fn name(&mut self, event: &RawEvent) -> Result<Vec<RawEvent>, Fault> {
-        let next = parse_mysql_gtid(event.body())?;
+        let next = parse_mysql_gtid(event.event_type(), event.body())?;
         if let Stage::Named(open) | Stage::Begun(open) | Stage::Inside(open) = self.stage {
             return Err(Corruption::Open {
                 open: open.to_string(),
@@ -160,16 +173,12 @@ impl Translator {
 
     fn query(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
         let text = Query::parse(event.body())?.statement;
-        if let Stage::Named(gtid) | Stage::Begun(gtid) | Stage::Inside(gtid) = self.stage
-            && statement::is_xa(text)
-        {
-            return Err(Obstacle::Xa(gtid).into());
-        }
         if let (Stage::Named(gtid), b"BEGIN") = (self.stage, text) {
             self.stage = Stage::Begun(gtid);
             return Ok(Vec::new());
         }
-        self.member(translated(&event)?)
+        let has_rows = matches!(self.stage, Stage::Begun(_));
+        self.member(translated(&event, has_rows)?)
     }
 
     /// An event of a transaction, with its beginning if it is the first one.
@@ -203,8 +212,8 @@ impl Translator {
     }
 }
 
-/// A statement as MariaDB would have written it.
-fn translated(event: &RawEvent) -> Result<RawEvent, Fault> {
+/// A statement as MariaDB would have written it. `has_rows`: rows follow in its transaction.
+fn translated(event: &RawEvent, has_rows: bool) -> Result<RawEvent, Fault> {
     let body = event.body();
     let read = Query::parse(body)?;
     let damaged = EventError::Malformed {
@@ -213,11 +222,31 @@ fn translated(event: &RawEvent) -> Result<RawEvent, Fault> {
     };
     let status = status::in_mariadb(read.status).ok_or(damaged)?;
     let body = query::with_status(body, &status)?;
-    let body = match read.statement.strip_suffix(WITH_ROWS) {
-        Some(statement) if is_create(statement) => query::with_statement(&body, statement)?,
-        Some(_) | None => body,
+    let statement = match read.statement.strip_suffix(WITH_ROWS) {
+        Some(statement) if has_rows && is_create(statement) => statement,
+        Some(_) | None => read.statement,
     };
+    let statement = with_invisible_columns(statement);
+    let body = query::with_statement(&body, &statement)?;
     Ok(event.replaced(EventType::QUERY, &body))
+}
+
+/// The statement with its invisible columns as MariaDB has them, such as the primary key that MySQL
+/// gives to tables without one.
+fn with_invisible_columns(statement: &[u8]) -> Cow<'_, [u8]> {
+    let find = |text: &[u8]| {
+        let mut places = text.windows(INVISIBLE_OF_MYSQL.len());
+        places.position(|place| place == INVISIBLE_OF_MYSQL)
+    };
+    let mut out = Cow::Borrowed(statement);
+    if !is_create(statement) {
+        return out;
+    }
+    while let Some(at) = find(&out) {
+        let end = at + INVISIBLE_OF_MYSQL.len();
+        out.to_mut().splice(at..end, INVISIBLE.iter().copied());
+    }
+    out
 }
 
 /// Whether the event makes a table, whose rows follow in its transaction.
@@ -262,8 +291,8 @@ mod tests {
     const COMPRESSED: usize = 4318;
     const PARTIAL: usize = 5008;
 
-    fn translated(given: &str, held: Option<MysqlGtid>) -> Decoder {
-        let translator = Translator::new(0, &given.parse().unwrap(), held);
+    fn translated(newest: u64, held: Option<MysqlGtid>) -> Decoder {
+        let translator = Translator::new(0, newest, held);
         Decoder::new(
             Filter::default(),
             1 << 20,
@@ -289,7 +318,7 @@ mod tests {
     }
 
     fn parts(begin: usize, end: usize) -> Result<Vec<Part>, UpstreamError> {
-        take(&mut translated("0-9-41", None), &CAPTURED[begin..end])
+        take(&mut translated(41, None), &CAPTURED[begin..end])
     }
 
     fn types(part: &Part) -> Vec<u8> {
@@ -343,6 +372,35 @@ mod tests {
         assert!(text.starts_with(b"CREATE TABLE `c`") && text.ends_with(b")"));
     }
 
+    /// What becomes of a statement that is a transaction by itself.
+    fn alone(text: &str) -> String {
+        let gtid = [&[1][..], &[7; 16], &1_u64.to_le_bytes()].concat();
+        let statement = [&[0; 14][..], text.as_bytes()].concat();
+        let mut translator = Translator::new(0, 0, None);
+        let mut take = |event_type, body: &[u8]| {
+            let event = RawEvent::for_test(event_type, body);
+            translator.take(event).unwrap().pop()
+        };
+        assert_eq!(take(MYSQL_GTID, &gtid), None);
+        let event = take(EventType::QUERY, &statement).unwrap();
+        let statement = Query::parse(event.body()).unwrap().statement.to_vec();
+        String::from_utf8(statement).unwrap()
+    }
+
+    #[test]
+    fn statement_alone_is_changed_in_its_invisible_columns_only() {
+        for text in [
+            "CREATE PROCEDURE p() START TRANSACTION",
+            "ALTER TABLE t COMMENT '/*!80023 INVISIBLE */'",
+        ] {
+            assert_eq!(alone(text), text);
+        }
+        assert_eq!(
+            alone("CREATE TABLE t (a INT /*!80023 INVISIBLE */, b INT /*!80023 INVISIBLE */)"),
+            "CREATE TABLE t (a INT INVISIBLE, b INT INVISIBLE)"
+        );
+    }
+
     #[test]
     fn text_of_a_statement_is_that_of_mariadb() {
         let parts = parts(WITH_TEXT, COMPRESSED).unwrap();
@@ -371,14 +429,13 @@ mod tests {
         let named = &CAPTURED[OF_XA..];
         for (event_type, words) in [
             (ANONYMOUS_GTID, "without a GTID"),
-            (TAGGED_GTID, "has a tag"),
             (EventType(99), "type 99"),
         ] {
             let mut event = named[..end(named) - 4].to_vec();
             event[4] = event_type.0;
             let size = event.len() as u32;
             event[9..13].copy_from_slice(&size.to_le_bytes());
-            let translator = Translator::new(0, &GtidList::default(), None);
+            let translator = Translator::new(0, 0, None);
             let filter = Filter::default();
             let mut decoder = Decoder::new(filter, 1, Checksum::None, Some(translator));
             let text = take(&mut decoder, &event).unwrap_err().to_string();
@@ -390,7 +447,7 @@ mod tests {
     fn transaction_that_is_held_is_left_out_and_has_no_number() {
         let all = parts(FIRST_EVENT, OF_XA).unwrap();
         let held = all[3].mysql;
-        let mut decoder = translated("0-9-41", held);
+        let mut decoder = translated(41, held);
         let left = take(&mut decoder, &CAPTURED[FIRST_EVENT..OF_XA]).unwrap();
         assert_eq!(left.len(), all.len() - 1);
         assert_eq!(left[3].mysql, all[4].mysql);
@@ -400,7 +457,7 @@ mod tests {
     #[test]
     fn transaction_that_was_not_committed_gives_its_number_back() {
         // Amid the third transaction of the file; then it comes again.
-        let mut decoder = translated("", None);
+        let mut decoder = translated(0, None);
         take(&mut decoder, &CAPTURED[FIRST_EVENT..839]).unwrap();
         decoder.open = None;
         decoder.translator.as_mut().unwrap().give_up();
