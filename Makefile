@@ -11,7 +11,7 @@
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
-#   make mysql-upstream  MySQL 8 in a directory, as the upstream of relays (needs root and the network)
+#   make mysql-upstream  MySQL 9.7 in a directory, as the upstream of relays (needs root and the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images

@@ -1,5 +1,5 @@
-//! A server of MySQL 8 outside any group. Debian has none, so `scripts/test-mysql-upstream`
-//! installs one in a directory, which it runs in.
+//! A server of MySQL outside any group. Debian has one in its unstable suite only, so
+//! `scripts/test-mysql-upstream` installs that in a directory, which it runs in.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -145,9 +145,9 @@ impl MysqlServer {
         Ok((dump, set))
     }
 
-    /// The authority that has signed its certificate.
-    pub fn authority(&self) -> PathBuf {
-        self.dir().join("data/ca.pem")
+    /// A file in its data directory, such as its certificate.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir().join("data").join(name)
     }
 
     /// Connects as its administrator.

@@ -1,13 +1,17 @@
-//! Three relays keep the binlog of MySQL 8 and serve it as that of MariaDB: a replica behind them
-//! has the same rows, whichever relay is killed; the relays change to another MySQL with the same
-//! GTIDs; what cannot be followed is refused in words.
+//! Three relays keep the binlog of MySQL and serve it as that of MariaDB: a replica behind them has
+//! the same tables and rows, whichever relay is killed; the relays change to another MySQL with the
+//! same GTIDs; what cannot be followed is refused in words, and can be left out; a new group goes
+//! on with the GTIDs of the one before.
 //!
 //! Skipped where there is no MySQL: `make mysql-upstream` installs one and runs this.
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use synod_e2e::mysql_server::{self, MysqlServer};
+use synod_e2e::programs::output_of;
 use synod_e2e::pull;
 use synod_e2e::relay;
 use synod_e2e::relay_group::RelayGroup;
@@ -27,6 +31,9 @@ const MOVED_PORT: u16 = 19460;
 const MOVED_REPLICA_PORT: u16 = 19461;
 const MOVED_RELAY_PORT: u16 = 19470;
 const REFUSING_PORT: u16 = 19450;
+const STOPPED_PORT: u16 = 19480;
+const STOPPED_REPLICA_PORT: u16 = 19481;
+const STOPPED_RELAY_PORT: u16 = 19490;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Longer than a relay needs to take over.
@@ -36,7 +43,7 @@ const SEMI_SYNC: [&str; 3] = [
     "SET GLOBAL rpl_semi_sync_source_enabled = ON",
 ];
 /// Tables that both servers are compared by, and what is compared.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 9] = [
     ("orders", "CONCAT_WS('#', id, turn, note, at, price)"),
     ("items", "CONCAT_WS('#', id, HEX(data))"),
     ("copied", "CONCAT_WS('#', id, turn, note, at, price)"),
@@ -46,7 +53,38 @@ const TABLES: [(&str, &str); 6] = [
         "kinds",
         "CONCAT_WS('#', id, d, t, e, s, f, HEX(b), y, tm, u)",
     ),
+    (
+        "bare",
+        "CONCAT_WS('#', id, a IS NULL, b IS NULL, c, d, dt IS NULL, t6 IS NULL)",
+    ),
+    ("implicit", "CONCAT_WS('#', id, a, b)"),
+    ("keyless", "CONCAT_WS('#', my_row_id, v)"),
 ];
+/// Tables whose columns say nothing of NULL and defaults, or that MySQL adds columns to.
+const SCHEMA: [&str; 9] = [
+    "CREATE TABLE shop.bare (id INT PRIMARY KEY AUTO_INCREMENT, a TIMESTAMP, b TIMESTAMP, \
+     c CHAR(3), d DECIMAL(8,3), dt DATETIME(3), t6 TIMESTAMP(6), n NUMERIC, ti TINYINT, \
+     si SMALLINT UNSIGNED, mi MEDIUMINT, bi BIGINT UNSIGNED, f FLOAT, db DOUBLE, bt BIT(3), \
+     da DATE, tm TIME(2), y YEAR, vc VARCHAR(20), bn BINARY(4), vb VARBINARY(9), tt TINYTEXT, \
+     tx TEXT, mt MEDIUMTEXT, lt LONGTEXT, tb TINYBLOB, bl BLOB, mb MEDIUMBLOB, lb LONGBLOB, \
+     e ENUM('x','y'), s SET('p','q'), p POINT, bo BOOLEAN)",
+    "INSERT INTO shop.bare (a, b, c) VALUES (NULL, NULL, 'x'), (NOW(), NULL, NULL)",
+    "UPDATE shop.bare SET d = 1.5, p = ST_GeomFromText('POINT(1 2)') WHERE id = 1",
+    "SET SESSION explicit_defaults_for_timestamp = OFF",
+    "CREATE TABLE shop.implicit (id INT PRIMARY KEY AUTO_INCREMENT, a TIMESTAMP, n INT)",
+    "SET SESSION explicit_defaults_for_timestamp = ON",
+    "ALTER TABLE shop.implicit ADD COLUMN b TIMESTAMP, ADD COLUMN h INT INVISIBLE DEFAULT 5",
+    "SET SESSION sql_generate_invisible_primary_key = ON",
+    "CREATE TABLE shop.keyless (v INT)",
+];
+/// The columns of all tables, in words that both servers share.
+const COLUMNS: &str = "SELECT CONCAT_WS('#', table_name, column_name, ordinal_position, is_nullable, \
+    data_type, column_type LIKE '%unsigned%', character_maximum_length, datetime_precision, \
+    LOWER(REPLACE(REPLACE(COALESCE(column_default, 'NULL'), '()', ''), '\\'', '')), \
+    TRIM(LOWER(REPLACE(REPLACE(REPLACE(extra, 'DEFAULT_GENERATED', ''), '()', ''), ',', '')))) \
+    FROM information_schema.columns WHERE table_schema = 'shop' \
+    AND table_name IN ('bare', 'implicit', 'keyless', 'orders', 'kinds') \
+    ORDER BY table_name, ordinal_position";
 
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-upstream runs it"]
@@ -64,8 +102,9 @@ fn relays_keep_what_mysql_commits() -> Outcome {
     let second = new("second", SECOND_PORT, "12")?;
     let stranger = new("stranger", STRANGE_PORT, "13")?;
     accounts(&stranger)?;
+    trust(&mut group, &dir, &[&primary, &second, &stranger])?;
     let outcome = keep(&primary, &mut group, &replica)
-        .and_then(|()| refuse_others(&group, &dir))
+        .and_then(|()| refuse_others(&group, &stranger, &dir))
         .and_then(|()| switch(&primary, &second, &group, &replica));
     if outcome.is_err() {
         let (relays, replica) = (group.says(), replica.says());
@@ -74,18 +113,29 @@ fn relays_keep_what_mysql_commits() -> Outcome {
     outcome
 }
 
-/// The account of relays, in the way of older clients, so that it needs no encryption.
+/// The account of relays, as the manual has it.
 fn accounts(server: &MysqlServer) -> Outcome {
     let (user, password) = (relay::USER, relay::PASSWORD);
     // A replica of MariaDB could not execute it.
     server.execute(&[
         "SET SESSION sql_log_bin = OFF",
-        &format!(
-            "CREATE USER {user} IDENTIFIED WITH mysql_native_password BY '{password}', \
-             sha2 IDENTIFIED WITH caching_sha2_password BY '{password}'"
-        ),
-        &format!("GRANT REPLICATION SLAVE ON *.* TO {user}, sha2"),
+        &format!("CREATE USER {user} IDENTIFIED WITH caching_sha2_password BY '{password}'"),
+        &format!("GRANT REPLICATION SLAVE ON *.* TO {user}"),
     ])
+}
+
+/// The relays trust the certificates of these servers themselves, as the manual has it.
+fn trust(group: &mut RelayGroup, dir: &Path, servers: &[&MysqlServer]) -> Outcome {
+    let read = |server: &&MysqlServer| fs::read_to_string(server.file("server-cert.pem"));
+    let certificates: Result<String, _> = servers.iter().map(read).collect();
+    fs::create_dir_all(dir).why("the directory")?;
+    let file = dir.join("upstream-server-cert.pem");
+    fs::write(&file, certificates.why("a certificate")?).why("the certificates")?;
+    for relay in &mut group.relays {
+        relay.set("relay.upstream_tls_ca", &format!("\"{}\"", file.display()));
+        relay.set("relay.upstream_tls_verify_name", "false");
+    }
+    Ok(())
 }
 
 fn keep(primary: &MysqlServer, group: &mut RelayGroup, replica: &Replica) -> Outcome {
@@ -105,6 +155,14 @@ fn keep(primary: &MysqlServer, group: &mut RelayGroup, replica: &Replica) -> Out
          v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)",
     ])?;
     write(primary, 1)?;
+    primary.execute(&SCHEMA)?;
+    primary.execute(&[
+        "INSERT INTO shop.implicit (n) VALUES (1)",
+        "INSERT INTO shop.keyless VALUES (7), (8)",
+        "SET SESSION gtid_next = 'AUTOMATIC:orders'",
+        "INSERT INTO shop.orders (turn) VALUES (0)",
+        "SET SESSION gtid_next = 'AUTOMATIC'",
+    ])?;
     // The texts of statements come, too.
     primary.execute(&[
         "SET SESSION binlog_rows_query_log_events = ON",
@@ -193,8 +251,17 @@ fn await_same(server: &MysqlServer, replica: &Replica, group: &RelayGroup) -> Ou
             format!("{table}: the replica has {found:?}, and {wanted:?} is in MySQL")
         })?;
     }
-    let executed = server.rows("SELECT @@GLOBAL.gtid_executed")?.concat();
-    let executed = executed.replace("\\n", "").replace('\n', "");
+    let wanted = server.rows(COLUMNS)?;
+    let found = replica.rows(COLUMNS)?;
+    ensure(found == wanted, || {
+        let rows = found
+            .iter()
+            .zip(&wanted)
+            .filter(|(found, wanted)| found != wanted);
+        let rows: Vec<_> = rows.collect();
+        format!("the replica has other tables than MySQL: {rows:?}")
+    })?;
+    let executed = executed(server)?;
     let count = count_of(&executed);
     let same = wait_for(PATIENCE, || {
         let status = group.relays[group.await_leader().ok()?].status().ok()?;
@@ -210,6 +277,12 @@ fn await_same(server: &MysqlServer, replica: &Replica, group: &RelayGroup) -> Ou
     })
 }
 
+/// The set of MySQL's transactions, in one line.
+fn executed(server: &MysqlServer) -> Outcome<String> {
+    let set = server.rows("SELECT @@GLOBAL.gtid_executed")?.concat();
+    Ok(set.replace("\\n", "").replace('\n', ""))
+}
+
 /// How many transactions are in a set, as MySQL writes it.
 fn count_of(set: &str) -> u64 {
     let runs = set.split(',').flat_map(|server| server.split(':').skip(1));
@@ -221,11 +294,25 @@ fn count_of(set: &str) -> u64 {
 }
 
 /// Servers that do not have what the relays have.
-fn refuse_others(group: &RelayGroup, dir: &Path) -> Outcome {
+fn refuse_others(group: &RelayGroup, stranger: &MysqlServer, dir: &Path) -> Outcome {
+    // The relays know this certificate. Its server has another user.
+    let file = |name: &str| -> Outcome<String> {
+        let copy = dir.join(name);
+        let text = fs::read(stranger.file(name)).why("a certificate")?;
+        fs::write(&copy, text).why("a certificate's copy")?;
+        Ok(copy.display().to_string())
+    };
+    let (cert, key) = (file("server-cert.pem")?, file("server-key.pem")?);
     let mariadb = StockServer::new(
         &dir.join("mariadb"),
         MARIADB_PORT,
-        &["--server-id=3", "--log-bin=primary", "--binlog-format=ROW"],
+        &[
+            "--server-id=3",
+            "--log-bin=primary",
+            "--binlog-format=ROW",
+            &format!("--ssl-cert={cert}"),
+            &format!("--ssl-key={key}"),
+        ],
     )?;
     mariadb.execute(&[
         &format!(
@@ -258,7 +345,7 @@ fn switch(
     second.execute(&[
         &format!(
             "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={}, \
-             SOURCE_USER='{}', SOURCE_PASSWORD='{}', SOURCE_AUTO_POSITION=1",
+             SOURCE_USER='{}', SOURCE_PASSWORD='{}', SOURCE_AUTO_POSITION=1, SOURCE_SSL=1",
             primary.port,
             relay::USER,
             relay::PASSWORD
@@ -289,6 +376,7 @@ fn dump_of_mysql_becomes_a_replica() -> Outcome {
     let server = MysqlServer::new(root, "moved", MOVED_PORT, &["--server-id=11"])?;
     accounts(&server)?;
     let mut group = RelayGroup::of_port(MOVED_PORT, &dir, MOVED_RELAY_PORT, 1)?;
+    trust(&mut group, &dir, &[&server])?;
     let replica = Replica::new(&dir, MOVED_REPLICA_PORT)?;
     server.execute(&[
         "CREATE DATABASE shop",
@@ -311,6 +399,7 @@ fn dump_of_mysql_becomes_a_replica() -> Outcome {
     group.relays[0].set("relay.upstream_start", &format!("\"{set}\""));
     group.relays[0].unset("relay.upstream_semi_sync");
     group.begin()?;
+    begin_after(&replica, &set)?;
     replica.follow_port(group.relays[0].port, "MASTER_SSL=0")?;
     write()?;
     let sum = "SELECT COUNT(*), SUM(CRC32(CONCAT_WS('#', id, name))) FROM shop.names";
@@ -321,6 +410,111 @@ fn dump_of_mysql_becomes_a_replica() -> Outcome {
     ensure(same.is_some(), || {
         let (found, says) = (replica.rows(sum), replica.says());
         format!("{found:?}, not {wanted:?}:\n{}\n{says}", group.says())
+    })
+}
+
+/// Tells a replica that it has this set of MySQL's transactions, as the manual has it.
+fn begin_after(replica: &Replica, set: &str) -> Outcome {
+    let mut command = Command::new(place::program()?);
+    let shown = output_of(command.args(["relay", "gtid", set]), "synod relay gtid")?;
+    let gtid = String::from_utf8_lossy(&shown).trim().to_owned();
+    replica.execute(&[&format!("SET GLOBAL gtid_slave_pos = '{gtid}'")])
+}
+
+/// A transaction that stops the pull is left out by an order, and a replica says so. Another group
+/// begins later: no reader of the first one passes over a transaction in it.
+#[test]
+fn what_is_left_out_or_was_purged_is_never_passed_over() -> Outcome {
+    let Some(root) = mysql_server::installed() else {
+        return Ok(());
+    };
+    let dir = place::cluster_dir("relay-mysql-stopped")?;
+    let server = MysqlServer::new(root, "stopped", STOPPED_PORT, &["--server-id=11"])?;
+    accounts(&server)?;
+    let mut group = RelayGroup::of_port(STOPPED_PORT, &dir, STOPPED_RELAY_PORT, 1)?;
+    trust(&mut group, &dir, &[&server])?;
+    let replica = Replica::new(&dir, STOPPED_REPLICA_PORT)?;
+    group.begin()?;
+    replica.follow_port(group.relays[0].port, "MASTER_SSL=0")?;
+    server.execute(&[
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        "INSERT INTO shop.t VALUES (1)",
+        "SET SESSION binlog_transaction_compression = ON",
+        "INSERT INTO shop.t VALUES (2)",
+        "SET SESSION binlog_transaction_compression = OFF",
+        "INSERT INTO shop.t VALUES (3)",
+    ])?;
+    leave_out(&server, &group, &replica)?;
+
+    replica.execute(&["STOP SLAVE"])?;
+    server.execute(&["INSERT INTO shop.t VALUES (4)"])?;
+    let relay = &mut group.relays[0];
+    relay.kill()?;
+    fs::remove_dir_all(relay.log_dir()).why("the log")?;
+    fs::create_dir(relay.log_dir()).why("another log")?;
+    let set = executed(&server)?;
+    relay.set("relay.upstream_start", &format!("\"{set}\""));
+    group.begin()?;
+    server.execute(&vec![
+        "INSERT INTO shop.t SELECT MAX(id) + 1 FROM shop.t";
+        30
+    ])?;
+    replica.execute(&["START SLAVE"])?;
+    let refused = wait_for(PATIENCE, || {
+        let status = replica.rows("SHOW SLAVE STATUS").ok()?.concat();
+        status
+            .contains("What the reader lacks has been purged")
+            .then_some(())
+    });
+    ensure(refused.is_some(), || replica.says())?;
+    // A copy of the row that it lacks.
+    replica.execute(&["STOP SLAVE", "INSERT INTO shop.t VALUES (4)"])?;
+    begin_after(&replica, &set)?;
+    replica.execute(&["START SLAVE"])?;
+    await_rows(&replica, &server)
+}
+
+fn leave_out(server: &MysqlServer, group: &RelayGroup, replica: &Replica) -> Outcome {
+    let set = executed(server)?;
+    let (uuid, last) = set.split_once(":1-").unwrap_or_default();
+    let last: u64 = last.parse().why("the set")?;
+    let compressed = format!("{uuid}:{}", last - 1);
+    let relay = &group.relays[0];
+    let names = format!("synod relay skip {compressed}");
+    let stopped = wait_for(PATIENCE, || {
+        let status = relay.status().ok()?;
+        status["error"].as_str()?.contains(&names).then_some(())
+    });
+    ensure(stopped.is_some(), || group.says())?;
+    let other = relay.command(&["skip", &format!("{uuid}:{last}")])?;
+    ensure(!other.status.success(), || {
+        "another transaction is left out".to_owned()
+    })?;
+    relay.order(&["skip", &compressed])?;
+    let told = wait_for(PATIENCE, || {
+        let status = replica.rows("SHOW SLAVE STATUS").ok()?.concat();
+        let text = format!("have left out transaction {compressed} of MySQL");
+        status.contains(&text).then_some(())
+    });
+    ensure(told.is_some(), || replica.says())?;
+    replica.execute(&[
+        "INSERT INTO shop.t VALUES (2)",
+        "SET GLOBAL sql_slave_skip_counter = 1",
+        "START SLAVE",
+    ])?;
+    await_rows(replica, server)
+}
+
+fn await_rows(replica: &Replica, server: &MysqlServer) -> Outcome {
+    let rows = "SELECT COUNT(*), MIN(id), MAX(id) FROM shop.t";
+    let wanted = server.rows(rows)?;
+    let same = wait_for(PATIENCE, || {
+        (replica.rows(rows).ok()? == wanted).then_some(())
+    });
+    ensure(same.is_some(), || {
+        let (found, says) = (replica.rows(rows), replica.says());
+        format!("{found:?}, not {wanted:?}: {says}")
     })
 }
 
@@ -335,7 +529,7 @@ fn what_cannot_be_followed_is_refused_in_words() -> Outcome {
     let mut config = pull::config_of_port(REFUSING_PORT, &dir, 4711)?;
     config.heartbeat = Duration::from_millis(500);
     relay::USER.clone_into(&mut config.user);
-    passwords(&server, &config)?;
+    passwords(&server, &mut config)?;
     settings(&server, &config)?;
     events(&server, &config)
 }
@@ -350,22 +544,26 @@ fn says<T>(found: Result<T, UpstreamError>, words: &str) -> Outcome {
 }
 
 /// The way of MySQL 8 to prove a password.
-fn passwords(server: &MysqlServer, config: &UpstreamConfig) -> Outcome {
-    let mut config = config.clone();
-    "sha2".clone_into(&mut config.user);
+fn passwords(server: &MysqlServer, config: &mut UpstreamConfig) -> Outcome {
+    config.encryption = None;
     says(
-        Upstream::connect(&config, &Position::Now),
+        Upstream::connect(config, &Position::Now),
         "relay.upstream_tls_ca",
     )?;
-    let clear = config.encryption.take();
-    config.encryption = Some(UpstreamEncryption {
-        authorities: server.authority(),
-        checks_name: false,
-    });
-    Upstream::connect(&config, &Position::Now).why("over TLS")?;
+    // A certificate of the same authority is not that of the server.
+    for (certificate, works) in [("client-cert.pem", false), ("server-cert.pem", true)] {
+        config.encryption = Some(UpstreamEncryption {
+            authorities: server.file(certificate),
+            checks_name: false,
+        });
+        let connected = Upstream::connect(config, &Position::Now).is_ok();
+        ensure(connected == works, || {
+            format!("with {certificate}: {connected}")
+        })?;
+    }
     // From now on the server knows the password, and a proof will do.
-    config.encryption = clear;
-    Upstream::connect(&config, &Position::Now).why("by a proof")?;
+    config.encryption = None;
+    Upstream::connect(config, &Position::Now).why("by a proof")?;
     Ok(())
 }
 
