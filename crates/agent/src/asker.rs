@@ -44,9 +44,9 @@ pub type SeenRelay = Known<RelayStatus>;
 /// A client that waits.
 #[derive(Debug)]
 enum Waiting {
-    ForStatus(oneshot::Sender<Seen>),
-    ForEvents(oneshot::Sender<Known<Vec<Event>>>),
-    ForRelay(oneshot::Sender<Known<RelayStatus>>),
+    Status(oneshot::Sender<Seen>),
+    Events(oneshot::Sender<Known<Vec<Event>>>),
+    Relay(oneshot::Sender<Known<RelayStatus>>),
 }
 
 /// A handle of the thread that asks. The thread ends with the last handle.
@@ -70,17 +70,17 @@ impl Asker {
 
     /// The server's status now.
     pub async fn status(&self) -> Seen {
-        self.ask(Waiting::ForStatus).await
+        self.ask(Waiting::Status).await
     }
 
     /// What has happened lately on the server, oldest first.
     pub(crate) async fn events(&self) -> Known<Vec<Event>> {
-        self.ask(Waiting::ForEvents).await
+        self.ask(Waiting::Events).await
     }
 
     /// What the server does as a relay; an error if it is none.
     pub(crate) async fn relay(&self) -> Known<RelayStatus> {
-        self.ask(Waiting::ForRelay).await
+        self.ask(Waiting::Relay).await
     }
 
     async fn ask<T>(&self, waiting: impl FnOnce(oneshot::Sender<Known<T>>) -> Waiting) -> Known<T> {
@@ -109,9 +109,9 @@ fn answer_all(mut clients: mpsc::Receiver<Waiting>, mut connect: Connect) {
         let mut next = Some(first);
         while let Some(client) = next {
             match client {
-                Waiting::ForStatus(client) => for_status.push(client),
-                Waiting::ForEvents(client) => for_events.push(client),
-                Waiting::ForRelay(client) => for_relay.push(client),
+                Waiting::Status(client) => for_status.push(client),
+                Waiting::Events(client) => for_events.push(client),
+                Waiting::Relay(client) => for_relay.push(client),
             }
             next = clients.try_recv().ok();
         }

@@ -5,4 +5,5 @@ mod around;
 mod dashboard;
 mod monitoring;
 mod prometheus;
+mod proxy_lag;
 mod relay_readers;

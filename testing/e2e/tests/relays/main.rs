@@ -6,4 +6,5 @@ mod relay_into_group;
 mod relay_refusals;
 mod relay_registered;
 mod relay_upstream;
+mod relay_words;
 mod upstream;
