@@ -121,14 +121,6 @@ impl LastDecided {
     }
 }
 
-/// What this server knows about the group's decision.
-enum GroupDecision {
-    /// This outcome wins.
-    Wins(ApplyOutcome),
-    /// The decision cannot be known, for this reason.
-    Unknown(&'static str),
-}
-
 /// An action that has failed here.
 pub(crate) struct Failure<'a> {
     /// The server's text.
@@ -211,15 +203,15 @@ impl Connection {
         // Before anybody hears of it.
         let failures = self.note_failure(seqno, number);
         match self.wait_for_decision(seqno, own) {
-            GroupDecision::Wins(outcome) if outcome == own => {
+            Ok(winner) if winner == own => {
                 self.update(|state| state.outcomes.fail(seqno, own));
                 let text = error_text(compared);
                 let line = format!("action {seqno} failed as it did on other servers: {text}");
                 self.log(LogLevel::Info, line);
                 Verdict::Alike
             }
-            GroupDecision::Wins(winner) => Verdict::Outvoted { winner, failures },
-            GroupDecision::Unknown(why) => Verdict::Unknown(why),
+            Ok(winner) => Verdict::Outvoted { winner, failures },
+            Err(why) => Verdict::Unknown(why),
         }
     }
 
@@ -298,39 +290,41 @@ impl Connection {
             && !self.state().outcomes.outcome(seqno).is_success()
     }
 
-    fn wait_for_decision(&self, seqno: i64, own: ApplyOutcome) -> GroupDecision {
-        let Some(node) = self.node() else {
-            return GroupDecision::Unknown("there is no group to ask");
-        };
+    /// The outcome that wins; or why that cannot be known.
+    fn wait_for_decision(
+        &self,
+        seqno: i64,
+        own: ApplyOutcome,
+    ) -> Result<ApplyOutcome, &'static str> {
+        let node = self.node().ok_or("there is no group to ask")?;
         node.report_failure(Seqno(seqno), own);
         // The other members may have decided about this action before this connection.
         let mut search = DecisionSearch::new(Seqno(seqno));
         loop {
             match node.continue_search(&mut search) {
-                Ok(Some(decision)) => return GroupDecision::Wins(decision.outcome),
+                Ok(Some(decision)) => return Ok(decision.outcome),
                 Ok(None) => {}
                 // It may have been reported, and purged from the log since.
                 Err(_) => return self.noted_decision(seqno),
             }
             let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
                 match state.outcomes.winner(seqno) {
-                    Some(winner) => Some(GroupDecision::Wins(winner)),
-                    None if self.is_closing() => Some(GroupDecision::Unknown(
-                        "this server left before the group decided",
-                    )),
+                    Some(winner) => Some(Ok(winner)),
+                    None if self.is_closing() => {
+                        Some(Err("this server left before the group decided"))
+                    }
                     None => None,
                 }
             });
-            if let Some(verdict) = heard {
-                return verdict;
+            if let Some(decision) = heard {
+                return decision;
             }
         }
     }
 
-    fn noted_decision(&self, seqno: i64) -> GroupDecision {
-        let unknown = GroupDecision::Unknown("what the group decided cannot be read");
+    fn noted_decision(&self, seqno: i64) -> Result<ApplyOutcome, &'static str> {
         let winner = self.state().outcomes.winner(seqno);
-        winner.map_or(unknown, GroupDecision::Wins)
+        winner.ok_or("what the group decided cannot be read")
     }
 
     /// Notes a decision, for the threads that wait for it.

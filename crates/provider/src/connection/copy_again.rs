@@ -46,8 +46,7 @@ impl Connection {
         if is_ordered_to_end || !self.shared.options.restarts_on_failure() {
             return;
         }
-        let restart = &self.shared.restart;
-        for tries in restart.restarts().. {
+        for tries in self.shared.restart.restarts().. {
             let pause = pause(tries);
             let text = format!(
                 "this server takes another full copy by itself, after a pause of {pause:?}"
@@ -56,10 +55,8 @@ impl Connection {
             if self.ends_within(pause) {
                 return;
             }
-            let obstacle = match restart.probe() {
-                Ok(()) => self.start_again(),
-                Err(obstacle) => obstacle,
-            };
+            let line = "starting this server again, for a full copy";
+            let obstacle = self.try_restart(LogLevel::Info, line);
             let text = format!("this server cannot start itself again: {obstacle}");
             self.log(LogLevel::Error, text);
         }
@@ -76,17 +73,5 @@ impl Connection {
     fn ends_within(&self, limit: Duration) -> bool {
         let ends = |_: &mut State| self.is_closing().then_some(());
         self.wait_for(Some(Instant::now() + limit), ends).is_some()
-    }
-
-    /// Puts the server's program in the place of this process. Returns why that failed.
-    fn start_again(&self) -> String {
-        // The other members know that this one is gone, and the log is closed.
-        self.close_node();
-        self.log(
-            LogLevel::Info,
-            "starting this server again, for a full copy",
-        );
-        self.shared.callbacks.flush_log();
-        self.shared.restart.run()
     }
 }

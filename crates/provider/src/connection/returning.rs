@@ -92,7 +92,7 @@ impl Restart {
     ///
     /// # Errors
     /// What does not work.
-    pub(super) fn probe(&self) -> Result<(), String> {
+    fn probe(&self) -> Result<(), String> {
         let disks = [
             (&self.log_dir, self.segment_bytes),
             (&self.data_dir, START_BYTES),
@@ -106,7 +106,7 @@ impl Restart {
     }
 
     /// Puts the program in the place of this process.
-    pub(super) fn run(&self) -> String {
+    fn run(&self) -> String {
         let restarts = self.restarts().saturating_add(1).to_string();
         match boundary::close_files_on_exec() {
             Ok(()) => self
@@ -179,21 +179,23 @@ impl Connection {
         }
     }
 
-    /// Why the server has left, and what brings it back.
-    fn departure(&self) -> (String, Remedy) {
-        let state = self.state();
-        let why = state.lifecycle.failure().cloned().unwrap_or_default();
-        (why, state.lifecycle.remedy().unwrap_or(Remedy::Operator))
+    /// Why the server has left by itself, and whether only a person brings it back; none: it has
+    /// not.
+    pub(crate) fn departure(&self) -> Option<(String, bool)> {
+        let (why, remedy) = {
+            let state = self.state();
+            let why = state.lifecycle.failure().cloned()?;
+            (why, state.lifecycle.remedy().unwrap_or(Remedy::Operator))
+        };
+        let restarts = self.shared.options.restarts_on_failure();
+        Some((why, remedy == Remedy::Operator || !restarts))
     }
 
     fn come_back(&self) {
-        let restart = &self.shared.restart;
-        let mut tries = restart.restarts();
+        let mut tries = self.shared.restart.restarts();
         let mut said = Said::default();
         loop {
-            let (why, remedy) = self.departure();
-            let waits_for_person =
-                remedy == Remedy::Operator || !self.shared.options.restarts_on_failure();
+            let (why, waits_for_person) = self.departure().unwrap_or((String::new(), true));
             let pause = if waits_for_person {
                 PAUSE_MAX
             } else {
@@ -210,10 +212,10 @@ impl Connection {
                 );
                 continue;
             }
-            let obstacle = match restart.probe() {
-                Ok(()) => self.restart(&why),
-                Err(obstacle) => obstacle,
-            };
+            let line = format!(
+                "restarting this server, to bring it back to its group. It had left it: {why}"
+            );
+            let obstacle = self.try_restart(LogLevel::Warn, &line);
             if said.is_due(&obstacle, Instant::now()) {
                 self.log(
                     LogLevel::Error,
@@ -233,16 +235,18 @@ impl Connection {
             .is_some()
     }
 
-    /// Restarts the server in this process. Returns why that failed.
-    fn restart(&self, why: &str) -> String {
+    /// Puts the server's program in the place of this process, if a restart would find disks that it
+    /// can write; says `line` before. Returns the obstacle.
+    pub(super) fn try_restart(&self, level: LogLevel, line: &str) -> String {
+        let restart = &self.shared.restart;
+        if let Err(obstacle) = restart.probe() {
+            return obstacle;
+        }
         // The other members know that this one is gone, and the log is closed.
         self.close_node();
-        self.log(
-            LogLevel::Warn,
-            format!("restarting this server, to bring it back to its group. It had left it: {why}"),
-        );
+        self.log(level, line);
         self.shared.callbacks.flush_log();
-        let error = self.shared.restart.run();
+        let error = restart.run();
         format!("its program cannot be run: {error}")
     }
 }
