@@ -36,12 +36,12 @@ pub(crate) struct OtherReplication {
     has_warned: AtomicBool,
     /// Whether `returned` has something: asked at each commit.
     has_returned: AtomicBool,
-    /// What this server's replica threads had executed, and has returned from the log, by the
-    /// `server_id` of where it comes from.
+    /// Write sets of this server's replica threads that have returned from the log, by the
+    /// `server_id` of their source.
     returned: Mutex<BTreeMap<u32, Returned>>,
 }
 
-/// What has returned of one source.
+/// Write sets of one source that have returned.
 #[derive(Debug, Default)]
 struct Returned {
     /// By domain: the last GTID's number. The position has returned with it.
@@ -90,7 +90,7 @@ impl OtherReplication {
         }
     }
 
-    /// What is wrong with the settings at the server's start; none: nothing.
+    /// A fault of the settings at the server's start, in a sentence.
     pub(crate) fn warning(&self) -> Option<String> {
         let value = self.weak_flush.as_ref()?;
         Some(format!(
@@ -172,7 +172,7 @@ impl OtherReplication {
         })
     }
 
-    /// What a replica thread would execute again; none: nothing, or it would know.
+    /// Tells how much a replica thread would execute again; none: nothing, or the thread knows.
     pub(crate) fn what_returned(&self) -> Option<String> {
         let returned = self.returned();
         let lacking = returned.iter().filter(|(_, of)| of.lacks_gtids);
@@ -263,7 +263,7 @@ mod tests {
         event
     }
 
-    /// What begins with the GTID of this number, of domain 0.
+    /// Events that begin with the GTID of this number, in domain 0.
     fn named(server_id: u32, seq: u64) -> Vec<u8> {
         let mut event = event(EventType::GTID, server_id);
         event.extend(seq.to_le_bytes());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_returned_without_its_gtid_is_not_executed_again() {
+    fn returned_write_set_without_its_gtid_is_not_executed_again() {
         let other = settings("server-id 5");
         assert_eq!(refusal(&other, &rows(77)), None);
         other.note_returned(WHOLE, &rows(5));
