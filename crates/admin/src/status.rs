@@ -60,6 +60,8 @@ pub struct Server {
     pub name: String,
     /// `wsrep_local_state_comment`: `Synced`, `Joined`, ...
     pub state: String,
+    /// Why it is out of its group, or what is known to be wrong with its data; none: nothing.
+    pub trouble: Option<String>,
     /// The last action committed in its database, with all before it; none: not known.
     pub committed_seqno: Option<i64>,
     /// Whether clients are served: it hears a leader with a quorum, and is synced.

@@ -127,34 +127,11 @@ fn shown(record: &DatabaseRecord) -> String {
 
 /// Names each known defect of the data.
 fn lacks(record: &DatabaseRecord) -> String {
-    let mut lines = Vec::new();
-    if let Some(why) = &record.unusable {
-        lines.push(format!("Marked as not to be used: {why}."));
+    let defects = record.defects();
+    match defects.is_empty() {
+        true => "Nothing is known to be wrong with them.".to_owned(),
+        false => defects.join("\n"),
     }
-    if record.is_copying {
-        lines.push(
-            "A full copy was asked for and did not end: part of the files may be another server's, \
-             and the server may not start with them."
-                .to_owned(),
-        );
-    }
-    if let Some(behind) = record.behind {
-        lines.push(format!(
-            "They have all actions up to {} of group {}; the next one failed here {} times, last \
-             with error {}, and is applied again.",
-            behind.at, record.group, behind.failures, behind.error
-        ));
-    }
-    if let Some(streams) = &record.doubtful {
-        lines.push(format!(
-            "They lack {} streamed transactions that the group may have committed.",
-            streams.transactions.len()
-        ));
-    }
-    if lines.is_empty() {
-        lines.push("Nothing is known to be wrong with them.".to_owned());
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]

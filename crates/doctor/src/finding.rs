@@ -22,6 +22,8 @@ pub enum Severity {
 pub enum Subject {
     /// The version of the server.
     Version,
+    /// The server's place in the group, and its data.
+    Data,
     /// The server's variables.
     Settings,
     /// Provider options.
@@ -55,6 +57,7 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Subject::Version => "version",
+            Subject::Data => "data",
             Subject::Settings => "settings",
             Subject::Options => "options",
             Subject::Tables => "tables",

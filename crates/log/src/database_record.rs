@@ -14,6 +14,7 @@
 //! crc32c 8e1f0a77
 //! ```
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,19 @@ pub struct Behind {
     pub failures: u32,
 }
 
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, next) = (self.at, self.at.0.saturating_add(1));
+        write!(f, "The data have all actions up to {at}; action {next} ")?;
+        match (self.failures, self.error) {
+            (0, _) => write!(f, "was not let in")?,
+            (1, error) => write!(f, "has failed here, with error {error}")?,
+            (many, error) => write!(f, "has failed here {many} times, last with error {error}")?,
+        }
+        write!(f, ", and is applied again")
+    }
+}
+
 /// Commits of streamed transactions that were rolled back here, and may be in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulStreams {
@@ -86,6 +100,32 @@ impl DatabaseRecord {
     #[must_use]
     pub fn needs_copy(&self) -> bool {
         self.is_copying || self.unusable.is_some()
+    }
+
+    /// Each known defect of the data, in a sentence for operators.
+    #[must_use]
+    pub fn defects(&self) -> Vec<String> {
+        let mut defects = Vec::new();
+        if let Some(why) = &self.unusable {
+            defects.push(format!("Marked as not to be used: {why}."));
+        }
+        if self.is_copying {
+            defects.push(
+                "A full copy was asked for and did not end: part of the files may be another \
+                 server's, and the server may not start with them."
+                    .to_owned(),
+            );
+        }
+        if let Some(behind) = self.behind {
+            defects.push(format!("{behind}."));
+        }
+        if let Some(streams) = &self.doubtful {
+            defects.push(format!(
+                "The data lack {} streamed transactions that the group may have committed.",
+                streams.transactions.len()
+            ));
+        }
+        defects
     }
 
     fn encode(&self) -> [u8; RECORD_BYTES] {
@@ -397,6 +437,28 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("synod copy --force --dir log"), "{error}");
+    }
+
+    #[test]
+    fn defects_are_told_in_sentences() {
+        assert!(DatabaseRecord::default().defects().is_empty());
+        let behind = |failures| Behind {
+            at: Seqno(41),
+            engine_says: Seqno(42),
+            error: 1114,
+            failures,
+        };
+        let [once, twice, shut_out] = [1, 2, 0].map(|failures| behind(failures).to_string());
+        assert!(
+            once.contains("42 has failed here, with error 1114"),
+            "{once}"
+        );
+        assert!(twice.contains("2 times, last with error 1114"), "{twice}");
+        assert!(shut_out.contains("42 was not let in"), "{shut_out}");
+        let all = full().defects();
+        assert_eq!(all.len(), 4);
+        assert!(all[0].contains("not to be used: it differs"), "{all:?}");
+        assert!(all[3].contains("lack 5 streamed"), "{all:?}");
     }
 
     #[test]

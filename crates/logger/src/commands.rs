@@ -82,6 +82,7 @@ impl Answered {
             pid: std::process::id(),
             name: self.name.clone(),
             state: "logger".to_owned(),
+            trouble: None,
             // It has no database that could be read or written.
             committed_seqno: None,
             is_ready: false,

@@ -153,15 +153,18 @@ fn signed_millis(microseconds: i64) -> String {
 
 /// The server's own figures, one a line.
 fn details(status: &Status) -> String {
-    let rows = [
-        ["server", &server(status)],
-        ["log", &log(status)],
-        ["writes", &writes(status)],
-        ["commits wait", &commit_wait(status)],
-        ["commit steps", &commit_steps(&status.commit_steps)],
-        ["conflicts", &conflicts(status)],
+    let figures = [
+        ("server", server(status)),
+        ("log", log(status)),
+        ("writes", writes(status)),
+        ("commits wait", commit_wait(status)),
+        ("commit steps", commit_steps(&status.commit_steps)),
+        ("conflicts", conflicts(status)),
     ];
-    lay_out(&rows.map(|row| row.map(str::to_owned)))
+    let trouble = status.server.trouble.clone().map(|why| ("trouble", why));
+    let rows = trouble.into_iter().chain(figures);
+    let rows: Vec<[String; 2]> = rows.map(|(name, text)| [name.to_owned(), text]).collect();
+    lay_out(&rows)
 }
 
 fn server(status: &Status) -> String {
@@ -351,6 +354,16 @@ mod tests {
         let shown = text(&status);
         assert!(shown.contains("db3 lags 900 ms"), "{shown}");
         assert!(shown.contains("term 7, db1: db2 has handed"), "{shown}");
+    }
+
+    #[test]
+    fn trouble_of_the_server_is_its_first_figure() {
+        let mut status = status();
+        assert!(!text(&status).contains("trouble"));
+        status.server.trouble = Some("out of its group, waits for a person: it differs".into());
+        let shown = details(&status);
+        assert!(shown.starts_with("trouble"), "{shown}");
+        assert!(shown.contains("waits for a person: it differs"), "{shown}");
     }
 
     #[test]

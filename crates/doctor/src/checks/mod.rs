@@ -15,6 +15,7 @@ mod replication;
 mod settings;
 mod sst_account;
 mod tables;
+mod trouble;
 mod version;
 
 pub use settings::{Setting, wrong_settings};
@@ -26,6 +27,7 @@ use crate::finding::{Finding, Severity, Subject};
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
     let mut findings = vec![version::judge(server)];
+    findings.extend(trouble::judge(server));
     findings.extend(settings::judge(server));
     findings.extend(replication::judge(server));
     findings.extend(sst_account::judge(server));

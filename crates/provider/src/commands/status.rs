@@ -59,6 +59,7 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
         pid: std::process::id(),
         name: provider.server_name().to_owned(),
         state: inputs.state.comment().to_owned(),
+        trouble: Some(inputs.trouble.text()).filter(|text| !text.is_empty()),
         committed_seqno: committed_seqno(inputs),
         is_ready: is_primary && inputs.state == LocalState::Synced,
     }

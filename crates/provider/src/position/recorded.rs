@@ -26,7 +26,7 @@ use synod_node::{
 use super::{Known, PositionKeeper, UNKNOWN};
 use crate::api::LogLevel;
 
-/// What this process knows of the action that the database lacks.
+/// This process's knowledge of the action that the database lacks.
 #[derive(Default)]
 pub(super) struct Healing {
     /// An action that has failed in this process, and is counted.
@@ -46,7 +46,8 @@ pub(super) fn first_lacking(record: &DatabaseRecord) -> i64 {
         .map_or(i64::MAX, |behind| behind.at.0.saturating_add(1))
 }
 
-/// Where the database is, if its engine says that it is at `position`; and what to say of it.
+/// The database's position, if its engine says that it is at `position`; and a line for the error
+/// log if the two differ.
 pub(super) fn corrected(
     position: DatabasePosition,
     record: &DatabaseRecord,
@@ -205,6 +206,17 @@ impl PositionKeeper {
         self.lock().record.settled == Some(Seqno(seqno))
     }
 
+    /// Each defect that the database has now, in a sentence for operators.
+    pub(crate) fn defects(&self) -> Vec<String> {
+        let current = self.lock();
+        let mut record = current.record.clone();
+        // The record is kept for a loss of power; the database has all.
+        record
+            .behind
+            .take_if(|_| current.healing.healed_at.is_some());
+        record.defects()
+    }
+
     /// The record as it is now.
     pub(crate) fn record(&self) -> DatabaseRecord {
         self.lock().record.clone()
@@ -317,7 +329,7 @@ impl PositionKeeper {
         current.record = record;
     }
 
-    /// What depends on the record would continue without it.
+    /// Without the record, a later start would trust a wrong position.
     fn end_process(&self, why: &str) -> ! {
         let text = format!(
             "this server ends at once, since it cannot note what its database lacks: {why}. Repair \

@@ -230,13 +230,18 @@ impl Provider {
         Status::NodeFail
     }
 
-    /// What the status of this server shows now, with this connection.
+    /// Keeper of what is known of the database.
+    pub(crate) fn position(&self) -> &PositionKeeper {
+        &self.position
+    }
+
+    /// Values that the status of this server shows now, with this connection.
     pub(crate) fn status_inputs(&self, connection: Option<&Connection>) -> StatusInputs {
         status::gather::gather(
             connection,
             &self.counters,
             &self.transactions,
-            self.position.current(),
+            &self.position,
             self.options().int(key::GMCAST_SEGMENT),
         )
     }

@@ -5,16 +5,17 @@
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    CommitWait, CommitWaitStatus, CompressionStatus, DatabasePosition, MemberId, NodeStatus,
-    PaceStatus, RoleName, Writers,
+    CommitWait, CommitWaitStatus, CompressionStatus, MemberId, NodeStatus, PaceStatus, RoleName,
+    Writers,
 };
 
 use crate::api::Gtid;
 use crate::connection::Connection;
 use crate::connection::write_gate::Writer;
+use crate::position::PositionKeeper;
 use crate::status::counters::Counters;
 use crate::status::inputs::{
-    CommitWaitInputs, ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs,
+    CommitWaitInputs, ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs, Trouble,
     WritersInputs,
 };
 use crate::status::laggard::is_shown_desynced;
@@ -25,9 +26,10 @@ pub(crate) fn gather(
     connection: Option<&Connection>,
     counters: &Counters,
     transactions: &Transactions,
-    saved: DatabasePosition,
+    position: &PositionKeeper,
     segment: i64,
 ) -> StatusInputs {
+    let saved = position.current();
     let mut inputs = StatusInputs {
         last_committed: Gtid {
             group: saved.group,
@@ -35,6 +37,7 @@ pub(crate) fn gather(
         },
         counters: counters.shown(),
         open_transactions: to_i64(transactions.len()),
+        trouble: trouble(connection, position),
         ..StatusInputs::default()
     };
     if let Some(connection) = connection {
@@ -96,6 +99,23 @@ pub(crate) fn gather(
         inputs.state = LocalState::DonorDesynced;
     }
     inputs
+}
+
+/// A departure explains more than a defect that it may have left.
+fn trouble(connection: Option<&Connection>, position: &PositionKeeper) -> Trouble {
+    let departure = connection.and_then(Connection::departure);
+    let is_copying = connection.is_some_and(|connection| {
+        connection.state().lifecycle.local() == LocalState::ReceivingStateTransfer
+    });
+    match departure {
+        Some((why, true)) => Trouble::WaitsForPerson(why),
+        Some((why, false)) => Trouble::ComesBack(why),
+        None if is_copying => Trouble::None,
+        None => match position.defects() {
+            defects if defects.is_empty() => Trouble::None,
+            defects => Trouble::Defects(defects),
+        },
+    }
 }
 
 fn consensus(status: &NodeStatus, compression: &CompressionStatus) -> ConsensusStatus {

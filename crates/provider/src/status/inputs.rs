@@ -53,6 +53,34 @@ impl LocalState {
     }
 }
 
+/// A reason for which this server is out of its group, or its data are not as the others'.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is none.
+    #[default]
+    None,
+    /// The server has left its group for this reason, and comes back by itself.
+    ComesBack(String),
+    /// The server has left its group for this reason, and waits for a person.
+    WaitsForPerson(String),
+    /// Its data lack something, or must not be used: a sentence for each defect.
+    Defects(Vec<String>),
+}
+
+impl Trouble {
+    /// For people, in a line; empty: there is none.
+    pub fn text(&self) -> String {
+        match self {
+            Trouble::None => String::new(),
+            Trouble::ComesBack(why) => format!("out of its group, comes back by itself: {why}"),
+            Trouble::WaitsForPerson(why) => {
+                format!("out of its group, waits for a person: {why}")
+            }
+            Trouble::Defects(defects) => defects.join(" "),
+        }
+    }
+}
+
 /// How long actions take from proposal to a durable majority, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyStats {
@@ -261,6 +289,8 @@ pub struct StatusInputs {
     pub cert_index_size: i64,
     /// State of this server in the group.
     pub state: LocalState,
+    /// An obstacle of this server.
+    pub trouble: Trouble,
     /// Local transactions that the provider knows.
     pub open_transactions: i64,
     /// Where clients connect, for the members of the view in its order.
@@ -289,6 +319,7 @@ impl Default for StatusInputs {
             deps_distance: 0.0,
             cert_index_size: 0,
             state: LocalState::default(),
+            trouble: Trouble::default(),
             open_transactions: 0,
             incoming_addresses: Vec::new(),
             group: None,

@@ -168,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 95] = [
+pub const VARIABLES: [Variable; 96] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -545,6 +545,13 @@ pub const VARIABLES: [Variable; 95] = [
         text: "The option `gmcast.segment`.",
     },
     // Synod's own.
+    Variable {
+        section: Section::Own,
+        name: "synod_trouble",
+        reading: Reading::Text(|s| s.trouble.text()),
+        text: "Why this server is out of its group, and whether it comes back by itself or waits \
+         for a person; or what its data lack, or why they must not be used. Empty: nothing.",
+    },
     Variable {
         section: Section::Own,
         name: "synod_role",
