@@ -41,6 +41,11 @@ pub struct Survivor {
     pub heard_unix_ms: Option<u64>,
     /// What it has; none if it does not answer.
     pub has: Option<Holdings>,
+    /// What its data lack, or why they must not be used: a sentence for each defect. Only of the
+    /// server that answers.
+    pub defects: Vec<String>,
+    /// Whether its data must not be used: it waits for a full copy. Only of the server that answers.
+    pub is_marked: bool,
 }
 
 /// What a survivor has.

@@ -20,7 +20,11 @@ pub(super) fn plan(provider: &Provider) -> Reply {
         let text = "this server belongs to no group yet: nothing of it can be recovered here";
         return Reply::refused(Reason::NotConnected, text);
     }
-    let recovery = recovery(provider.server_name(), node.cluster_name(), &status);
+    let mut recovery = recovery(provider.server_name(), node.cluster_name(), &status);
+    for own in recovery.members.iter_mut().filter(|member| member.is_own) {
+        own.defects = provider.position().defects();
+        own.is_marked = provider.position().record().needs_copy();
+    }
     Reply::Answer(Answer::Recovery(Box::new(recovery)))
 }
 
@@ -55,6 +59,8 @@ fn survivor(node: &NodeStatus, member: &MemberStatus, now: u64) -> Survivor {
         has_database: member.has_data,
         heard_unix_ms: heard.map(|ago| before(now, ago)),
         has: report.map(|report| holdings(&node.members, report, now)),
+        defects: Vec::new(),
+        is_marked: false,
     }
 }
 

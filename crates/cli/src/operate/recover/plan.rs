@@ -6,6 +6,10 @@
 use serde::Serialize;
 use synod_admin::recovery::{Holdings, Recovery, Survivor};
 
+/// For the case that all data are marked.
+pub(super) const NO_DATA: &str = "'synod copy' on the machine of a stopped server says what becomes of its data. If no server \
+     has data, see 'No server has data' in docs/operating/shutdown-and-recovery.md";
+
 /// What a server has answered.
 pub(super) struct Asked {
     /// Its log directory, if it was named.
@@ -39,6 +43,8 @@ pub(super) struct Chosen {
     pub(super) after_logger: Option<String>,
     /// Survivors that have more and cannot continue: what they have more is lost.
     pub(super) unfit_with_more: Vec<String>,
+    /// Its data must not be used, and it serves nobody until they are accepted.
+    pub(super) is_marked: bool,
 }
 
 /// What is lost at most.
@@ -60,7 +66,14 @@ impl Plan {
     /// The plan; or, in a sentence, why there is nothing to recover.
     pub(super) fn of(asked: &[Asked]) -> Result<Plan, String> {
         let members = merged(asked);
-        check_lost(&members)?;
+        check_lost(&members).map_err(|why| match defects(&members).as_slice() {
+            [] => why,
+            defects => format!(
+                "{}.\n{}\n{NO_DATA}",
+                why.trim_end_matches('.'),
+                defects.join("\n")
+            ),
+        })?;
         let first = asked.first().map(|asked| &asked.recovery);
         let continue_with = chosen(&members, asked);
         let silent = members.iter().filter(|m| m.is_voter && !is_fit(m));
@@ -87,6 +100,13 @@ fn merged(asked: &[Asked]) -> Vec<Survivor> {
     }
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     rows
+}
+
+/// A line for each database that is known to lack something, or to be marked.
+pub(super) fn defects(members: &[Survivor]) -> Vec<String> {
+    let faulty = members.iter().filter(|member| !member.defects.is_empty());
+    let line = |member: &Survivor| format!("data of {}: {}", member.name, member.defects.join(" "));
+    faulty.map(line).collect()
 }
 
 fn check_lost(members: &[Survivor]) -> Result<(), String> {
@@ -147,6 +167,7 @@ fn chosen(members: &[Survivor], asked: &[Asked]) -> Option<Chosen> {
         dir: dir.and_then(|asked| asked.dir.clone()),
         after_logger: logger.map(|logger| logger.name.clone()),
         unfit_with_more: unfit_with_more.map(|m| m.name.clone()).collect(),
+        is_marked: server.is_marked,
     })
 }
 
@@ -234,6 +255,19 @@ pub(super) mod tests {
         ];
         let why = plan(&two).unwrap_err();
         assert!(why.contains("2 of 3 voters answer"), "{why}");
+    }
+
+    #[test]
+    fn marked_data_are_named_where_nothing_else_is_to_be_recovered() {
+        let mut marked = member("db1", Some((2, 9)));
+        marked.has.as_mut().unwrap().leader = Some("db2".into());
+        marked.defects = vec!["Marked as not to be used: it differs.".into()];
+        let why = plan(&[marked, member("db2", None)]).unwrap_err();
+        assert!(
+            why.contains("data of db1: Marked as not to be used"),
+            "{why}"
+        );
+        assert!(why.contains("'synod copy'"), "{why}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use synod_admin::recovery::Survivor;
 
-use super::plan::{Chosen, Loss, Plan};
+use super::plan::{Chosen, Loss, NO_DATA, Plan, defects};
 use crate::operate::utc;
 use crate::table::{lay_out, or_dash};
 
@@ -10,6 +10,10 @@ use crate::table::{lay_out, or_dash};
 pub(super) fn text(plan: &Plan) -> String {
     let head = format!("group {}: no leader with a majority is heard", plan.group);
     let mut parts = vec![head, table(&plan.members)];
+    let defects = defects(&plan.members);
+    if !defects.is_empty() {
+        parts.push(format!("{}\n{NO_DATA}", defects.join("\n")));
+    }
     match &plan.continue_with {
         Some(chosen) => {
             parts.push(consequences(plan, chosen));
@@ -78,6 +82,14 @@ fn state(member: &Survivor) -> String {
 
 fn consequences(plan: &Plan, chosen: &Chosen) -> String {
     let mut rows = vec![["continue with", &choice(chosen)].map(str::to_owned)];
+    if chosen.is_marked {
+        let text = format!(
+            "the data of {}, above: as long as they are marked, it continues and serves nobody. \
+             Stop it, have them used ('synod copy --accept --yes'), and start it",
+            chosen.name
+        );
+        rows.push(["first".to_owned(), text]);
+    }
     if let Some(logger) = &chosen.after_logger {
         let text = format!(
             "{logger} leads for a moment: it is a logger and has more of the log, which {} takes \
@@ -169,6 +181,8 @@ mod tests {
         let mut one = member("db1", Some((2, 9)));
         let has = one.has.as_mut().unwrap();
         (has.stated_index, has.complete_unix_ms) = (11, Some(1_795_421_000_000));
+        one.defects = vec!["Marked as not to be used: it differs.".into()];
+        one.is_marked = true;
         let members = [one, member("db2", None), member("db3", None)];
         let text = text(&plan(&members).unwrap());
         for words in [
@@ -179,6 +193,8 @@ mod tests {
             "on the machine of db1",
             "synod recover --force --yes",
             "make two histories",
+            "data of db1: Marked",
+            "synod copy --accept --yes",
         ] {
             assert!(text.contains(words), "no '{words}' in:\n{text}");
         }
