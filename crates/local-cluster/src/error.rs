@@ -232,6 +232,22 @@ pub enum ClusterError {
         /// The lines of the log that matter.
         tail: Lines,
     },
+    /// A server runs, has left its group, and does not come back by itself.
+    #[error(
+        "node {node}: the server runs, and has left its group for good: {why}; its log {log} \
+         says:\n{tail}",
+        log = log.display()
+    )]
+    Left {
+        /// The node.
+        node: u8,
+        /// The server's reason.
+        why: String,
+        /// The error log.
+        log: PathBuf,
+        /// The lines of the log that matter.
+        tail: Lines,
+    },
     /// A condition did not come true in time.
     #[error(
         "node {node}: still not {waiting_for} after {} s (now: {now}); its log {log} says:\n{tail}",
@@ -283,6 +299,7 @@ impl ClusterError {
             ClusterError::InstallFailed { .. }
             | ClusterError::RecoverFailed { .. }
             | ClusterError::Exited { .. }
+            | ClusterError::Left { .. }
             | ClusterError::Timeout { .. } => 6,
             ClusterError::Io { .. }
             | ClusterError::BadSettings { .. }

@@ -242,7 +242,7 @@ impl Cluster {
     /// Waits until all of these nodes are synced.
     ///
     /// # Errors
-    /// When one ends early, or is not synced in time.
+    /// When one ends early, is out of its group for good, or is not synced in time.
     pub fn await_synced(&mut self, nodes: &[u8], progress: Progress<'_>) -> Result<()> {
         let timeout = self.settings.start_timeout;
         let begin = Instant::now();
@@ -258,6 +258,9 @@ impl Cluster {
                     }
                 }
                 let status = self.node_status(node);
+                if status.waits_for_person() {
+                    return Some(Err(self.left(node, status)));
+                }
                 last = status.member_state.clone();
                 self.is_ready(node, &status).then_some(Ok(()))
             });
@@ -488,6 +491,16 @@ impl Cluster {
         ClusterError::Exited {
             node,
             status: status.to_owned(),
+            log,
+            tail: self.log_tail(node),
+        }
+    }
+
+    fn left(&self, node: u8, status: NodeStatus) -> ClusterError {
+        let log = self.files(node).error_log;
+        ClusterError::Left {
+            node,
+            why: status.trouble.unwrap_or(status.member_state),
             log,
             tail: self.log_tail(node),
         }

@@ -30,6 +30,8 @@ pub struct NodeStatus {
     /// `wsrep_local_state_comment`; `down` without a process, `starting` while the server does
     /// not answer.
     pub member_state: String,
+    /// Why it is out of its group, or what is wrong with its data.
+    pub trouble: Option<String>,
     /// `leader`, `follower`, `learner` or `logger`.
     pub role: Option<String>,
     /// Its leader weight, 0 to 100.
@@ -68,6 +70,12 @@ impl NodeStatus {
         self.primary && self.member_state == "Synced"
     }
 
+    /// Whether it has left its group and does not come back by itself.
+    pub fn waits_for_person(&self) -> bool {
+        let trouble = self.trouble.as_deref().unwrap_or_default();
+        self.member_state == "Inconsistent" || trouble.contains("waits for a person")
+    }
+
     fn from_variables(
         node: u8,
         port: u16,
@@ -81,6 +89,7 @@ impl NodeStatus {
             pid,
             port,
             member_state: text("wsrep_local_state_comment").unwrap_or_else(|| silent.into()),
+            trouble: text("wsrep_synod_trouble").filter(|trouble| !trouble.is_empty()),
             role: text("wsrep_synod_role").filter(|role| !role.is_empty()),
             leader_weight: text("wsrep_synod_leader_weight").and_then(|value| value.parse().ok()),
             term: text("wsrep_synod_term").and_then(|value| value.parse().ok()),
@@ -126,6 +135,20 @@ mod tests {
     }
 
     #[test]
+    fn server_that_waits_for_a_person_is_known_by_its_own_words() {
+        let status = |trouble| {
+            let known = variables(&[
+                ("wsrep_local_state_comment", "Initialized"),
+                ("wsrep_synod_trouble", trouble),
+            ]);
+            NodeStatus::from_variables(1, 13306, Some(7), Some(&known))
+        };
+        assert!(status("out of its group, waits for a person: x").waits_for_person());
+        assert!(!status("out of its group, comes back by itself: x").waits_for_person());
+        assert_eq!(status("").trouble, None);
+    }
+
+    #[test]
     fn json_has_the_promised_fields_and_null_for_unknown_ones() {
         let known = variables(&[
             ("wsrep_local_state_comment", "Synced"),
@@ -139,7 +162,7 @@ mod tests {
         let status = NodeStatus::from_variables(1, 13306, Some(7), Some(&known));
         assert!(status.is_synced());
         let expected = r#"{"name":"node1","pid":7,"port":13306,"member_state":"Synced",
-            "role":"leader","leader_weight":80,"term":5,"commit_index":null,"last_committed":42,
+            "trouble":null,"role":"leader","leader_weight":80,"term":5,"commit_index":null,"last_committed":42,
             "view_size":3,"primary":true}"#;
         let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
         assert_eq!(serde_json::to_value(&status).unwrap(), expected);

@@ -145,6 +145,7 @@ mod tests {
             commit_index: None,
             last_committed: pid.map(|_| 42),
             view_size: None,
+            trouble: None,
             primary,
         }
     }
