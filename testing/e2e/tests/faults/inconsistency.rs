@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure};
+use synod_e2e::programs::signal;
+use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 static CLUSTER: Shared = Shared::new("inconsistency", 30306);
@@ -94,6 +95,37 @@ fn server_that_differs_leaves_and_comes_back_with_the_others_data() {
             bring_back(cluster, node)?;
         }
         Ok(())
+    });
+}
+
+/// The engine's position is past the action that was rolled back: only the member's own record says
+/// that the database lacks it.
+#[test]
+fn server_killed_during_the_vote_does_not_come_back_without_the_action() {
+    CLUSTER.scenario("killed during the vote", |cluster| {
+        let (leader, node) = (cluster.leader(), cluster.follower());
+        let others = cluster.others(node);
+        let held = others.into_iter().find(|other| *other != leader);
+        let held = held.ok_or_else(|| Failure("no third server".to_owned()))?;
+        let table = table(cluster, "voted")?;
+        differ(cluster, node, &format!("INSERT INTO {table} VALUES (1)"))?;
+        let asked = |cluster: &TestCluster| {
+            let text = cluster.log_text(leader);
+            text.matches("asking the others").count()
+        };
+        let before = asked(cluster);
+        // The vote stays open.
+        signal(cluster, held, "-STOP")?;
+        let inserted = cluster.execute(leader, &format!("INSERT INTO {table} VALUES (1)"));
+        let begun = wait_for(PATIENCE, || (asked(cluster) > before).then_some(()));
+        cluster.kill(node).why("kill")?;
+        signal(cluster, held, "-CONT")?;
+        inserted?;
+        ensure(begun.is_some(), || "no vote has begun".to_owned())?;
+
+        cluster.spawn(node, false).why("start")?;
+        check_evicted(cluster, node, &table)?;
+        bring_back(cluster, node)
     });
 }
 
