@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use synod_e2e::{Outcome, TestCluster, Why, ensure};
-use synod_local_cluster::wait_for;
+use mysql::prelude::Queryable;
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_local_cluster::{find_program, wait_for};
 
 const BASE_PORT: u16 = 31306;
 /// What the server logs when it runs the script of a full copy.
@@ -132,5 +133,73 @@ fn server_that_waits_for_its_group_ends_on_sigterm() {
         ensure(took < END_LIMIT, || format!("it ended after {took:?}"))?;
         cluster.up(&quiet).why("start of all")?;
         cluster.execute(2, "CREATE TABLE e2e_data.after_wait (a INT PRIMARY KEY)")
+    });
+}
+
+/// A server that a person has started by hand. Killed when dropped.
+struct ByHand(Child);
+
+impl ByHand {
+    /// As somebody does who is in the directory of the configuration.
+    fn start(cluster: &TestCluster, node: u8) -> Outcome<ByHand> {
+        let files = cluster.files(node);
+        // It dies with this process, however that ends.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL"])
+            .arg(find_program("mariadbd", "mariadb-server").why("the server")?)
+            .arg("--defaults-file=my.cnf")
+            .env("PWD", &files.root)
+            .current_dir(&files.root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        cluster.user().apply(&mut command);
+        command.spawn().why("starting the server").map(ByHand)
+    }
+}
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        // The test has its outcome already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The server has changed into its data directory when the library asks the engine for its position
+/// with the same arguments.
+#[test]
+fn servers_started_by_a_relative_path_come_back_after_a_crash_of_all() {
+    if place::is_galera() {
+        return;
+    }
+    run(|| {
+        let mut cluster = TestCluster::fresh("relative", BASE_PORT)?;
+        cluster.execute(1, "CREATE TABLE e2e_data.kept (a INT PRIMARY KEY)")?;
+        cluster.execute(1, "INSERT INTO e2e_data.kept VALUES (1)")?;
+        agreement::check(&cluster, &[1, 2, 3])?;
+        cluster.kill_all().why("the crash")?;
+        let servers = cluster.nodes().map(|node| ByHand::start(&cluster, node));
+        let servers = servers.collect::<Outcome<Vec<ByHand>>>()?;
+        for node in cluster.nodes() {
+            let mut last = String::new();
+            let is_synced = || {
+                let mut conn = cluster.connect(node).ok()?;
+                let sql = "SHOW STATUS LIKE 'wsrep_local_state_comment'";
+                let row: Option<(String, String)> = conn.query_first(sql).ok()?;
+                last = row?.1;
+                (last == "Synced").then_some(conn)
+            };
+            let conn = wait_for(PATIENCE, is_synced);
+            let mut conn = conn.ok_or(&last).why(format_args!(
+                "node{node} is not synced:\n{}",
+                cluster.log_tail(node)
+            ))?;
+            let rows: Vec<u32> = conn.query("SELECT a FROM e2e_data.kept").why("rows")?;
+            ensure(rows == [1], || format!("node{node}: {rows:?}"))?;
+        }
+        drop(servers);
+        Ok(())
     });
 }
