@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use mysql::prelude::Queryable;
 use serde_json::Value;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
@@ -173,6 +174,54 @@ fn lose_a_majority_with_commits(cluster: &mut TestCluster) -> Outcome {
         }
     }
     refuses_in_a_healthy_group(cluster)
+}
+
+/// The commit may be in the log, and may not: that costs nobody the only database that is left.
+#[test]
+fn survivor_stopped_amid_a_streamed_commit_continues_with_its_data() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::fresh("recover-streamed", BASE_PORT)?;
+    cluster.execute(
+        1,
+        "CREATE TABLE e2e_data.drill (id INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20))",
+    )?;
+    insert(&cluster, 1, "kept", 1)?;
+    agreement::check(&cluster, &[1, 2, 3])?;
+    let mut client = cluster.connect(1)?;
+    for sql in [
+        "SET SESSION wsrep_trx_fragment_unit = 'rows', SESSION wsrep_trx_fragment_size = 1",
+        "START TRANSACTION",
+        "INSERT INTO e2e_data.drill (what) VALUES ('streamed'), ('streamed')",
+    ] {
+        client.query_drop(sql).why(sql)?;
+    }
+    for node in [2, 3] {
+        cluster.kill(node).why("losing the majority")?;
+    }
+    let committing = std::thread::spawn(move || client.query_drop("COMMIT"));
+    let waits = wait_for(PATIENCE, || {
+        let sessions = cluster.rows(1, "SHOW PROCESSLIST").ok()?;
+        let mut sessions = sessions.iter();
+        sessions.any(|row| row.contains("\tCOMMIT")).then_some(())
+    });
+    ensure(waits.is_some(), || "no COMMIT waits".to_owned())?;
+    await_without_leader(&cluster, 1)?;
+    cluster.stop(1).why("an orderly stop")?;
+    let answer = committing.join().map_err(|_| "a panic").why("the client")?;
+    ensure(answer.is_err(), || "the COMMIT is acknowledged".to_owned())?;
+    for node in [2, 3] {
+        cluster.wipe(node).why("losing their disks")?;
+    }
+
+    cluster.spawn(1, false).why("starting the survivor")?;
+    await_without_leader(&cluster, 1)?;
+    let done = wait_for(PATIENCE, || says(&cluster, 1, FORCE, 0).ok());
+    ensure(done.is_some(), || "no order is taken".to_owned())?;
+    cluster.await_synced(&[1], &|_, _| ()).why("the survivor")?;
+    let kept = count(&cluster, 1, "kept")?;
+    ensure(kept == "1", || format!("{kept} rows are left"))
 }
 
 fn refuses_in_a_healthy_group(cluster: &TestCluster) -> Outcome {
