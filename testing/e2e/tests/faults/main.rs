@@ -5,6 +5,7 @@ mod copy_again;
 mod crash;
 mod inconsistency;
 mod logger;
+mod other_replication;
 mod recover;
 mod returns;
 mod starts;

@@ -271,8 +271,7 @@ fn server_whose_log_had_no_room_comes_back_by_itself() -> Outcome {
     cluster.kill_all().why("ending the cluster")
 }
 
-/// A file system of its own for node 3, which is stopped, with its database; `None` where this user
-/// may not mount.
+/// A file system of its own for node 3, which is stopped, with its database.
 fn move_to_small_disk(cluster: &TestCluster) -> Outcome<SmallDisk> {
     let data = cluster.files(3).data;
     let moved = data.with_extension("moved");
