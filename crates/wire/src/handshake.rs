@@ -135,8 +135,9 @@ impl LocalIdentity {
         Err(Refusal {
             reason: RefuseReason::WrongClusterName,
             for_caller: format!(
-                "the cluster name here is another one than that of {name}, '{theirs}'; both must \
-                 be the same. The error log here names both"
+                "the cluster name of {name} is '{theirs}', and that of {} is another one. Make \
+                 them equal; the error log of {} names both",
+                self.name, self.name
             ),
             for_own_log: format!(
                 "the cluster name here is '{ours}', that of {name} is '{theirs}'; both must be \

@@ -194,7 +194,7 @@ fn wrong_files_directories_ports_and_secrets_are_refused_with_what_to_do() -> Ou
     ];
     refused(&mut logger, 1, &other_secret)?;
     write_private(&logger.secret_file(), &secret)?;
-    let other_name = ["the cluster name here is another one", "'another'"];
+    let other_name = ["is another one. Make them equal", "'another'"];
     with(&mut logger, "cluster_name", "\"another\"", 3, &other_name)?;
 
     logger.join()?;

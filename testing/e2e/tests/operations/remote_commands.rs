@@ -161,7 +161,7 @@ fn refusals(cluster: &TestCluster, desk: &Desk) -> Outcome {
     cluster.await_line(1, "group secret differs")?;
     let other = ["status", "--cluster", "another"];
     let error = desk.refused(1, "secret", &other, 4)?;
-    ensure_says(&error, "the cluster name here is another one")?;
+    ensure_says(&error, "is another one. Make them equal")?;
     let error = desk.refused(1, "secret", &["leader", "transfer", "node9"], 4)?;
     ensure_says(&error, "node9")?;
     let error = desk.refused(9, "secret", &["status"], 3)?;
