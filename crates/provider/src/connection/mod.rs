@@ -60,6 +60,7 @@ use lifecycle::Lifecycle;
 use returning::Restart;
 use sst_donor::Donor;
 use sst_joiner::{DonorPreference, SstNews};
+use start_watch::StartWarning;
 use views::{ShownViews, ViewFrame, session_uuid};
 use watched::Watched;
 use write_gate::WriteGate;
@@ -133,6 +134,7 @@ pub(crate) struct Connection {
     itself: Weak<Connection>,
     state: Watched<State>,
     admission: Admission,
+    start_warning: StartWarning,
 }
 
 impl Connection {
@@ -159,6 +161,7 @@ impl Connection {
             itself: itself.clone(),
             state: Watched::default(),
             admission: Admission::default(),
+            start_warning: StartWarning::default(),
         })
     }
 

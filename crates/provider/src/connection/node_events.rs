@@ -32,6 +32,9 @@ impl Host for Connection {
             Level::Warning => LogLevel::Warn,
             Level::Error => LogLevel::Error,
         };
+        if level == LogLevel::Warn {
+            self.warned_at_start(text);
+        }
         self.shared.callbacks.log(level, text);
     }
 

@@ -10,7 +10,7 @@
 //! signals itself.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use synod_node::Remedy;
@@ -28,6 +28,16 @@ const LOOK: Duration = Duration::from_millis(100);
 const TELL: Duration = Duration::from_secs(10);
 /// How much longer the start may take after each of them.
 const EXTENSION: Duration = Duration::from_secs(60);
+
+/// The last warning since the connection was made, for the service manager.
+#[derive(Default)]
+pub(crate) struct StartWarning(Mutex<Option<String>>);
+
+impl StartWarning {
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Connection {
     /// Starts the thread that watches the server's start.
@@ -52,7 +62,7 @@ impl Connection {
             }
             let now = Instant::now();
             if let Some(manager) = manager.filter(|_| now >= tell_at) {
-                manager.extend_start(EXTENSION, self.start_status());
+                manager.extend_start(EXTENSION, &self.start_status());
                 tell_at = now + TELL;
             }
             let over = |state: &mut super::State| self.is_over_in(state).then_some(());
@@ -79,13 +89,24 @@ impl Connection {
         self.is_closing() || state.lifecycle.has_place()
     }
 
-    /// What the start waits for, in the words that `systemctl status` shows.
-    fn start_status(&self) -> &'static str {
+    /// What the start waits for, in the words that `systemctl status` shows. `systemctl start`
+    /// itself shows nothing while it waits: so the last warning is told there, too.
+    fn start_status(&self) -> String {
         let state = self.state();
-        match (&state.joined, state.lifecycle.local()) {
+        let waits_for = match (&state.joined, state.lifecycle.local()) {
             (None, _) => "Waiting for the cluster: a majority of its members must run",
             (Some(_), LocalState::ReceivingStateTransfer) => "Receiving a full copy (SST)",
             (Some(_), _) => "Joining the cluster",
+        };
+        drop(state);
+        match &*self.start_warning.lock() {
+            Some(warning) => format!("{waits_for}. Last warning: {warning}"),
+            None => waits_for.to_owned(),
         }
+    }
+
+    /// Keeps a warning of a server that has no place in the group yet.
+    pub(crate) fn warned_at_start(&self, text: &str) {
+        *self.start_warning.lock() = Some(text.to_owned());
     }
 }
