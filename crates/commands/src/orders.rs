@@ -23,6 +23,7 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
     if is_about_upstream(&order) {
         return Reply::refused(Reason::Refused, NO_UPSTREAM);
     }
+    let done_in_words = done_in_words(&order);
     let Some(command) = command(order) else {
         let text = "the order is not understood: a weight is a number from 0 to 100, a protocol \
                     version one from 1 on";
@@ -36,11 +37,28 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
                 | node::Done::WeightSet { .. }
                 | node::Done::Continues { .. } => None,
             };
-            let text = done.to_string();
+            let text = match done_in_words.filter(|_| log_index.is_some()) {
+                Some(what) => format!("{what}: {done}"),
+                None => done.to_string(),
+            };
             Reply::Answer(Answer::Done(Done { text, log_index }))
         }
         Err(refusal) => Reply::refused(reason(refusal.reason), refusal.text),
     }
+}
+
+/// What a change of the group has led to, once it is committed; none for other orders.
+fn done_in_words(order: &Request) -> Option<String> {
+    Some(match order {
+        Request::RemoveMember { member, .. } => format!("{member} is no member any more"),
+        Request::PromoteMember { member } => format!("{member} votes"),
+        Request::DemoteMember { member, .. } => format!("{member} does not vote any more"),
+        Request::ReplaceMember { old, new, .. } => {
+            format!("{old} is no member any more, and {new} votes")
+        }
+        Request::UnbindMember { member } => format!("{member} is bound to no certificate"),
+        _ => return None,
+    })
 }
 
 /// Whether a request changes something.

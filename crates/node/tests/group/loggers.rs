@@ -1,7 +1,9 @@
 //! Members without a database: they keep the log and vote.
 
 use bytes::Bytes;
-use synod_node::{Command, NodeError, Seqno, StartMode, StateTransferEvent};
+use synod_node::{
+    Command, NodeError, RefusalReason, Seqno, StartMode, StateTransferEvent,
+};
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 
@@ -58,24 +60,40 @@ fn group_commits_with_a_logger_and_one_member_with_data() {
 }
 
 #[test]
-fn logger_leads_and_its_view_has_only_members_with_data() {
-    let group = with_logger("leads");
-    let logger = group.members[LOGGER].node();
-    eventually("the logger leads", || {
-        let leader = &group.members[group.leader()];
-        let to = Some(group.members[LOGGER].config.name.clone());
-        let transfer = Command::TransferLeadership { to };
-        let accepted = leader.node().administrate(transfer, PATIENCE);
-        accepted.is_ok() || group.members[LOGGER].is_leader()
-    });
-    let seqno = seqno_of(group.members[0].order("k", "v"));
+fn logger_does_not_lead_by_order_and_hands_over_when_it_had_to_lead() {
+    let mut group = with_logger("leads");
+    let to = Some(group.members[LOGGER].config.name.clone());
+    let transfer = Command::TransferLeadership { to };
+    let leader = &group.members[group.leader()];
+    let refusal = leader.node().administrate(transfer, PATIENCE).unwrap_err();
+    assert_eq!(refusal.reason, RefusalReason::Unfit);
+    assert!(refusal.text.contains("has no database"), "{refusal}");
+
+    // Only the logger has this action, when the server that led is gone.
+    let leads = group.leader();
+    let lags = 1 - leads;
+    group.members[lags].node().set_isolated(true);
+    let seqno = seqno_of(group.members[leads].order("k", "v"));
     wait_committed(&group, seqno);
-    assert!(logger.is_primary());
+    group.members[leads].stop();
+    group.members[lags].node().set_isolated(false);
+    let (logger, server) = (&group.members[LOGGER], &group.members[lags]);
+    eventually("the logger leads", || logger.is_leader());
+    server
+        .host
+        .wait("the action", |record| record.last() >= seqno);
+    let text = format!("handing leadership over to {}", server.config.name);
+    logger
+        .host
+        .wait("the handover", |record| record.says(&text));
+    eventually("the server leads", || server.is_leader());
+    assert!(!logger.host.lock().says("waiting to join"));
+    group.members[leads].start(StartMode::Join).unwrap();
+    group.members[leads].take_part();
     for member in &group.members[..LOGGER] {
-        member
-            .host
-            .wait("the action", |record| record.last() >= seqno);
-        assert_eq!(member.host.lock().view_names(), ["node1", "node2"]);
+        member.host.wait("both servers", |record| {
+            record.view_names() == ["node1", "node2"]
+        });
     }
 }
 
@@ -126,25 +144,6 @@ fn logger_that_was_cut_off_when_it_was_removed_is_refused_and_stops() {
     let why = logger.host.lock().failed.clone().unwrap();
     assert!(why.contains("has removed this member"), "{why}");
     assert_eq!(group.members[0].node().status().members.len(), 2);
-}
-
-#[test]
-fn leadership_leaves_a_logger_for_a_synced_database() {
-    let mut group = with_logger("hands-over");
-    group.members[1].stop();
-    let to = group.members[LOGGER].config.name.clone();
-    let leader = group.members[0].node();
-    eventually("the logger leads", || {
-        let to = Some(to.clone());
-        let _ = leader.administrate(Command::TransferLeadership { to }, PATIENCE);
-        group.members[LOGGER].is_leader()
-    });
-    let host = &group.members[LOGGER].host;
-    host.wait("the handover", |record| {
-        record.says("handing leadership over to node1")
-    });
-    eventually("the database leads", || group.members[0].is_leader());
-    assert!(!host.lock().says("waiting to join"));
 }
 
 #[test]

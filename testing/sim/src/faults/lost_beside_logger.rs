@@ -1,12 +1,12 @@
 //! Two servers and a logger: any one of the three may be lost (P1, P5), and a server leads again.
 //!
 //! One after the other loses its power: the server that leads, the other one while the first is
-//! back, the logger, then both servers at once. Nothing else fails. Between these, an operator
-//! moves leadership to the logger. That nothing acknowledged is lost is the rule of every run; here
-//! the group must also keep committing, and the logger must not keep leading.
+//! back, the logger, then both servers at once. Nothing else fails. Between these, the logger leads
+//! because the only server that is up lacks something. That nothing acknowledged is lost is the
+//! rule of every run; here the group must also keep committing, and the logger must not keep
+//! leading.
 
 use synod_consensus::MemberId;
-use synod_wire::Command;
 
 use crate::invariants::Violation;
 use crate::trace::What;
@@ -54,19 +54,20 @@ impl World {
         Some([first, self.voter(is_other)?])
     }
 
-    /// An operator moves leadership to the logger, which gives it to a server again.
+    /// The one server that is up lacks what the other one and the logger have committed: the logger
+    /// leads until the server has it, and gives leadership to it then.
     fn logger_hands_over(&mut self, logger: MemberId) {
-        let Some(leader) = self.ready_leader() else {
+        let Some([leads, lags]) = self.servers_leader_first() else {
             return self.beside_logger("no leader although nothing fails".to_owned());
         };
-        // A refusal is no fault.
-        let to = Some(logger.to_string());
-        self.command(leader, Command::TransferLeadership { to });
-        let timeout_us = self.options.timing.election_timeout_max_us;
-        if self.run_until(timeout_us, |world| world.ready_leader() == Some(logger)) {
+        self.lose_power(lags);
+        self.commit_without(&[lags]);
+        self.lose_power(leads);
+        self.start(lags);
+        if self.run_until(BACK_US, |world| world.ready_leader() == Some(logger)) {
             self.coverage.count("a logger led");
         }
-        self.expect_server_to_lead();
+        self.return_all(&[leads]);
     }
 
     fn expect_server_to_lead(&mut self) {
@@ -85,6 +86,11 @@ impl World {
             return;
         }
         lost.iter().for_each(|id| self.lose_power(*id));
+        self.commit_without(lost);
+        self.return_all(lost);
+    }
+
+    fn commit_without(&mut self, lost: &[MemberId]) {
         let patience_us = 10 * self.options.timing.election_timeout_max_us;
         for _ in 0..2 {
             let before = self.commit_index();
@@ -93,7 +99,6 @@ impl World {
                 return self.beside_logger(format!("nothing is committed without {lost:?}"));
             }
         }
-        self.return_all(lost);
     }
 
     /// Both servers lose their power at once, and are back: the logger alone commits nothing.

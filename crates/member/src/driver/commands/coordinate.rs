@@ -193,9 +193,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the member has reported, since it started, that its database is whole. Members
-    /// without one report the same as soon as they take part.
+    /// Whether the member has reported, since it started, that its database is whole; or is to have
+    /// none.
     fn has_whole_database(&self, member: MemberId) -> bool {
+        let members = &self.core.config().config.members;
+        if members.get(&member).is_some_and(|known| !known.has_data) {
+            return true;
+        }
         let presence = &self.membership.presence;
         let session = presence.session_of(member);
         let mut reports = presence.reports();

@@ -118,9 +118,9 @@ pub(super) fn plan(facts: &Facts, command: &Command) -> Result<Plan, CommandRefu
             check_caught_up(facts, id)?;
             Ok(Plan::Change(vec![ConfigChange::Promote(id)]))
         }
-        Command::Replace { old, new, force } => {
+        Command::Replace { old, new, .. } => {
             let (old, new) = (find(old)?, find(new)?);
-            replace(facts, old, new, *force)
+            replace(facts, old, new)
         }
         Command::Unbind { member } => {
             let id = find(member)?;
@@ -131,10 +131,8 @@ pub(super) fn plan(facts: &Facts, command: &Command) -> Result<Plan, CommandRefu
         }
         Command::TransferLeadership { to } => {
             let to = to.as_deref().map(find).transpose()?;
-            if let Some(to) = to.filter(|to| !facts.config.is_voter(*to)) {
-                let name = facts.name(to);
-                let text = format!("{name} is a learner, so it cannot lead. Promote it first");
-                return Err(refuse(RefusalReason::NotVoter, text));
+            if let Some(to) = to {
+                check_next_leader(facts, to)?;
             }
             Ok(Plan::Transfer(to))
         }
@@ -150,14 +148,28 @@ pub(super) fn plan(facts: &Facts, command: &Command) -> Result<Plan, CommandRefu
     }
 }
 
+/// A member without a database leads only while no server can: it hands on at the first
+/// opportunity, and until then no server takes writes as the leader.
+fn check_next_leader(facts: &Facts, to: MemberId) -> Result<(), CommandRefusal> {
+    let (name, members) = (facts.name(to), &facts.config.members);
+    if !facts.config.is_voter(to) {
+        let text = format!("{name} is a learner, so it cannot lead. Promote it first");
+        return Err(refuse(RefusalReason::NotVoter, text));
+    }
+    let has_data = |id: &MemberId| members.get(id).is_some_and(|member| member.has_data);
+    if !has_data(&to) && facts.config.voters().any(|id| has_data(&id)) {
+        let text = format!(
+            "{name} has no database: while it leads, no server of the group does. Name a server, \
+             or none, and the one with the most complete log leads"
+        );
+        return Err(refuse(RefusalReason::Unfit, text));
+    }
+    Ok(())
+}
+
 /// The new voter comes first if the old one answers, and last if it does not: so the voters that
 /// answer are the largest majority at each step.
-fn replace(
-    facts: &Facts,
-    old: MemberId,
-    new: MemberId,
-    force: bool,
-) -> Result<Plan, CommandRefusal> {
+fn replace(facts: &Facts, old: MemberId, new: MemberId) -> Result<Plan, CommandRefusal> {
     if old == new {
         return Err(already(facts, old, "that member"));
     }
@@ -166,8 +178,12 @@ fn replace(
         return Ok(Plan::Change(vec![remove]));
     }
     if facts.config.is_voter(new) {
-        check_loss(facts, old, force)?;
-        return Ok(Plan::Change(vec![remove]));
+        let (old, new) = (facts.name(old), facts.name(new));
+        let text = format!(
+            "{new} votes already: name a member without a vote. To take {old} out without a \
+             replacement: synod member remove {old}"
+        );
+        return Err(refuse(RefusalReason::AlreadySo, text));
     }
     check_caught_up(facts, new)?;
     let promote = ConfigChange::Promote(new);
@@ -378,9 +394,32 @@ mod tests {
             force: true,
         };
         assert_eq!(ask(&demote), Err(RefusalReason::AlreadySo));
-        let to_learner = Command::TransferLeadership {
-            to: Some("c".to_owned()),
+        let replace = Command::Replace {
+            old: "a".to_owned(),
+            new: "b".to_owned(),
+            force: true,
         };
-        assert_eq!(ask(&to_learner), Err(RefusalReason::NotVoter));
+        assert_eq!(ask(&replace), Err(RefusalReason::AlreadySo), "b votes");
+    }
+
+    #[test]
+    fn leadership_goes_to_voters_with_a_database_while_there_are_any() {
+        let transfer = |config: &Config, to: &str| {
+            let to = Some(to.to_owned());
+            ask(config, &[1, 2, 3], &Command::TransferLeadership { to })
+        };
+        let mut servers = config(2, 1);
+        assert_eq!(transfer(&servers, "c"), Err(RefusalReason::NotVoter));
+        let to_server = Ok(Plan::Transfer(Some(MemberId(2))));
+        assert_eq!(transfer(&servers, "b"), to_server);
+        let without_database = |config: &mut Config, id| {
+            let member = config.members.get_mut(&MemberId(id)).unwrap();
+            member.has_data = false;
+        };
+        without_database(&mut servers, 2);
+        assert_eq!(transfer(&servers, "b"), Err(RefusalReason::Unfit));
+        let mut relays = servers;
+        without_database(&mut relays, 1);
+        assert_eq!(transfer(&relays, "b"), to_server, "a group of relays");
     }
 }
