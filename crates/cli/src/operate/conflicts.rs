@@ -53,17 +53,26 @@ pub fn run(arguments: &ConflictsArgs) -> Result<u8, OperateError> {
 
 fn text(conflicts: &Conflicts) -> String {
     if conflicts.total() == 0 {
-        return "none of this server's transactions has lost since its start".to_owned();
+        return "no transaction of this server has got error 1213 since its start".to_owned();
     }
+    let kinds = [
+        (conflicts.refused, "at COMMIT"),
+        (conflicts.aborted, "while they ran"),
+        (
+            conflicts.too_old,
+            "at COMMIT, because they had been open for too long",
+        ),
+        (
+            conflicts.given_up,
+            "because their first part was given up by the group",
+        ),
+    ];
+    let kinds = kinds.iter().filter(|(count, _)| *count > 0);
+    let kinds: Vec<String> = kinds.map(|(count, how)| format!("{count} {how}")).collect();
     let mut parts = vec![format!(
-        "{} transactions of this server have lost: {} refused because of an action before them, \
-         {} because their snapshot was too old, {} because their first part was discarded, {} \
-         aborted by an action that needed their locks",
+        "{} transactions of this server got error 1213: {}",
         conflicts.total(),
-        conflicts.refused,
-        conflicts.too_old,
-        conflicts.given_up,
-        conflicts.aborted
+        kinds.join(", ")
     )];
     parts.extend(last_hour(&conflicts.by_minute));
     if !conflicts.tables.is_empty() {
@@ -191,7 +200,7 @@ mod tests {
     #[test]
     fn losers_and_winners_are_listed() {
         let mut conflicts = Conflicts::default();
-        assert!(text(&conflicts).starts_with("none of this"));
+        assert!(text(&conflicts).starts_with("no transaction of this server has got"));
         conflicts.refused = 3;
         conflicts.tables.push(TableConflicts {
             table: "shop.stock".into(),
@@ -223,7 +232,7 @@ mod tests {
             "77",
             "db2 2",
             "(other tables)",
-            "3 refused",
+            "got error 1213: 3 at COMMIT\n",
             "000a000000 (10)",
             "(key not known)",
             "41",

@@ -156,16 +156,34 @@ pub fn member(arguments: &MemberArgs) -> Result<u8, OperateError> {
 fn remove(order: &MemberOrder) -> Result<u8, OperateError> {
     let member = order.name.clone();
     if !order.yes {
-        let stakes = format!(
-            "'{member}' would be no member any more: its vote and its copy of the log count for \
-             nothing from then on. If its server runs, it stops, and comes back as a new member \
-             only. The group may survive fewer failures than now; to keep their number, use \
-             'synod member replace'"
-        );
+        // The confirmation does not depend on the answer; what is at stake does.
+        let status = ask_status(&order.server).ok();
+        let stakes = stakes_of_removal(status.as_ref(), &member);
         return Err(OperateError::NeedsYes { stakes });
     }
     let force = true;
     carry_out(&order.server, Request::RemoveMember { member, force })
+}
+
+fn stakes_of_removal(status: Option<&Status>, member: &str) -> String {
+    let mut members = status.iter().flat_map(|status| &status.members);
+    let votes = members
+        .find(|known| known.name == member)
+        .map(|known| known.is_voter);
+    let loss = match votes {
+        Some(false) => {
+            "it has no vote, so the group survives as many failures as now, and its copy of the \
+             log counts for nothing from then on"
+        }
+        Some(true) | None => {
+            "its vote and its copy of the log count for nothing from then on. The group may \
+             survive fewer failures than now; to keep their number, use 'synod member replace'"
+        }
+    };
+    format!(
+        "'{member}' would be no member any more: {loss}. If it runs, it stops, and comes back as a \
+         new member only"
+    )
 }
 
 /// Until the member has shown its certificate, another holder of one may come first.
@@ -246,7 +264,11 @@ impl Leader<'_> {
 
     fn text(&self) -> String {
         let why = self.last_election.map_or(String::new(), |election| {
-            format!(" ({}: {})", election.leader, election.why)
+            let of_another = match self.leader == Some(&election.leader) {
+                true => String::new(),
+                false => format!("{}: ", election.leader),
+            };
+            format!(" ({of_another}{})", election.why)
         });
         match (self.leader, self.term) {
             (Some(leader), Some(term)) => format!("{leader} leads term {term}{why}"),
@@ -273,6 +295,8 @@ pub(super) fn carry_out(server: &ServerArgs, request: Request) -> Result<u8, Ope
 
 #[cfg(test)]
 mod tests {
+    use synod_admin::status::Member;
+
     use super::*;
     use crate::operate::PlaceArgs;
 
@@ -288,6 +312,45 @@ mod tests {
                 json: false,
             },
         }
+    }
+
+    #[test]
+    fn removal_says_what_the_group_loses() {
+        let member = |name: &str, is_voter| Member {
+            name: name.into(),
+            is_voter,
+            ..Member::default()
+        };
+        let status = Status {
+            members: vec![member("db3", true), member("relay", false)],
+            ..Status::default()
+        };
+        let stakes = |name: &str| stakes_of_removal(Some(&status), name);
+        assert!(stakes("relay").contains("survives as many failures as now"));
+        assert!(stakes("db3").contains("may survive fewer failures"));
+        assert!(stakes("other").contains("may survive fewer failures"));
+        assert!(stakes_of_removal(None, "relay").contains("may survive fewer failures"));
+    }
+
+    #[test]
+    fn leader_is_named_once() {
+        let election = Election {
+            leader: "db2".into(),
+            why: "db1 has handed leadership over".into(),
+            ..Election::default()
+        };
+        let leader = |name| Leader {
+            leader: name,
+            term: Some(7),
+            last_election: Some(&election),
+        };
+        let text = leader(Some("db2")).text();
+        assert_eq!(text, "db2 leads term 7 (db1 has handed leadership over)");
+        let text = leader(None).text();
+        assert!(
+            text.ends_with("no leader (db2: db1 has handed leadership over)"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) enum UpstreamCommand {
         #[command(flatten)]
         relay: ServerArgs,
     },
-    /// Pull nothing until 'start'; at the relay that leads
+    /// Pull nothing until 'resume'; at the relay that leads
     ///
     /// Readers are served all the time. The program itself ends by a signal (systemctl stop).
     #[command(visible_alias = "stop")]
