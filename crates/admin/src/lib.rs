@@ -12,6 +12,7 @@
 //! - [`protocol`]: what a line may hold: greeting, call, reply;
 //! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
 //!   exporters of metrics;
+//! - [`outlook`]: how many voters may fail now, as all who show it say it;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
 //! - [`Trusted`]: whose processes a client takes for a member;
 //! - [`visible`]: what others wrote, fit for a terminal;
@@ -31,6 +32,7 @@ mod connection;
 pub mod event;
 pub mod find;
 mod lines;
+pub mod outlook;
 pub mod protocol;
 pub mod recovery;
 pub mod relay;

@@ -84,8 +84,15 @@ pub struct Group {
     pub leader: Option<String>,
     /// Number of voters.
     pub voters: u64,
-    /// How many voters may fail at a time.
+    /// Voters that answer.
+    pub voters_present: u64,
+    /// How many of the voters that answer may fail now, and the rest still commits.
     pub tolerates: u64,
+    /// Whether something can be committed now, as far as this server knows: it hears a leader, and
+    /// a majority of the voters answers.
+    pub can_commit: bool,
+    /// Who is missing and what may fail, in words; see [`crate::outlook`].
+    pub outlook: String,
     /// Protocol version between members; none while it is not known.
     pub protocol: Option<u16>,
     /// Whether that version stays until an operator raises it; otherwise it rises by itself.
@@ -114,9 +121,16 @@ pub struct Member {
     pub is_own: bool,
     /// Whether it votes.
     pub is_voter: bool,
-    /// Whether it is in the view.
+    /// `database`; without one, `relay` if readers have an address there, or `logger`.
+    pub kind: String,
+    /// Whether the leader has heard it within `evs.suspect_timeout`, and it has not left, whatever
+    /// its kind. A server that hears no leader says whom it has heard itself.
     pub is_present: bool,
-    /// `leader`, `follower`, `candidate`, `learner`; `logger` has no database.
+    /// Whether nothing has come from it for a second although it is present: it may be gone.
+    pub is_silent: bool,
+    /// For how long nothing has come from it; none: nothing has since this server's start.
+    pub silent_ms: Option<u64>,
+    /// `leader`, `follower`, `candidate`, `learner`; `logger` and `relay` have no database.
     pub role: String,
     /// The region that it is in.
     pub region: Option<String>,
@@ -156,6 +170,13 @@ pub struct Member {
     pub clock_error_us: Option<u64>,
     /// Version of its library; known of the server that answers.
     pub program: Option<String>,
+}
+
+impl Member {
+    /// Whether it is there, as far as anybody can know at the moment.
+    pub fn answers(&self) -> bool {
+        self.is_present && !self.is_silent
+    }
 }
 
 /// A server's log.
@@ -321,6 +342,7 @@ mod tests {
         for field in [
             "region",
             "state",
+            "silent_ms",
             "term",
             "durable_index",
             "lag_ms",

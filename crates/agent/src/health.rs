@@ -139,11 +139,10 @@ fn live(status: &Status) -> Verdict {
 fn primary(status: &Status) -> Verdict {
     match group_with_majority(status) {
         Ok(group) => Verdict::yes(format!(
-            "{} is in the primary: {}, {} of {} voters may fail.",
+            "{} is in the primary: {}; {}.",
             status.server.name,
             leader_of(group),
-            group.tolerates,
-            group.voters
+            group.outlook
         )),
         Err(why) => Verdict::no(why),
     }
@@ -206,8 +205,9 @@ fn group_with_majority(status: &Status) -> Result<&Group, String> {
     let name = &status.server.name;
     match &status.group {
         Some(group) if group.is_primary => Ok(group),
-        Some(_) => Err(format!(
-            "{name} hears no leader with a majority, and refuses statements (error 1047)."
+        Some(group) => Err(format!(
+            "{name} hears no leader with a majority, and refuses statements (error 1047); {}.",
+            group.outlook
         )),
         None => Err(format!(
             "{name} is not connected to a group: its error log says why."
@@ -240,8 +240,8 @@ mod tests {
             is_primary: true,
             leader: Some(if own_role == "leader" { "db1" } else { "db2" }.into()),
             term: 7,
-            voters: 3,
-            tolerates: 1,
+            can_commit: true,
+            outlook: "3 voters: 1 may fail at a time".into(),
             ..Group::default()
         });
         status.members = vec![Member {
@@ -317,6 +317,25 @@ mod tests {
         assert!(!no_relay.is_healthy && no_relay.why.contains("no relay"));
         let alone: Seen = Ok(Arc::new(Status::default()));
         assert!(!relay(&alone, &Ok(Arc::new(of_upstream))).is_healthy);
+    }
+
+    #[test]
+    fn check_of_the_majority_says_what_may_fail_or_who_is_missing() {
+        let mut status = healthy("leader");
+        let (_, why) = ask(Check::Primary, &status);
+        let expected = "db1 is in the primary: db1 leads (term 7); 3 voters: 1 may fail at a time.";
+        assert_eq!(why, expected);
+        let group = status.group.as_mut().unwrap();
+        group.is_primary = false;
+        group.outlook = "3 voters, 1 answers (db2 absent, witness absent): nothing commits".into();
+        for check in [
+            Check::Primary,
+            Check::Writer,
+            READER,
+        ] {
+            let (is_healthy, why) = ask(check, &status);
+            assert!(!is_healthy && why.contains("witness absent"), "{why}");
+        }
     }
 
     #[test]

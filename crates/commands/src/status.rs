@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use synod_admin::outlook::Outlook;
 use synod_admin::status::{CommitWait, Election, FlowControl, Group, Log, Member, Status};
 use synod_node::{
-    self as node, DataState, GroupId, LinkStatus, LogIndex, MemberId, MemberStatus, NodeStatus,
-    RoleName,
+    self as node, DataState, GroupId, LinkStatus, LogIndex, MemberId, MemberPresence, MemberStatus,
+    NodeStatus, Presence, RoleName,
 };
 
 /// What a member knows of its own database; nothing, if it has none.
@@ -30,9 +31,10 @@ pub fn of_node(
     links: &[LinkStatus],
     own: &OwnDatabase,
 ) -> Status {
+    let members = member_rows(node, links, own);
     let mut status = Status {
-        group: (node.group != GroupId::NONE).then(|| group(cluster_name, node)),
-        members: member_rows(node, links, own),
+        group: (node.group != GroupId::NONE).then(|| group(cluster_name, node, &members)),
+        members,
         log: log(node),
         flow_control: flow_control(node),
         commit_wait: commit_wait(node),
@@ -60,22 +62,36 @@ pub fn with_name(mut election: Election, node: Option<&NodeStatus>) -> Election 
     election
 }
 
-fn group(name: &str, node: &NodeStatus) -> Group {
-    let voters = node.members.iter().filter(|member| member.voter).count() as u64;
+fn group(name: &str, node: &NodeStatus, members: &[Member]) -> Group {
+    let outlook = Outlook::of(members, hears_leader(node));
     Group {
         id: node.group.to_string(),
         name: name.to_owned(),
         is_primary: node.primary,
         term: node.term.0,
         leader: (!node.leader_name.is_empty()).then(|| node.leader_name.clone()),
-        voters,
-        tolerates: voters.saturating_sub(1) / 2,
+        voters: outlook.voters,
+        voters_present: outlook.answering,
+        tolerates: outlook.tolerates,
+        can_commit: outlook.can_commit,
+        outlook: outlook.text,
         protocol: (node.protocol != 0).then_some(node.protocol),
         protocol_is_held: (node.protocol != 0).then_some(node.protocol_is_held),
         view: node.view.number,
         commit_seqno: node.commit_seqno.0,
         commit_index: node.commit_index.0,
     }
+}
+
+/// A member that lost its leader a moment ago still counts as primary, and knows the leader's name.
+fn hears_leader(node: &NodeStatus) -> bool {
+    let leader = node.leader.filter(|_| node.primary);
+    let seen = leader.and_then(|leader| presence(node, leader));
+    seen.is_some_and(|seen| seen.presence == Presence::Present)
+}
+
+fn presence(node: &NodeStatus, member: MemberId) -> Option<&MemberPresence> {
+    node.presence.iter().find(|seen| seen.member == member)
 }
 
 fn member_rows(node: &NodeStatus, links: &[LinkStatus], own: &OwnDatabase) -> Vec<Member> {
@@ -94,24 +110,45 @@ fn member_rows(node: &NodeStatus, links: &[LinkStatus], own: &OwnDatabase) -> Ve
     rows
 }
 
-/// What is known of every member, from the configuration, the view and the leader's reports.
+/// What is known of every member, from the configuration, and from what the leader says.
 fn row(node: &NodeStatus, member: &MemberStatus) -> Member {
     let id = member.member;
-    let present = node.view.members.iter().find(|seen| seen.member == id);
-    let client_address = present.map(|seen| seen.incoming.clone());
-    let database = node.databases.iter().find(|known| known.member == id);
+    let in_view = node.view.members.iter().find(|seen| seen.member == id);
+    let seen = presence(node, id);
+    let is_own = id == node.member;
+    let state = seen.map_or(Presence::Absent, |seen| seen.presence);
+    let is_present = is_own || state != Presence::Absent;
+    let readers_at = seen.and_then(|seen| seen.readers_at.clone());
+    let kind = match (member.has_data, &readers_at) {
+        (true, _) => "database",
+        (false, Some(_)) => "relay",
+        (false, None) => "logger",
+    };
+    let client_address = in_view.map(|seen| seen.incoming.clone()).or(readers_at);
+    // What an absent one reported before is old.
+    let mut databases = node
+        .databases
+        .iter()
+        .filter(|_| member.has_data && is_present);
+    let database = databases.find(|known| known.member == id);
     // The leader names databases; two of one name cannot be told apart.
     let mut lags = node.pace.lags.iter().filter(|lag| lag.0 == member.name);
     let lag = lags.next().filter(|_| lags.next().is_none());
-    let lag = lag.filter(|_| present.is_some() && node.leader.is_some());
+    let lag = lag.filter(|_| member.has_data && is_present && node.leader.is_some());
     Member {
         id: id.to_string(),
         name: member.name.clone(),
         address: member.address.clone(),
         client_address: client_address.filter(|address| !address.is_empty()),
         is_voter: member.voter,
-        is_present: present.is_some(),
-        role: role(node, member).to_owned(),
+        kind: kind.to_owned(),
+        is_present,
+        is_silent: !is_own && state == Presence::Silent,
+        silent_ms: match is_own {
+            true => Some(0),
+            false => seen.and_then(|seen| seen.silent_for).map(millis),
+        },
+        role: role(node, member, kind).to_owned(),
         region: member.region.as_ref().map(ToString::to_string),
         state: database.map(|known| state_name(known.state).to_owned()),
         weight: member.leader_weight.map(|weight| weight.get()),
@@ -136,7 +173,11 @@ fn own_row(node: &NodeStatus, member: &MemberStatus, own: &OwnDatabase) -> Membe
         durable_index: Some(node.durable_index.0),
         applied_seqno: own.committed_seqno,
         lag_actions: own.apply_queue,
-        lag_ms: own.apply_queue.map(|_| millis(node.pace.own_lag)),
+        // A database that lacks nothing does not lag, however long ago that was measured.
+        lag_ms: own.apply_queue.map(|queue| match queue {
+            0 => 0,
+            _ => millis(node.pace.own_lag),
+        }),
         apply_queue: own.apply_queue,
         program: Some(env!("CARGO_PKG_VERSION").to_owned()),
         log_format: (node.log_format != 0).then_some(node.log_format),
@@ -155,14 +196,18 @@ fn other_row(node: &NodeStatus, links: &[LinkStatus], member: &MemberStatus) -> 
         // A leader of another term is not this member's.
         term: is_leader.then_some(node.term.0),
         durable_index: durable.map(|(_, LogIndex(index))| *index),
-        round_trip_us: link.and_then(|link| link.round_trip).map(micros),
+        // The last answers of a member that is gone say nothing of it now.
+        round_trip_us: link
+            .filter(|_| row.answers())
+            .and_then(|link| link.round_trip)
+            .map(micros),
         clock_ahead_us: clock.map(|clock| clock.ahead_us),
         clock_error_us: clock.map(|clock| clock.error_us),
         ..row
     }
 }
 
-fn role(node: &NodeStatus, member: &MemberStatus) -> &'static str {
+fn role<'a>(node: &NodeStatus, member: &MemberStatus, kind: &'a str) -> &'a str {
     if node.leader == Some(member.member) {
         return "leader";
     }
@@ -173,7 +218,7 @@ fn role(node: &NodeStatus, member: &MemberStatus) -> &'static str {
         );
     match (member.has_data, member.voter) {
         _ if is_candidate => "candidate",
-        (false, _) => "logger",
+        (false, _) => kind,
         (true, true) => "follower",
         (true, false) => "learner",
     }
@@ -260,12 +305,21 @@ mod tests {
         }
     }
 
-    fn present(id: u64) -> ViewMember {
+    fn in_view(id: u64) -> ViewMember {
         ViewMember {
             member: MemberId(id),
             session: SessionId(1),
             name: String::new(),
             incoming: String::new(),
+        }
+    }
+
+    fn seen(id: u64, presence: Presence) -> MemberPresence {
+        MemberPresence {
+            member: MemberId(id),
+            presence,
+            silent_for: (presence != Presence::Absent).then_some(Duration::from_millis(1300)),
+            readers_at: None,
         }
     }
 
@@ -287,8 +341,14 @@ mod tests {
             view: View {
                 seqno: Seqno(1),
                 number: 1,
-                members: vec![present(1), present(2)],
+                members: vec![in_view(1), in_view(2)],
             },
+            presence: vec![
+                seen(1, Presence::Present),
+                seen(2, Presence::Present),
+                seen(3, Presence::Absent),
+            ],
+            primary: true,
             databases: vec![database(1, 40), database(2, 42)],
             pace: PaceStatus {
                 lags: vec![lag("b"), lag("c")],
@@ -316,6 +376,87 @@ mod tests {
         assert_eq!(leader.program, None);
         assert_eq!((away.is_present, away.role.as_str()), (false, "follower"));
         assert_eq!((away.applied_seqno, away.lag_ms), (None, None));
+    }
+
+    /// With a database that leads, this one, a logger and a relay that vote.
+    fn mixed() -> NodeStatus {
+        let mut node = follower();
+        node.members.truncate(2);
+        for (id, name) in [(3, "logger"), (4, "relay")] {
+            let without_database = MemberStatus {
+                has_data: false,
+                ..configured(id, name)
+            };
+            node.members.push(without_database);
+        }
+        node.presence = (1..=4).map(|id| seen(id, Presence::Present)).collect();
+        node.presence[3].readers_at = Some("relay:3310".into());
+        node
+    }
+
+    #[test]
+    fn member_is_present_while_it_is_heard_whatever_its_kind() {
+        let node = mixed();
+        let shown = rows(&node);
+        let kinds: Vec<&str> = shown.iter().map(|row| &*row.kind).collect();
+        assert_eq!(kinds, ["database", "database", "logger", "relay"]);
+        assert!(shown.iter().all(Member::answers));
+        assert_eq!((&*shown[2].role, &*shown[3].role), ("logger", "relay"));
+        assert_eq!(shown[3].client_address.as_deref(), Some("relay:3310"));
+        let group = group("g", &node, &shown);
+        assert_eq!((group.voters, group.voters_present), (4, 4));
+        assert_eq!(group.outlook, "4 voters: 1 may fail at a time");
+        for (lost, name) in [(1, "b"), (2, "logger"), (3, "relay")] {
+            let mut node = mixed();
+            node.presence[lost] = seen(lost as u64 + 1, Presence::Absent);
+            node.leader = Some(MemberId(1));
+            let shown = rows(&node);
+            assert!(!shown[lost].is_present && !shown[lost].answers(), "{name}");
+            let outlook = super::group("g", &node, &shown).outlook;
+            let expected = format!("4 voters, 3 answer ({name} absent): no further one may fail");
+            assert_eq!(outlook, expected);
+        }
+    }
+
+    #[test]
+    fn silent_member_is_present_and_does_not_answer() {
+        let mut node = mixed();
+        node.leader = Some(MemberId(1));
+        node.presence[2] = seen(3, Presence::Silent);
+        let shown = rows(&node);
+        assert!(shown[2].is_present && shown[2].is_silent && !shown[2].answers());
+        assert_eq!(shown[2].silent_ms, Some(1300));
+        assert_eq!(group("g", &node, &shown).voters_present, 3);
+    }
+
+    #[test]
+    fn nothing_commits_without_a_leader_that_is_heard() {
+        let commits = |node: &NodeStatus| group("g", node, &rows(node)).can_commit;
+        let heard = mixed();
+        assert!(commits(&heard));
+        let mut silent = mixed();
+        silent.presence[1] = seen(2, Presence::Silent);
+        let mut unknown = mixed();
+        unknown.leader = None;
+        let mut lost = mixed();
+        lost.primary = false;
+        assert!(![silent, unknown, lost].iter().any(commits));
+    }
+
+    #[test]
+    fn own_database_that_lacks_nothing_does_not_lag() {
+        let mut node = follower();
+        node.pace.own_lag = Duration::from_secs(12);
+        let shown = |queue| {
+            let own = OwnDatabase {
+                apply_queue: Some(queue),
+                ..OwnDatabase::default()
+            };
+            let rows = member_rows(&node, &[], &own);
+            (rows[0].lag_actions, rows[0].lag_ms)
+        };
+        assert_eq!(shown(0), (Some(0), Some(0)));
+        assert_eq!(shown(3), (Some(3), Some(12_000)));
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Answered {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             name: self.name.clone(),
-            state: "logger".to_owned(),
+            state: status.own().map_or("logger", |own| &*own.kind).to_owned(),
             trouble: None,
             // It has no database that could be read or written.
             committed_seqno: None,

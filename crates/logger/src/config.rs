@@ -41,6 +41,8 @@ pub struct LoggerConfig {
     pub notices: Vec<String>,
     /// Its group is one of relays, without any server.
     pub in_relay_group: bool,
+    /// `host:port` at which readers reach it, if it is a relay; otherwise empty.
+    pub readers_at: String,
 }
 
 /// What is wrong with the file of a logger. The text names the file and says what to write.
@@ -48,7 +50,7 @@ pub struct LoggerConfig {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error(
-        "cannot read {}: {source}. Name the configuration file of this logger with --config",
+        "cannot read {}: {source}. Name the configuration file of this member with --config",
         path.display()
     )]
     Unreadable {
@@ -82,8 +84,8 @@ pub enum ConfigError {
     },
     /// An option that means nothing without a database.
     #[error(
-        "{}: '{key}' is an option of servers and means nothing to a logger, which has no database \
-         and leads only while no server can. Remove the line",
+        "{}: '{key}' is an option of servers and means nothing to a member without a database, \
+         which leads only while no server can. Remove the line",
         path.display()
     )]
     OfServers {
@@ -194,6 +196,7 @@ impl LoggerConfig {
                 .0,
             notices: Vec::new(),
             in_relay_group,
+            readers_at: String::new(),
         };
         keys.with_options(config)
     }
@@ -215,7 +218,7 @@ impl LoggerConfig {
             cluster_name: self.cluster_name.clone(),
             listen: options.listen_address().to_string(),
             address: self.address.to_string(),
-            incoming: String::new(),
+            incoming: self.readers_at.clone(),
             seeds: self.peers.iter().map(ToString::to_string).collect(),
             log_dir: self.log_dir(),
             log: options.log_options(),

@@ -109,7 +109,8 @@ pub use payload::view::{View, ViewMember};
 pub use session_history::{SessionHistory, SessionHistoryError};
 pub use setting::Setting;
 pub use shared::{
-    CommitWaitStatus, DatabaseStatus, NodeStatus, PaceStatus, Shared, SurvivorStatus, lock,
+    CommitWaitStatus, DatabaseStatus, MemberPresence, NodeStatus, PaceStatus, Presence, Shared,
+    SurvivorStatus, lock,
 };
 pub use snapshots::Snapshot;
 pub use start::{Start, StartEntropy, StartError};

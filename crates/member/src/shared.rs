@@ -96,8 +96,37 @@ pub struct NodeStatus {
     /// The databases as their members have reported them, by the leader's last status. Empty while
     /// no leader is known.
     pub databases: Vec<DatabaseStatus>,
+    /// All configured members: whether they are there.
+    pub presence: Vec<MemberPresence>,
     /// All configured members, as survivors: what each has, if it has said so a moment ago.
     pub survivors: Vec<SurvivorStatus>,
+}
+
+/// Whether a member is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberPresence {
+    /// The member.
+    pub member: MemberId,
+    /// Whether it is there.
+    pub presence: Presence,
+    /// For how long nothing has come from it, to this member or to a leader that it followed; none:
+    /// nothing has since this process began.
+    pub silent_for: Option<Duration>,
+    /// `host:port` at which readers of the binlog reach it, if it is a relay; none also while its
+    /// leader has said nothing about it to this process.
+    pub readers_at: Option<String>,
+}
+
+/// Whether a member is there, whatever its kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It was heard a moment ago.
+    Present,
+    /// Nothing has come from it for a second, and not for the suspect timeout: it may be gone.
+    Silent,
+    /// Nothing has come from it for the suspect timeout, or it has left.
+    #[default]
+    Absent,
 }
 
 /// What is known of a member when a majority is lost.
@@ -107,8 +136,6 @@ pub struct SurvivorStatus {
     pub member: MemberId,
     /// What it has; none if it does not report now.
     pub report: Option<SurvivorReport>,
-    /// For how long it has sent nothing; none: nothing has come since this process began.
-    pub silent_for: Option<Duration>,
 }
 
 /// A database, as its member has reported it.

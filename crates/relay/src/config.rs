@@ -125,7 +125,7 @@ impl RelayConfig {
         keys.refuse_unknown()?;
         let upstream = keys.upstream()?;
         assume(&mut table, "log_cache_size", CACHE_SIZE.into());
-        let member = match &upstream {
+        let mut member = match &upstream {
             Some(_) => LoggerConfig::of_relay_group(path, table)?,
             None => {
                 // It comes and leaves with the readers' needs.
@@ -133,9 +133,11 @@ impl RelayConfig {
                 LoggerConfig::from_table(path, table)?
             }
         };
+        let listen = keys.listen()?;
+        member.readers_at = readers_at(&listen, &member.address);
         Ok(RelayConfig {
             upstream,
-            listen: keys.listen()?,
+            listen,
             encryption: keys.encryption()?,
             accounts: keys.accounts()?,
             domain: keys.number("domain", 0..=u32::MAX)?,
@@ -146,6 +148,18 @@ impl RelayConfig {
             member,
         })
     }
+}
+
+/// Where readers reach a relay that listens there. One that listens on all addresses of its machine
+/// has one of them in common with the members.
+fn readers_at(listen: &Address, own: &Address) -> String {
+    let host = match listen.host.as_str() {
+        "0.0.0.0" | "::" => own.host_text(),
+        _ => listen.host_text(),
+    };
+    listen
+        .port
+        .map_or(String::new(), |port| format!("{host}:{port}"))
 }
 
 /// Gives the option `synod.{key}` a value, unless the file does.

@@ -82,9 +82,10 @@ pub use handshake::{
 };
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
-    AppliedPosition, DataState, FeedOrder, IntroducedMember, Introduction, Join, JoinRefusal,
-    JoinReply, Lane, MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose,
-    Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    AppliedPosition, DataState, FeedOrder, HeardMember, IntroducedMember, Introduction, Join,
+    JoinRefusal, JoinReply, Lane, MemberLag, OutcomeReport, PaceReport, PeerMessage,
+    PresenceReport, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
+    StatusBroadcast, SurvivorReport,
 };
 pub use region::{Region, RegionError};
 pub use stream::{Compression, FrameReader, FrameWriter};

@@ -166,6 +166,9 @@ pub enum PeerMessage {
     Fetch(FetchRequest),
     /// Answer to [`PeerMessage::Fetch`]. Since version 5.
     Fetched(FetchAnswer),
+    /// From the leader, to all configured members, several times a second: which members are
+    /// present, and when it heard each of them. Since version 5.
+    Presence(PresenceReport),
 }
 
 impl PeerMessage {
@@ -204,6 +207,7 @@ impl PeerMessage {
             | PeerMessage::Survivor(_)
             | PeerMessage::Ping { .. }
             | PeerMessage::Pong { .. }
+            | PeerMessage::Presence(_)
             | PeerMessage::Fetch(_) => Lane::Control,
         }
     }
@@ -231,7 +235,8 @@ impl PeerMessage {
             | PeerMessage::Ping { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Fetch(_)
-            | PeerMessage::Fetched(_) => VERSION_5,
+            | PeerMessage::Fetched(_)
+            | PeerMessage::Presence(_) => VERSION_5,
             PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
                 VERSION_3
             }
@@ -587,6 +592,25 @@ pub struct MemberLag {
     pub left: Seqno,
     /// For how long it has lacked a committed action, in microseconds.
     pub lag_us: u64,
+}
+
+/// Which members are present, as the leader knows it: those that have not left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PresenceReport {
+    /// The leader's term.
+    pub term: Term,
+    /// The members, ascending. Left out are those that have left, and those that neither this
+    /// leader nor one before it has heard, as far as it knows.
+    pub members: Vec<HeardMember>,
+}
+
+/// When a member was heard last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeardMember {
+    /// The member.
+    pub member: MemberId,
+    /// For how long nothing has come from it, in milliseconds.
+    pub silent_ms: u64,
 }
 
 /// What a member has that runs while its group has no majority, for an operator who has to choose

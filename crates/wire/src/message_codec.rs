@@ -24,9 +24,9 @@ use crate::member_codec::{
     MEMBERS_MAX, NAME_MAX, read_certificate, read_writers, write_certificate, write_writers,
 };
 use crate::message::{
-    AppliedPosition, DataState, FeedOrder, IntroducedMember, Introduction, Join, JoinRefusal,
-    JoinReply, MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
-    StateOffer, StateRequest, StateResult, StatusBroadcast,
+    AppliedPosition, DataState, FeedOrder, HeardMember, IntroducedMember, Introduction, Join,
+    JoinRefusal, JoinReply, MemberLag, OutcomeReport, PaceReport, PeerMessage, PresenceReport,
+    ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 use crate::region::Region;
 use crate::survivor_codec::{read_survivor, write_survivor};
@@ -67,6 +67,7 @@ mod kind {
     pub(super) const PONG: u8 = 44;
     pub(super) const FETCH: u8 = 45;
     pub(super) const FETCHED: u8 = 46;
+    pub(super) const PRESENCE: u8 = 47;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -75,6 +76,8 @@ const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 const INTRODUCED_BYTES_MIN: usize = 8 + 2 + 1;
 /// Bytes of a [`MemberLag`].
 const MEMBER_LAG_BYTES: usize = 8 + 8 + 8;
+/// Bytes of a [`HeardMember`].
+const HEARD_MEMBER_BYTES: usize = 8 + 8;
 /// Bytes of an empty string.
 const STRING_BYTES_MIN: usize = 2;
 
@@ -100,6 +103,7 @@ impl PeerMessage {
             PeerMessage::Introduction(_) => kind::INTRODUCTION,
             PeerMessage::AppliedPosition(_) => kind::APPLIED_POSITION,
             PeerMessage::Pace(_) => kind::PACE,
+            PeerMessage::Presence(_) => kind::PRESENCE,
             PeerMessage::AppliedQuery { .. } => kind::APPLIED_QUERY,
             PeerMessage::Command { .. } => kind::COMMAND,
             PeerMessage::CommandAnswer { .. } => kind::COMMAND_ANSWER,
@@ -223,6 +227,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         PeerMessage::Introduction(introduction) => write_introduction(w, introduction)?,
         PeerMessage::AppliedPosition(position) => write_applied_position(w, position),
         PeerMessage::Pace(pace) => write_pace(w, pace)?,
+        PeerMessage::Presence(presence) => write_presence(w, presence)?,
         PeerMessage::Command {
             session,
             number,
@@ -309,6 +314,7 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             PeerMessage::AppliedPosition(read_applied_position(r)?)
         }
         kind::PACE if r.version() >= VERSION_3 => PeerMessage::Pace(read_pace(r)?),
+        kind::PRESENCE if r.version() >= VERSION_5 => PeerMessage::Presence(read_presence(r)?),
         kind::APPLIED_QUERY if r.version() >= VERSION_4 => PeerMessage::AppliedQuery {
             session: SessionId(r.u64()?),
         },
@@ -861,6 +867,30 @@ fn read_pace(r: &mut Reader) -> Result<PaceReport, DecodeError> {
         });
     }
     Ok(pace)
+}
+
+fn write_presence(w: &mut Writer, presence: &PresenceReport) -> Result<(), EncodeError> {
+    w.u64(presence.term.0);
+    w.count("present members", presence.members.len(), MEMBERS_MAX)?;
+    for heard in &presence.members {
+        w.u64(heard.member.0);
+        w.u64(heard.silent_ms);
+    }
+    Ok(())
+}
+
+fn read_presence(r: &mut Reader) -> Result<PresenceReport, DecodeError> {
+    let mut presence = PresenceReport {
+        term: Term(r.u64()?),
+        members: Vec::new(),
+    };
+    for _ in 0..r.count("present members", HEARD_MEMBER_BYTES, MEMBERS_MAX)? {
+        presence.members.push(HeardMember {
+            member: MemberId(r.u64()?),
+            silent_ms: r.u64()?,
+        });
+    }
+    Ok(presence)
 }
 
 fn write_introduction(w: &mut Writer, introduction: &Introduction) -> Result<(), EncodeError> {

@@ -9,9 +9,9 @@ use synod_consensus::{
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
     AppliedPosition, Command, DataState, Done, FeedOrder, FetchAnswer, FetchFrom, FetchRefusal,
-    FetchRequest, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OUR_VERSIONS,
-    OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report, StateOffer,
-    StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    FetchRequest, HeardMember, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply,
+    OUR_VERSIONS, OutcomeReport, PaceReport, PeerMessage, PresenceReport, ProposalRefusal, Propose,
+    Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
 
 /// Terms that a young group may be in.
@@ -310,6 +310,13 @@ impl Ends {
                 number,
                 result: Err(FetchRefusal::Purged { first: seqno }),
             }),
+            PeerMessage::Presence(PresenceReport {
+                term,
+                members: vec![HeardMember {
+                    member: self.from,
+                    silent_ms: number,
+                }],
+            }),
             PeerMessage::Pace(PaceReport {
                 term,
                 rate: number,
@@ -423,6 +430,7 @@ mod tests {
             PeerMessage::Fetch(_) => "Fetch",
             PeerMessage::Fetched(_) => "Fetched",
             PeerMessage::Pace(_) => "Pace",
+            PeerMessage::Presence(_) => "Presence",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
             PeerMessage::StateResult(_) => "StateResult",

@@ -74,7 +74,7 @@ impl Point {
     fn of(status: &Status) -> Point {
         let step = status.commit_steps.iter().find(|step| step.step == STEP);
         let step = step.filter(|step| step.samples > 0);
-        let present = status.members.iter().filter(|member| member.is_present);
+        let present = status.members.iter().filter(|member| member.answers());
         let lags = present.filter_map(|member| Some((member.name.clone(), member.lag_ms?)));
         Point {
             commit_p50_us: step.map(|step| step.p50_us),

@@ -2,13 +2,22 @@
 
 use std::fmt;
 
-use synod_admin::status::{FlowControl, Group, Status};
+use synod_admin::status::{FlowControl, Group, Member, Status};
 
 use super::families::{Families, seconds};
 use super::server::stateset;
 
 /// Roles of a member.
-const ROLES: [&str; 5] = ["leader", "follower", "candidate", "learner", "logger"];
+const ROLES: [&str; 6] = [
+    "leader",
+    "follower",
+    "candidate",
+    "learner",
+    "logger",
+    "relay",
+];
+/// Kinds of members.
+const KINDS: [&str; 3] = ["database", "logger", "relay"];
 
 pub(super) fn write(page: &mut Families<'_>, status: &Status) -> fmt::Result {
     let is_primary = status.group.as_ref().is_some_and(|group| group.is_primary);
@@ -55,8 +64,13 @@ fn majority(page: &mut Families<'_>, group: &Group) -> fmt::Result {
     )?;
     page.gauge("synod_voters", "Members that vote", Some(group.voters))?;
     page.gauge(
+        "synod_voters_present",
+        "Members that vote and are present. At half of synod_voters or below, nothing commits",
+        Some(group.voters_present),
+    )?;
+    page.gauge(
         "synod_failures_tolerated",
-        "How many voters may fail at a time if all of them are there",
+        "How many of the voters that are present may fail, and the rest still commits",
         Some(group.tolerates),
     )
 }
@@ -85,21 +99,24 @@ fn position(page: &mut Families<'_>, group: &Group) -> fmt::Result {
 }
 
 fn members(page: &mut Families<'_>, status: &Status) -> fmt::Result {
-    let present = status.members.iter().filter(|member| member.is_present);
+    let count = |kind: &str, is_counted: fn(&Member) -> bool| {
+        let of_kind = status.members.iter().filter(|member| member.kind == kind);
+        of_kind.filter(|member| is_counted(member)).count() as u64
+    };
     page.gauge(
         "synod_cluster_size",
-        "Members that are present, as wsrep_cluster_size",
-        Some(present.clone().count() as u64),
+        "Servers with a database that are present, as wsrep_cluster_size",
+        Some(count("database", Member::answers)),
     )?;
-    page.gauge(
-        "synod_voters_present",
-        "Members that vote and are present. At half of synod_voters or below, nothing commits",
-        Some(present.filter(|member| member.is_voter).count() as u64),
+    page.gauges(
+        "synod_members_present",
+        "Members of each kind that are present: heard by the leader within the last second",
+        KINDS.map(|kind| ([("kind", kind)], count(kind, Member::answers))),
     )?;
-    page.gauge(
+    page.gauges(
         "synod_members",
-        "Configured members, absent ones included",
-        Some(status.members.len() as u64),
+        "Configured members of each kind, absent ones included",
+        KINDS.map(|kind| ([("kind", kind)], count(kind, |_| true))),
     )
 }
 

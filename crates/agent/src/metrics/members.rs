@@ -37,10 +37,11 @@ fn of_each<V: EncodeGaugeValue>(
 fn presence(page: &mut Families<'_>, members: &[Member]) -> fmt::Result {
     let present = (
         "synod_member_present",
-        "Whether the member is present (1) or absent (0)",
+        "Whether the member is present (1): heard by the leader within the last second, or by this \
+         server while it hears no leader. Whatever its kind",
     );
     of_each(page, members, present, |member| {
-        Some(u64::from(member.is_present))
+        Some(u64::from(member.answers()))
     })?;
     let voter = ("synod_member_voter", "Whether the member votes (1)");
     of_each(page, members, voter, |member| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::parsed::{CERTIFICATE_UNTIL, Page, complete, page_of, page_with, relay};
-use synod_admin::status::Status;
+use synod_admin::status::{Member, Status};
 use synod_agent::metrics::{self, Format};
 
 #[test]
@@ -86,6 +86,53 @@ fn values_are_those_of_the_status_in_base_units() {
     ];
     for (name, labels, value) in expected {
         assert_eq!(page.value(name, labels), Some(*value), "{name} {labels:?}");
+    }
+}
+
+/// Two servers, a logger and a relay.
+fn group_of_all_kinds() -> Status {
+    let mut status = complete();
+    let template = status.members[1].clone();
+    for kind in ["logger", "relay"] {
+        status.members.push(Member {
+            name: kind.into(),
+            id: format!("id of {kind}"),
+            kind: kind.into(),
+            role: kind.into(),
+            ..template.clone()
+        });
+    }
+    status
+}
+
+#[test]
+fn members_of_each_kind_are_counted_apart_and_present_while_they_answer() {
+    let kinds = ["database", "logger", "relay"];
+    let counts = |status: &Status, name: &str| {
+        let page = page_of(status.clone());
+        kinds.map(|kind| page.value(name, &[("kind", kind)]).unwrap())
+    };
+    for (lost, name) in [(1, "db2"), (2, "logger"), (3, "relay")] {
+        let mut status = group_of_all_kinds();
+        let id = format!("id of {name}");
+        let labels = [("member", name), ("member_id", &*id)];
+        let is_present = |status: &Status| {
+            let page = page_of(status.clone());
+            page.value("synod_member_present", &labels)
+        };
+        assert_eq!(counts(&status, "synod_members_present"), [2.0, 1.0, 1.0]);
+        assert_eq!(is_present(&status), Some(1.0));
+        for (is_present_yet, is_silent) in [(true, true), (false, false)] {
+            status.members[lost].is_present = is_present_yet;
+            status.members[lost].is_silent = is_silent;
+            assert_eq!(is_present(&status), Some(0.0), "{name}");
+            assert_eq!(counts(&status, "synod_members"), [2.0, 1.0, 1.0]);
+            let mut left = [2.0, 1.0, 1.0];
+            left[lost - 1] -= 1.0;
+            assert_eq!(counts(&status, "synod_members_present"), left);
+            let size = page_of(status.clone()).value("synod_cluster_size", &[]);
+            assert_eq!(size, Some(left[0]));
+        }
     }
 }
 

@@ -13,7 +13,8 @@ pub(crate) fn complete() -> Status {
     let member = |name: &str, is_own: bool| {
         serde_json::json!({
             "id": format!("id of {name}"), "name": name, "address": "192.0.2.1:4567",
-            "is_own": is_own, "is_voter": true, "is_present": true,
+            "is_own": is_own, "is_voter": true, "is_present": true, "kind": "database",
+            "silent_ms": 0,
             "role": if is_own { "leader" } else { "follower" }, "state": "Synced",
             "weight": 50, "region": "eu-1", "term": 7, "log_index": 110, "durable_index": 109,
             "applied_seqno": 100, "flushed_seqno": 90, "lag_actions": 2, "lag_ms": 1500,
@@ -26,7 +27,8 @@ pub(crate) fn complete() -> Status {
         "server": {"program": "0.1.0", "pid": 1, "name": "db \"1\"\\\n", "state": "Synced",
             "committed_seqno": 100, "is_ready": true},
         "group": {"id": "g", "name": "c", "is_primary": true, "term": 7, "leader": "db1",
-            "voters": 2, "tolerates": 0, "protocol": 4, "view": 3, "commit_seqno": 102,
+            "voters": 2, "voters_present": 2, "tolerates": 0, "can_commit": true,
+            "outlook": "2 voters: none may fail", "protocol": 4, "view": 3, "commit_seqno": 102,
             "commit_index": 110},
         "members": [member("db \"1\"\\\n", true), member("db2", false)],
         "log": {"dir": "/d", "bytes": 4096, "syncs": 11, "last_index": 110, "durable_index": 109,

@@ -116,6 +116,7 @@ struct Protocol<'a> {
 struct MemberVersions<'a> {
     name: &'a str,
     is_present: bool,
+    is_silent: bool,
     oldest: Option<u16>,
     newest: Option<u16>,
     log_format: Option<u32>,
@@ -126,7 +127,8 @@ impl Protocol<'_> {
         let group = status.group.as_ref();
         let members = status.members.iter().map(|member| MemberVersions {
             name: &member.name,
-            is_present: member.is_present || member.is_own,
+            is_present: member.is_present,
+            is_silent: member.is_silent,
             oldest: member.oldest_protocol,
             newest: member.newest_protocol,
             log_format: member.log_format,
@@ -144,7 +146,12 @@ impl Protocol<'_> {
         let rows = self.members.iter().map(|member| {
             [
                 member.name.to_owned(),
-                if member.is_present { "yes" } else { "no" }.to_owned(),
+                match (member.is_present, member.is_silent) {
+                    (true, false) => "yes",
+                    (true, true) => "silent",
+                    (false, _) => "no",
+                }
+                .to_owned(),
                 or_dash(member.oldest),
                 or_dash(member.newest),
                 or_dash(member.log_format),
@@ -226,6 +233,24 @@ mod tests {
             members: newest.iter().enumerate().map(member).collect(),
             ..Status::default()
         }
+    }
+
+    #[test]
+    fn members_of_each_kind_are_present_silent_or_not() {
+        let mut status = status(5, true, &[5, 5, 5]);
+        for (member, kind) in status
+            .members
+            .iter_mut()
+            .zip(["database", "logger", "relay"])
+        {
+            member.kind = kind.to_owned();
+        }
+        status.members[1].is_silent = true;
+        status.members[2].is_present = false;
+        let text = Protocol::of(&status).text();
+        let rows = text.lines().skip(3).map(str::split_whitespace);
+        let shown: Vec<&str> = rows.filter_map(|mut cells| cells.nth(1)).collect();
+        assert_eq!(shown, ["yes", "silent", "no"]);
     }
 
     #[test]

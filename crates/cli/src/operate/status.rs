@@ -2,7 +2,7 @@
 
 use clap::Args;
 use synod_admin::protocol::{Answer, Request};
-use synod_admin::status::{CommitStep, Group, Member, Status};
+use synod_admin::status::{CommitStep, Member, Status};
 use synod_doctor::bytes_text;
 
 use super::utc;
@@ -25,9 +25,11 @@ Example, on the machine of any server of the group:
   synod status
   synod status --dir /var/lib/mysql --json | jq '.members[] | select(.lag_ms > 1000)'
 
-'*' marks the server that answers. What it does not know of another one is shown as '-': logs of
-other members are known to the leader only. 'trip' and 'clock' are measured from the server that
-answers: 'clock' is by how much another one's clock is ahead of its own.
+'*' marks the server that answers. The state of a member is 'absent' if it has left, or nothing has
+come from it for evs.suspect_timeout; and 'silent' after a second without a message. What the server
+does not know of another one is shown as '-': logs of other members are known to the leader only.
+'trip' and 'clock' are measured from the server that answers: 'clock' is by how much another one's
+clock is ahead of its own.
 
 {EXIT_CODES}"
     )
@@ -70,15 +72,18 @@ fn head(status: &Status) -> String {
         "NOT PRIMARY: no leader with a majority is heard, writes are refused. If the majority is \
          lost for good: synod recover --plan"
     };
+    // A leader that is lost, or has lost the others, is noticed before the group is.
+    let primary = match group.is_primary && !group.can_commit {
+        true => "primary, but nothing commits at the moment",
+        false => primary,
+    };
     let leader = or_dash(group.leader.as_ref());
     let protocol = or_dash(group.protocol);
     let mut lines = vec![
         format!("group {} ({}): {primary}", group.name, group.id),
         format!(
             "term {}, leader {leader}, view {}, protocol {protocol}; {}",
-            group.term,
-            group.view,
-            tolerance(group)
+            group.term, group.view, group.outlook
         ),
     ];
     if let Some(election) = &status.last_election {
@@ -87,17 +92,6 @@ fn head(status: &Status) -> String {
         lines.push(format!("last election: {at}, term {term}, {leader}: {why}"));
     }
     lines.join("\n")
-}
-
-fn tolerance(group: &Group) -> String {
-    let voters = match group.voters {
-        1 => "1 voter".to_owned(),
-        count => format!("{count} voters"),
-    };
-    match group.tolerates {
-        0 => format!("{voters}: none may fail"),
-        count => format!("{voters}: {count} may fail at a time"),
-    }
 }
 
 const COLUMNS: [&str; 16] = [
@@ -114,10 +108,7 @@ pub(super) fn members(members: &[Member]) -> String {
 
 fn member_row(member: &Member) -> [String; 16] {
     let mark = if member.is_own { "*" } else { "" };
-    let state = match (&member.state, member.is_present) {
-        (_, false) => "absent".to_owned(),
-        (state, true) => or_dash(state.as_ref()),
-    };
+    let state = state(member);
     let versions = member.oldest_protocol.zip(member.newest_protocol);
     [
         format!("{}{mark}", member.name),
@@ -137,6 +128,16 @@ fn member_row(member: &Member) -> [String; 16] {
         or_dash(versions.map(|(oldest, newest)| format!("{oldest}-{newest}"))),
         member.address.clone(),
     ]
+}
+
+/// What a member does: without a database, it is there.
+pub(super) fn state(member: &Member) -> String {
+    match &member.state {
+        _ if !member.is_present => "absent".to_owned(),
+        _ if member.is_silent => format!("silent {} s", member.silent_ms.unwrap_or(0) / 1000),
+        None if member.kind != "database" => "present".to_owned(),
+        state => or_dash(state.as_ref()),
+    }
 }
 
 /// Microseconds as milliseconds, so that a local network and an ocean both have digits that count.
@@ -240,11 +241,12 @@ fn commit_steps(steps: &[CommitStep]) -> String {
 fn conflicts(status: &Status) -> String {
     let found = &status.conflicts;
     match found.total() {
-        0 => "none of this server's transactions has lost".to_owned(),
+        0 => "no transaction of this server has got error 1213".to_owned(),
         total => format!(
-            "{total} of this server's transactions have lost ({} refused, {} aborted): see synod \
-             conflicts",
-            found.refused, found.aborted
+            "{total} transactions of this server got error 1213 ({} at COMMIT, {} while they ran): \
+             see synod conflicts",
+            total - found.aborted,
+            found.aborted
         ),
     }
 }
@@ -256,7 +258,7 @@ fn milliseconds(us: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use synod_admin::status::{Election, FlowControl, Log, Server};
+    use synod_admin::status::{Election, FlowControl, Group, Log, Server};
 
     use super::*;
 
@@ -272,8 +274,8 @@ mod tests {
                 name: "shop".into(),
                 is_primary: true,
                 leader: Some("db1".into()),
-                voters: 3,
-                tolerates: 1,
+                can_commit: true,
+                outlook: "3 voters: 1 may fail at a time".into(),
                 ..Group::default()
             }),
             members: vec![
@@ -302,6 +304,12 @@ mod tests {
         }
     }
 
+    fn row(member: Member) -> Vec<String> {
+        let table = members(&[member]);
+        let row = table.lines().nth(1).unwrap_or_default();
+        row.split("  ").map(|cell| cell.trim().to_owned()).collect()
+    }
+
     #[test]
     fn what_is_not_known_is_a_dash_and_what_is_away_is_absent() {
         let text = members(&status().members);
@@ -313,6 +321,42 @@ mod tests {
         assert_eq!(rows[1][7], "42");
         assert_eq!(rows[2][..4], ["db2", "follower", "absent", "-"]);
         assert_eq!(rows[2][7], "-");
+    }
+
+    #[test]
+    fn member_of_each_kind_is_present_silent_or_absent() {
+        for (kind, role, present) in [
+            ("database", "follower", "Synced"),
+            ("logger", "logger", "present"),
+            ("relay", "relay", "present"),
+        ] {
+            let mut member = Member {
+                name: "db2".into(),
+                kind: kind.into(),
+                role: role.into(),
+                is_present: true,
+                state: (kind == "database").then(|| "Synced".into()),
+                silent_ms: Some(2_300),
+                ..Member::default()
+            };
+            assert_eq!(row(member.clone())[..3], ["db2", role, present]);
+            member.is_silent = true;
+            assert!(row(member.clone()).contains(&"silent 2 s".to_owned()));
+            member.is_present = false;
+            assert!(row(member).contains(&"absent".to_owned()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn group_that_has_lost_its_leader_a_moment_ago_is_not_well() {
+        let mut status = status();
+        assert!(text(&status).contains("): primary\n"));
+        let group = status.group.as_mut().unwrap();
+        group.can_commit = false;
+        assert!(text(&status).contains("primary, but nothing commits at the moment"));
+        let group = status.group.as_mut().unwrap();
+        group.is_primary = false;
+        assert!(text(&status).contains("): NOT PRIMARY: no leader"));
     }
 
     #[test]

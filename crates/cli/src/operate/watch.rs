@@ -184,11 +184,10 @@ fn draw(frame: &mut Frame<'_>, look: &Look, rates: &VecDeque<u64>) {
         Constraint::Fill(1),
     ];
     let [top, middle, picture, _] = Layout::vertical(parts).areas(frame.area());
-    let is_primary = look.status.group.as_ref().is_some_and(|g| g.is_primary);
-    let style = if is_primary {
-        Style::new()
-    } else {
-        Style::new().red()
+    let style = match &look.status.group {
+        Some(group) if group.can_commit && group.voters_present == group.voters => Style::new(),
+        Some(group) if group.can_commit => Style::new().yellow(),
+        _ => Style::new().red(),
     };
     frame.render_widget(Paragraph::new(text).style(style), top);
     frame.render_widget(Line::from(speed(look)).bold(), middle);

@@ -60,6 +60,7 @@ impl Driver {
         self.watch_throttling();
         self.publish_commit_wait();
         self.publish_progress();
+        self.publish_presence();
         // After the watch on the leader: only members without one report.
         self.recovery_tick();
         // Last: the steps before may have changed who is in the group.
@@ -74,6 +75,7 @@ impl Driver {
         }
         // First: the steps after it concern the members present.
         self.update_view();
+        self.announce_presence();
         // Its own record, a new protocol version and leavers share the one change of configuration
         // that may be under way. Its own record comes first, since the version follows from the
         // records; leavers come after them, since a change by a leaver can wait. The votes of dead

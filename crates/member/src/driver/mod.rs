@@ -462,6 +462,7 @@ impl Driver {
                 self.handle_applied_position(from, position);
             }
             PeerMessage::Pace(report) => self.handle_pace(from, report),
+            PeerMessage::Presence(report) => self.handle_presence(from, &report),
             PeerMessage::AppliedQuery { session } => self.handle_applied_query(from, session),
             PeerMessage::Command {
                 session,

@@ -68,7 +68,8 @@ impl Driver {
     }
 
     /// The databases, as the leader's status says.
-    pub(super) fn publish_databases(&self, reports: &[Report]) {
+    pub(super) fn publish_databases(&mut self, reports: &[Report]) {
+        self.membership.attendance.reported(reports);
         let databases = reports.iter().map(|report| DatabaseStatus {
             member: report.member,
             state: report.state,

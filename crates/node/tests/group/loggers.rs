@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_node::{
-    Command, NodeError, RefusalReason, Seqno, StartMode, StateTransferEvent,
+    Command, NodeError, Presence, RefusalReason, Seqno, StartMode, StateTransferEvent,
 };
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
@@ -95,6 +95,44 @@ fn logger_does_not_lead_by_order_and_hands_over_when_it_had_to_lead() {
             record.view_names() == ["node1", "node2"]
         });
     }
+}
+
+/// What these members say of the logger.
+fn seen_by(group: &Group, members: &[usize]) -> Vec<Presence> {
+    let logger = group.members[LOGGER].config.name.clone();
+    let presence = |at: &usize| {
+        let status = group.members[*at].node().status();
+        let known = status.members.iter().find(|member| member.name == logger);
+        let id = known.map(|member| member.member);
+        let mut seen = status.presence.into_iter();
+        seen.find(|seen| Some(seen.member) == id)
+            .map_or(Presence::Absent, |seen| seen.presence)
+    };
+    members.iter().map(presence).collect()
+}
+
+#[test]
+fn logger_is_present_to_all_until_it_leaves_or_is_lost() {
+    let mut group = with_logger("presence");
+    let all = [0, 1, LOGGER];
+    eventually("it is present", || {
+        seen_by(&group, &all) == [Presence::Present; 3]
+    });
+    group.members[LOGGER].stop();
+    eventually("it is gone", || {
+        seen_by(&group, &[0, 1]) == [Presence::Absent; 2]
+    });
+    group.members[LOGGER].start(StartMode::Join).unwrap();
+    eventually("it is back", || {
+        seen_by(&group, &all) == [Presence::Present; 3]
+    });
+    // A member that hears no leader has its own ears.
+    let follower = 1 - group.leader();
+    group.members[follower].node().set_isolated(true);
+    eventually("the one cut off hears nobody", || {
+        seen_by(&group, &[follower]) == [Presence::Absent]
+    });
+    assert_eq!(seen_by(&group, &[1 - follower]), [Presence::Present]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use synod_admin::protocol::{Answer, Reason, Reply};
 use synod_admin::recovery::{Holdings, Recovery, Survivor};
 use synod_commands::status::name_of;
 use synod_commands::{NOT_CONNECTED, unix_ms};
-use synod_node::{GroupId, MemberStatus, NodeStatus, SurvivorReport, SurvivorStatus};
+use synod_node::{GroupId, MemberStatus, NodeStatus, SurvivorReport};
 
 use crate::provider::Provider;
 
@@ -48,8 +48,10 @@ fn recovery(server: &str, group: &str, node: &NodeStatus) -> Recovery {
 
 fn survivor(node: &NodeStatus, member: &MemberStatus, now: u64) -> Survivor {
     let known = node.survivors.iter().find(|s| s.member == member.member);
-    let heard = known.and_then(|s: &SurvivorStatus| s.silent_for);
     let report = known.and_then(|s| s.report.as_ref());
+    let mut presence = node.presence.iter();
+    let seen = presence.find(|p| p.member == member.member);
+    let heard = seen.and_then(|p| p.silent_for);
     Survivor {
         id: member.member.to_string(),
         name: member.name.clone(),
@@ -88,7 +90,9 @@ fn before(now: u64, ago: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use synod_node::{LogIndex, MemberId, Seqno, VersionRange};
+    use synod_node::{
+        LogIndex, MemberId, MemberPresence, Presence, Seqno, SurvivorStatus, VersionRange,
+    };
 
     use super::*;
 
@@ -122,14 +126,18 @@ mod tests {
                 SurvivorStatus {
                     member: MemberId(1),
                     report: Some(report),
-                    silent_for: Some(Duration::ZERO),
                 },
                 SurvivorStatus {
                     member: MemberId(2),
                     report: None,
-                    silent_for: Some(Duration::from_secs(60)),
                 },
             ],
+            presence: vec![MemberPresence {
+                member: MemberId(2),
+                presence: Presence::Absent,
+                silent_for: Some(Duration::from_secs(60)),
+                readers_at: None,
+            }],
             ..NodeStatus::default()
         };
         let found = recovery("db1", "group", &node);

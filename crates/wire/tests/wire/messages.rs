@@ -9,9 +9,10 @@ use synod_consensus::{
 };
 use synod_wire::{
     AppliedPosition, Command, DataState, DecodeError, Done, EncodeError, FeedOrder, FetchAnswer,
-    FetchFrom, FetchRefusal, FetchRequest, FetchedEntries, Frame, FrameDecoder, IntroducedMember,
-    Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage, ProposalRefusal, Propose,
-    RegionError, Report, StateResult, StatusBroadcast, SurvivorReport,
+    FetchFrom, FetchRefusal, FetchRequest, FetchedEntries, Frame, FrameDecoder, HeardMember,
+    IntroducedMember, Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage,
+    PresenceReport, ProposalRefusal, Propose, RegionError, Report, StateResult, StatusBroadcast,
+    SurvivorReport,
 };
 
 use crate::strategies::{command_message, fetch_message, peer_message, survivor_message};
@@ -585,6 +586,30 @@ fn bytes_of_the_messages_of_version_3_never_change() {
         "0900000000000000",
     );
     assert_eq!(pace, expected);
+}
+
+#[test]
+fn presence_is_of_version_5() {
+    let heard = |id, silent_ms| HeardMember {
+        member: MemberId(id),
+        silent_ms,
+    };
+    let presence = PeerMessage::Presence(PresenceReport {
+        term: Term(4),
+        members: vec![heard(1, 0), heard(2, 1300)],
+    });
+    assert_eq!(presence.lane(), Lane::Control);
+    let Frame { body, .. } = parse(&frame_bytes_of(5, &presence));
+    let expected = concat!(
+        "0400000000000000",
+        "02000000",
+        "0100000000000000",
+        "0000000000000000",
+        "0200000000000000",
+        "1405000000000000",
+    );
+    assert_eq!(hex(&body), expected);
+    has_its_place_since(5, 47, presence);
 }
 
 #[test]

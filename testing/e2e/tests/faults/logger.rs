@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::agent_process::AgentProcess as Agent;
 use synod_e2e::logger::{Logger, write_private};
 use synod_e2e::programs::{new_group_secret, output_of};
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place, usage};
@@ -17,6 +18,8 @@ const BASE_PORT: u16 = 26306;
 const SERVERS: [u8; 2] = [1, 2];
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// In which time the end of a member is shown; the suspect timeout is five seconds.
+const NOTICED_WITHIN: Duration = Duration::from_secs(4);
 /// Commits that show that a group serves.
 const SOME: u64 = 300;
 /// What a logger may take at rest, in bytes.
@@ -48,6 +51,7 @@ fn two_servers_and_a_logger_survive_the_loss_of_any_one() -> Outcome {
     output_of(&mut check, "synod logger --check")?;
     logger.join()?;
     await_voters(&cluster, 1, "3")?;
+    await_attendance(&cluster, true)?;
     let outcome = lose_each(&mut cluster, &mut logger);
     if outcome.is_err() {
         eprintln!("{}\nlogger:\n{}", cluster.describe(), logger.says());
@@ -99,9 +103,11 @@ fn lose_each(cluster: &mut TestCluster, logger: &mut Logger) -> Outcome {
     // The logger: the servers continue without a pause.
     let lost_logger = Instant::now();
     logger.kill()?;
+    await_attendance(cluster, false)?;
     writers.await_more(SOME, PATIENCE)?;
     let without_logger = Instant::now();
     logger.join()?;
+    await_attendance(cluster, true)?;
     writers.await_more(SOME, PATIENCE)?;
 
     // Both servers at once.
@@ -127,6 +133,56 @@ fn lose_each(cluster: &mut TestCluster, logger: &mut Logger) -> Outcome {
     });
     ensure(leads.is_some(), || "the logger keeps leading".to_owned())?;
     print_memory(logger, "after the load")
+}
+
+/// A logger is no less there than a server: both servers' commands, health checks and metrics say
+/// so while it lives, and soon after its end that it is gone.
+fn await_attendance(cluster: &TestCluster, is_there: bool) -> Outcome {
+    // A dead member is shown as silent after a second, long before it counts as absent.
+    let patience = if is_there { PATIENCE } else { NOTICED_WITHIN };
+    let begun = Instant::now();
+    for node in SERVERS {
+        let agent = Agent::start(cluster, node, &[])?;
+        let outlook = if is_there {
+            "3 voters: 1 may fail at a time"
+        } else {
+            "no further one may fail"
+        };
+        let tolerated = format!("synod_failures_tolerated {}", u8::from(is_there));
+        let present = format!(
+            "synod_members_present{{kind=\"logger\"}} {}",
+            u8::from(is_there)
+        );
+        let mut seen = String::new();
+        let is_so = || {
+            let mut command = Command::new(place::program().ok()?);
+            command
+                .arg("status")
+                .arg("--dir")
+                .arg(cluster.files(node).data);
+            let status = output_of(&mut command, "synod status").ok()?;
+            let status = String::from_utf8_lossy(&status).into_owned();
+            let row = status.lines().find(|line| line.starts_with("witness"))?;
+            let is_shown = row.contains(" present ") == is_there && status.contains(outlook);
+            let (_, health) = agent.get("/health/primary").ok()?;
+            let (_, page) = agent.get("/metrics").ok()?;
+            let is_counted = page.lines().any(|line| line == tolerated)
+                && page.lines().any(|line| line == present);
+            let is_so = is_shown && is_counted && health.contains(outlook);
+            seen = format!("{status}\n{health}");
+            is_so.then_some(())
+        };
+        let found = wait_for(patience, is_so);
+        ensure(found.is_some(), || {
+            format!("node{node} does not show the logger as it is ({is_there}):\n{seen}")
+        })?;
+    }
+    eprintln!(
+        "  shown on both servers as {} after {:.1?}",
+        if is_there { "present" } else { "gone" },
+        begun.elapsed()
+    );
+    Ok(())
 }
 
 /// Leadership comes to a server, if the logger led at first.

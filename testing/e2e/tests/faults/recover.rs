@@ -246,7 +246,7 @@ fn survivor_that_runs_knows_what_may_be_lost(cluster: &mut TestCluster) -> Outco
     let thrown_out = thrown_out.collect::<Vec<_>>().join(", ");
     ensure_says(
         &text,
-        &["absent since", "what was committed after", &thrown_out],
+        &["last heard", "what was committed after", &thrown_out],
     )?;
     let table = says(cluster, survivor, "status", 0)?;
     ensure_says(&table, &["NOT PRIMARY", "synod recover --plan"])?;

@@ -244,7 +244,7 @@ fn check_schema(nodes: &[serde_json::Value]) -> Outcome {
         if !place::is_galera() {
             let role = node["role"].as_str().unwrap_or_default();
             ensure(
-                ["leader", "follower", "learner", "logger"].contains(&role),
+                ["leader", "follower", "learner", "logger", "relay"].contains(&role),
                 wrong,
             )?;
             ensure(

@@ -26,7 +26,8 @@ fn await_healthy(cluster: &TestCluster, page: &mut Dashboard) -> Outcome {
         page.await_state(node, "Synced")?;
     }
     page.await_leader(cluster.leader())?;
-    let state = "document.getElementById('state').textContent === 'primary, 1 of 3 may fail'";
+    let state = "document.getElementById('state').textContent === \
+                 'primary – 3 voters: 1 may fail at a time'";
     page.browser.wait_until(state)
 }
 
@@ -57,7 +58,7 @@ fn page_follows_a_group_whose_members_are_killed_and_come_back() {
         writers.await_more(100, PATIENCE)?;
         page.await_commits(1)?;
         page.browser.wait_until(
-            "/^[1-9][0-9,]* since its start/.test(\
+            "/^[1-9][0-9,]* got error 1213 since its start/.test(\
              document.getElementById('conflicts').textContent)",
         )?;
 
@@ -65,8 +66,7 @@ fn page_follows_a_group_whose_members_are_killed_and_come_back() {
         cluster.kill(leader).why("kill")?;
         page.await_state(leader, "absent")?;
         page.browser.wait_until(
-            "document.getElementById('state').textContent === \
-             'primary, 1 of 3 voters absent, none more may fail'",
+            "document.getElementById('state').textContent.endsWith(': no further one may fail')",
         )?;
         page.browser.wait_until(&format!(
             "document.querySelector('tr[data-role=leader]').dataset.member !== 'node{leader}'"

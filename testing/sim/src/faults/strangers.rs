@@ -146,7 +146,8 @@ impl Strangers {
             | PeerMessage::Ping { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Fetch(_)
-            | PeerMessage::Fetched(_)) => other,
+            | PeerMessage::Fetched(_)
+            | PeerMessage::Presence(_)) => other,
         }
     }
 

@@ -58,6 +58,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Pong { .. } => (41, "pong"),
         PeerMessage::Fetch(_) => (42, "fetch"),
         PeerMessage::Fetched(_) => (43, "fetched"),
+        PeerMessage::Presence(_) => (44, "presence"),
     };
     MessageKind { number, name }
 }

@@ -45,20 +45,17 @@ function drawHead(status) {
   document.title = `${memberOfAddress() ?? name} – Synod`;
   setText(byId("asked"), `as ${server.name} sees it`);
   const state = byId("state");
-  const [text, mood] = !group ? ["no group", "bad"]
-    : !group.is_primary ? ["not primary", "bad"] : tolerance(status);
+  const [text, mood] = outlook(group);
   setText(state, text);
   state.className = `pill ${mood}`;
 }
 
-/** How many voters the group can lose now: those that are absent are lost already. */
-function tolerance({ group, members }) {
-  const absent = members.filter((member) => member.is_voter && !member.is_present).length;
-  const left = Math.max(0, group.tolerates - absent);
-  const lost = absent === 0 ? "" : ` ${absent} of ${group.voters} voters absent,`;
-  const more = absent === 0 ? ` of ${group.voters}` : " more";
-  const may = left === 0 ? `none${absent === 0 ? "" : " more"}` : `${left}${more}`;
-  return [`primary,${lost} ${may} may fail`, left === 0 ? "warn" : "good"];
+/** Whether the group commits, and how many voters it can lose now, in the server's words. */
+function outlook(group) {
+  if (!group) return ["no group", "bad"];
+  const words = `${group.is_primary ? "primary" : "not primary"} – ${group.outlook}`;
+  if (!group.can_commit) return [words, "bad"];
+  return [words, group.tolerates === 0 ? "warn" : "good"];
 }
 
 /** What a person should know first, and what to do; none: all is well. */
@@ -72,9 +69,13 @@ function alarm() {
     return [`${status.server.name} is not connected to a group.`, words];
   }
   if (status !== null && !status.group.is_primary) {
-    const words = "It refuses statements (error 1047) until a majority of the voters is there. " +
+    const words = `It refuses statements (error 1047). ${sentence(status.group.outlook)} ` +
       "Start the members that are absent; 'synod why' says what happened.";
     return [`${status.server.name} hears no leader with a majority.`, words];
+  }
+  // A leader that is lost is noticed before the group is.
+  if (status !== null && !status.group.can_commit) {
+    return ["Nothing commits at the moment.", sentence(status.group.outlook)];
   }
   return null;
 }

@@ -22,6 +22,7 @@ function membership(name) {
     const member = find(state, name);
     if (!member) return [];
     return [
+      ["kind", member.kind],
       ["role", member.role],
       ["votes", member.is_voter ? "yes" : "no"],
       ["state", stateOf(member).text],

@@ -4,7 +4,7 @@ import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { conflicts, events, log, members, steps, tile } from "./panels.js";
 import { picture } from "./picture.js";
-import { bytes, micros, millis, rate, span } from "./words.js";
+import { answers, bytes, micros, millis, rate, span } from "./words.js";
 
 /** Curves of the lags, one for each member; styles stay with names. */
 export function lagSeries(points) {
@@ -17,8 +17,14 @@ export function lagSeries(points) {
 }
 
 function slowest({ status }) {
-  const present = status.members.filter((member) => member.is_present && member.lag_ms !== null);
+  const present = status.members.filter((member) => answers(member) && member.lag_ms !== null);
   return present.sort((a, b) => b.lag_ms - a.lag_ms)[0];
+}
+
+/** How far databases lag is known while something commits. */
+function lagNote(state) {
+  if (!state.status.group?.can_commit) return "not known: nothing commits";
+  return slowest(state)?.lag_ms ? slowest(state).name : "all databases keep up";
 }
 
 function tiles() {
@@ -35,15 +41,17 @@ function tiles() {
     tile({
       id: "latency",
       label: "commit latency",
-      value: (state) => micros(newest(state).commit_p50_us),
-      note: (state) => `99 of 100 within ${micros(newest(state).commit_p99_us)}`,
+      value: (state) =>
+        micros(state.status.group?.can_commit ? newest(state).commit_p50_us : null),
+      note: (state) => state.status.group?.can_commit
+        ? `99 of 100 within ${micros(newest(state).commit_p99_us)}` : "nothing commits",
       curve: (point) => point.commit_p50_us,
     }),
     tile({
       id: "lag",
       label: "largest lag",
-      value: (state) => millis(slowest(state)?.lag_ms),
-      note: (state) => slowest(state)?.lag_ms ? slowest(state).name : "all databases keep up",
+      value: (state) => millis(state.status.group?.can_commit ? slowest(state)?.lag_ms : null),
+      note: lagNote,
       curve: (point) => Math.max(...Object.values(point.lags_ms), 0),
     }),
     tile({

@@ -2,7 +2,7 @@
 
 import { sparkline } from "./chart.js";
 import { card, html, memberPath, setText } from "./elements.js";
-import { bytes, clock, count, micros, millis, orDash, span, stateOf } from "./words.js";
+import { answers, bytes, clock, count, micros, millis, orDash, span, stateOf } from "./words.js";
 
 /** One big figure with a note, and its curve. */
 export function tile({ id, label, value, note, curve }) {
@@ -49,10 +49,13 @@ export function members() {
     { title: "member", kind: "long", text: (m) => m.name, link: (m) => memberPath(m.name) },
     { title: "role", text: (m) => m.role, mood: (m) => (m.role === "leader" ? "accent" : "") },
     { title: "state", text: (m) => stateOf(m).text, mood: (m) => stateOf(m).mood },
-    { title: "lag", kind: "number", text: (m) => (m.is_present ? millis(m.lag_ms) : "–") },
+    { title: "lag", kind: "number", text: (m) => (answers(m) ? millis(m.lag_ms) : "–") },
     { title: "applied", kind: "number roomy", text: (m) => count(m.applied_seqno) },
     { title: "durable", kind: "number roomy", text: (m) => count(m.durable_index) },
-    { title: "trip", kind: "number", text: (m) => micros(m.round_trip_us) },
+    {
+      title: "trip", kind: "number",
+      text: (m) => micros(answers(m) ? m.round_trip_us : null),
+    },
   ];
   columns.rowAttributes = (m) => ({
     "data-member": m.name, "data-state": stateOf(m).text, "data-role": m.role,
@@ -112,8 +115,8 @@ export function conflicts() {
       const all = lost.refused + lost.too_old + lost.given_up + lost.aborted;
       const winners = lost.winners.map(({ name, total }) => `${name} (${count(total)})`);
       const against = winners.length ? ` They lost to ${winners.join(", ")}.` : "";
-      const kinds = `${count(lost.refused)} refused, ${count(lost.aborted)} aborted`;
-      const text = `${count(all)} since its start: ${kinds}.${against}`;
+      const kinds = `${count(all - lost.aborted)} at COMMIT, ${count(lost.aborted)} while they ran`;
+      const text = `${count(all)} got error 1213 since its start: ${kinds}.${against}`;
       setText(sum, all === 0 ? "None since its start." : text);
       tables.element.hidden = lost.tables.length === 0;
       tables.update(lost.tables.slice(0, 8));

@@ -3,7 +3,7 @@
 // member, with the round trip that it measures.
 
 import { card, drawnToWidth, html, memberPath, setText, svg } from "./elements.js";
-import { micros, millis, stateOf } from "./words.js";
+import { answers, hasDatabase, micros, millis, span, stateOf } from "./words.js";
 
 const NODE = { width: 156, height: 66 };
 const SMALL = { width: 116, height: 66 };
@@ -29,8 +29,10 @@ function shortened(text, most) {
 }
 
 function lagText(member) {
-  if (!member.is_present) return "not in the view";
-  if (member.role === "logger") return "no database";
+  if (!answers(member)) {
+    return member.silent_ms === null ? "never heard" : `heard ${span(member.silent_ms)} ago`;
+  }
+  if (!hasDatabase(member)) return "no database";
   return `lag ${millis(member.lag_ms)}`;
 }
 
@@ -50,7 +52,7 @@ function drawNode(member, place, node) {
       shortened(words.join(" · "), most + 4)),
     svg("text", { class: "quiet", x: left, y: y + 56 }, lagText(member)),
   ];
-  const kinds = ["node", member.role, member.is_present ? "" : "absent"];
+  const kinds = ["node", member.role, answers(member) ? "" : "absent"];
   const group = { class: kinds.join(" "), "data-node": member.name, "data-state": text };
   return svg("g", group, svg("a", { href: memberPath(member.name) }, ...body));
 }
@@ -68,7 +70,7 @@ function drawLink(member, from, to, { flow, trip }) {
     parts.push(svg("rect", { x: x - width / 2, y: y - 11, width, height: 22, rx: 11 }));
     parts.push(svg("text", { x, y: y + 4, "text-anchor": "middle" }, text));
   }
-  const kinds = ["link", flow ? "" : "measured", member.is_present ? "" : "absent"];
+  const kinds = ["link", flow ? "" : "measured", answers(member) ? "" : "absent"];
   return svg("g", { class: kinds.join(" "), "data-link": member.name }, ...parts);
 }
 

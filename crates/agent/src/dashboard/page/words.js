@@ -57,14 +57,16 @@ export function orDash(value) {
   return known(value) && value !== "" ? String(value) : DASH;
 }
 
+/** Whether a member is there, as far as anybody can know at the moment. */
+export const answers = (member) => member.is_present && !member.is_silent;
+
+export const hasDatabase = (member) => member.kind === "database";
+
 /** What a member does, and how well that is. */
 export function stateOf(member) {
-  if (!member.is_present) {
-    return { text: "absent", mood: "bad" };
-  }
-  if (member.role === "logger") {
-    return { text: "logger", mood: "good" };
-  }
+  if (!member.is_present) return { text: "absent", mood: "bad" };
+  if (member.is_silent) return { text: `silent ${span(member.silent_ms)}`, mood: "bad" };
+  if (!hasDatabase(member)) return { text: member.kind, mood: "good" };
   const text = member.state ?? "not known";
   return { text, mood: text === "Synced" ? "good" : "warn" };
 }

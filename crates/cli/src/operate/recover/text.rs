@@ -73,10 +73,10 @@ fn row(member: &Survivor) -> [String; 9] {
 fn state(member: &Survivor) -> String {
     match (&member.has, member.heard_unix_ms) {
         (Some(has), _) if has.is_under_repair => "answers, log damaged".to_owned(),
-        (Some(_), _) if !member.has_database => "answers, logger".to_owned(),
+        (Some(_), _) if !member.has_database => "answers, no database".to_owned(),
         (Some(_), _) => "answers".to_owned(),
-        (None, Some(heard)) => format!("absent since {}", utc::text(heard)),
-        (None, None) => "absent".to_owned(),
+        (None, Some(heard)) => format!("last heard {}", utc::text(heard)),
+        (None, None) => "not heard since this server's start".to_owned(),
     }
 }
 

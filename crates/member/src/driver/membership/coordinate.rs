@@ -12,7 +12,6 @@ use super::leave::{LeaveFacts, LeaveStep};
 use super::protocol_version::Obeyed;
 use crate::driver::{Driver, LeaveDone};
 use crate::host::{Level, Topic};
-use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 use crate::storage::Job;
 
@@ -321,16 +320,19 @@ impl Driver {
     /// Members of one name work, but neither operators nor a joiner's choice of a donor can
     /// distinguish them.
     fn announce_shared_name(&self) {
-        let own = &self.identity.config.name;
-        let named = |member: &&ViewMember| member.name == *own;
-        let view = self.membership.views.committed();
-        if view.members.iter().filter(named).count() > 1 {
-            let setting = self.links.host.setting_name(Setting::MemberName);
-            let text = format!(
-                "another member is called '{own}', too: set another {setting} on one of them"
-            );
-            self.log(Level::Info, text);
-        }
+        let (me, own) = (self.identity.me.member, &self.identity.config.name);
+        let mut members = self.core.config().config.members.iter();
+        let Some((_, other)) = members.find(|(id, other)| **id != me && other.name == *own) else {
+            return;
+        };
+        let setting = self.links.host.setting_name(Setting::MemberName);
+        let text = format!(
+            "another member is called '{own}', too, at {}: nobody can tell the two apart in 'synod \
+             status' and in alerts, and orders have to name them by address. Set another {setting} \
+             in the configuration of one of them, and restart it",
+            other.address
+        );
+        self.note(Topic::Membership, Level::Warning, text);
     }
 
     // --- the way out -------------------------------------------------------------------------

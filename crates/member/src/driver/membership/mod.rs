@@ -6,12 +6,14 @@
 //! - [`JoinWatch`]: how long has that taken, and is that to be logged?
 //! - [`Admission`]: as the leader, what is to be done for a member that asks to join?
 //! - [`Presence`]: as the leader, which members are present, and what did they report?
+//! - [`Attendance`]: which members are there, as operators are told?
 //! - [`Views`]: which views are in the log, and which one is committed?
 //! - [`Leave`]: what is the next step of this member's orderly shutdown?
 //! - [`Silence`]: as the leader, for how long were members silent?
 //! - [`ProtocolVersion`]: does this member speak the group's protocol version?
 
 mod admission;
+mod attendance;
 mod coordinate;
 mod coordinate_leader;
 mod coordinate_voters;
@@ -32,6 +34,7 @@ use synod_consensus::{Config, MemberId, Seqno, SessionId};
 use synod_log::{LogFormat, LogReader};
 
 pub(super) use admission::Admission;
+pub(super) use attendance::Attendance;
 pub(super) use join::Join;
 pub(super) use join_watch::JoinWatch;
 pub(super) use leave::{LEAVE_LIMIT, Leave};
@@ -51,6 +54,7 @@ pub(super) struct Membership {
     pub(super) join_watch: JoinWatch,
     pub(super) admission: Admission,
     pub(super) presence: Presence,
+    pub(super) attendance: Attendance,
     pub(super) views: Views,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
@@ -70,6 +74,7 @@ impl Membership {
             join_watch: JoinWatch::default(),
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
+            attendance: Attendance::default(),
             views: Views::load(reader),
             leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
@@ -155,6 +160,7 @@ mod tests {
             join_watch: JoinWatch::default(),
             admission: Admission::new(1000),
             presence: Presence::default(),
+            attendance: Attendance::default(),
             views: Views::default(),
             leave: Leave::new(Duration::from_millis(250)),
             protocol: ProtocolVersion::default(),

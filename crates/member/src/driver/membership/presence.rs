@@ -22,10 +22,12 @@ const HEARD_MAX: usize = 2048;
 pub(in crate::driver) struct Presence {
     /// Members that belong in the view.
     present: BTreeMap<MemberId, ViewMember>,
-    /// When the last message of a member came, or its grace period began.
+    /// When the last message of a member came.
     heard: BTreeMap<MemberId, Time>,
-    /// Members that have sent no message since their grace period began.
-    in_grace: BTreeSet<MemberId>,
+    /// When the grace period of a member began that has sent no message since.
+    in_grace: BTreeMap<MemberId, Time>,
+    /// Members that have left this leader, and have not asked to be present again.
+    left: BTreeSet<MemberId>,
     /// The last report of each present member.
     reports: BTreeMap<MemberId, Report>,
     /// Members that have reported since this leadership began.
@@ -52,9 +54,19 @@ impl Presence {
         last_heard.min().map(|(_, id)| id)
     }
 
-    /// Members that were heard, or are within their grace period.
+    /// Members that were heard, and then those that are within their grace period.
     pub(in crate::driver) fn heard_members(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.heard.keys().copied()
+        self.heard.keys().chain(self.in_grace.keys()).copied()
+    }
+
+    /// When the last message of a member came; none: none has, to this process.
+    pub(super) fn last_heard(&self, member: MemberId) -> Option<Time> {
+        self.heard.get(&member).copied()
+    }
+
+    /// Whether the member has left this leader in an orderly way.
+    pub(super) fn has_left(&self, member: MemberId) -> bool {
+        self.left.contains(&member)
     }
 
     /// Forgets when other members were heard.
@@ -63,26 +75,26 @@ impl Presence {
         self.heard
             .retain(|id, _| present.contains_key(id) || is_kept(*id));
         self.in_grace
-            .retain(|id| present.contains_key(id) || is_kept(*id));
+            .retain(|id, _| present.contains_key(id) || is_kept(*id));
+        self.left.retain(|id| is_kept(*id));
     }
 
     /// Begins a member's grace period.
     fn grant(&mut self, now: Time, member: MemberId) {
-        self.in_grace.insert(member);
-        self.heard.insert(member, now);
+        self.in_grace.insert(member, now);
     }
 
     /// Whether the member is within its grace period: no message from it since this leader was
     /// elected. It may be alive or not.
     pub(in crate::driver) fn in_grace_period(&self, member: MemberId) -> bool {
-        self.in_grace.contains(&member)
+        self.in_grace.contains_key(&member)
     }
 
     /// Whether a message of the member came, or its grace period began, within `limit`.
     pub(in crate::driver) fn is_alive(&self, now: Time, member: MemberId, limit: Duration) -> bool {
-        self.heard
-            .get(&member)
-            .is_some_and(|at| now.since(*at) < limit)
+        let signs = [self.heard.get(&member), self.in_grace.get(&member)];
+        let mut signs = signs.into_iter().flatten();
+        signs.any(|at| now.since(*at) < limit)
     }
 
     /// A leadership begins with the members of the latest view. Each of them has a grace period.
@@ -117,12 +129,14 @@ impl Presence {
         self.present.clear();
         self.leavers.clear();
         self.fresh.clear();
+        self.left.clear();
     }
 
     /// The member is present from now on, with this session.
     pub(in crate::driver) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
         self.leavers.remove(&member.member);
+        self.left.remove(&member.member);
         self.present.insert(member.member, member);
     }
 
@@ -135,6 +149,7 @@ impl Presence {
         if same {
             self.present.remove(&member);
             self.reports.remove(&member);
+            self.left.insert(member);
         }
         same
     }
@@ -146,18 +161,14 @@ impl Presence {
         me: MemberId,
         limit: Duration,
     ) -> Vec<String> {
-        let mut gone = Vec::new();
-        let heard = &self.heard;
-        self.present.retain(|id, member| {
-            let alive = *id == me || heard.get(id).is_some_and(|at| now.since(*at) < limit);
-            if !alive {
-                gone.push(member.name.clone());
-            }
-            alive
+        let present = self.present.keys().copied();
+        let silent = present.filter(|id| *id != me && !self.is_alive(now, *id, limit));
+        let silent: Vec<MemberId> = silent.collect();
+        let gone = silent.iter().filter_map(|id| {
+            self.reports.remove(id);
+            self.present.remove(id)
         });
-        let present = &self.present;
-        self.reports.retain(|id, _| present.contains_key(id));
-        gone
+        gone.map(|member| member.name).collect()
     }
 
     /// Present members in the order of [`View::members`].

@@ -59,11 +59,6 @@ impl Driver {
         self.recovery.completeness.stated(now, commit);
     }
 
-    /// A member of the group has sent a message.
-    pub(in crate::driver) fn member_heard(&mut self, member: MemberId) {
-        self.recovery.survivors.heard(self.turns.now, member);
-    }
-
     fn survivor_report(&self) -> SurvivorReport {
         let (completeness, core) = (&self.recovery.completeness, &self.core);
         let longest_us = self.identity.config.timing.election_timeout_max_us;
@@ -95,12 +90,10 @@ impl Driver {
         let others = self.others().into_iter().map(|member| SurvivorStatus {
             member,
             report: survivors.current(now, member).map(|(_, report)| report),
-            silent_for: survivors.silent_for(now, member),
         });
         let own = SurvivorStatus {
             member: me,
             report: Some(self.survivor_report()),
-            silent_for: Some(Duration::ZERO),
         };
         let all = others.chain([own]).collect();
         lock(&self.links.shared.status).survivors = all;

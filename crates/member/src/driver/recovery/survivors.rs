@@ -1,4 +1,4 @@
-//! What other survivors have said, and when members were heard last.
+//! What other survivors have said.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,16 +13,9 @@ const CURRENT_FOR: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub(super) struct Survivors {
     reports: BTreeMap<MemberId, (Time, SurvivorReport)>,
-    /// When the last message of a member came to this process.
-    heard: BTreeMap<MemberId, Time>,
 }
 
 impl Survivors {
-    /// A configured member has sent a message.
-    pub(super) fn heard(&mut self, now: Time, member: MemberId) {
-        self.heard.insert(member, now);
-    }
-
     /// A survivor reports.
     pub(super) fn report(&mut self, now: Time, member: MemberId, report: SurvivorReport) {
         self.reports.insert(member, (now, report));
@@ -31,7 +24,6 @@ impl Survivors {
     /// Forgets members that are not in the group any more.
     pub(super) fn keep_only(&mut self, is_kept: impl Fn(MemberId) -> bool) {
         self.reports.retain(|id, _| is_kept(*id));
-        self.heard.retain(|id, _| is_kept(*id));
     }
 
     /// What a survivor has said a moment ago, and how long ago that was.
@@ -43,11 +35,6 @@ impl Survivors {
         let (at, report) = self.reports.get(&member)?;
         let age = now.since(*at);
         (age < CURRENT_FOR).then_some((age, *report))
-    }
-
-    /// For how long the member has been silent; none: it has sent nothing to this process.
-    pub(super) fn silent_for(&self, now: Time, member: MemberId) -> Option<Duration> {
-        self.heard.get(&member).map(|at| now.since(*at))
     }
 }
 
@@ -62,18 +49,13 @@ mod tests {
     }
 
     #[test]
-    fn report_counts_for_a_moment_and_silence_from_the_last_message() {
+    fn report_counts_for_a_moment() {
         let mut survivors = Survivors::default();
-        assert_eq!(survivors.silent_for(at(0), ONE), None);
-        survivors.heard(at(0), ONE);
         survivors.report(at(0), ONE, SurvivorReport::default());
         let age = |ms| survivors.current(at(ms), ONE).map(|(age, _)| age);
         assert_eq!(age(2999), Some(Duration::from_millis(2999)));
         assert_eq!(age(3000), None);
-        let silent = survivors.silent_for(at(9000), ONE);
-        assert_eq!(silent, Some(Duration::from_secs(9)));
         survivors.keep_only(|_| false);
-        assert_eq!(survivors.silent_for(at(9000), ONE), None);
         assert_eq!(survivors.current(at(0), ONE), None);
     }
 }

@@ -43,7 +43,6 @@ impl Driver {
             self.membership.silence.heard(self.turns.now, from);
         }
         if sender.is_configured && judgement == Judgement::Allowed {
-            self.member_heard(from);
             self.note_certificate(from, certificate);
         }
         judgement == Judgement::Allowed

@@ -143,6 +143,7 @@ pub(super) enum Kind {
     Pong,
     Fetch,
     Fetched,
+    Presence,
 }
 
 impl Kind {
@@ -182,6 +183,7 @@ impl Kind {
             PeerMessage::Pong { .. } => Kind::Pong,
             PeerMessage::Fetch(_) => Kind::Fetch,
             PeerMessage::Fetched(_) => Kind::Fetched,
+            PeerMessage::Presence(_) => Kind::Presence,
         }
     }
 
@@ -241,6 +243,7 @@ impl Kind {
             | Kind::LeaveReply
             | Kind::Status
             | Kind::Pace
+            | Kind::Presence
             | Kind::WritersRefused
             | Kind::OutcomeQuery => Right::Leader,
             Kind::StateRequest | Kind::VoteOrder | Kind::Feed => Right::FollowedLeader,
@@ -257,7 +260,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 43] = [
+    const KINDS: [Kind; 44] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -301,6 +304,7 @@ mod tests {
         Kind::Pong,
         Kind::Fetch,
         Kind::Fetched,
+        Kind::Presence,
     ];
 
     /// Senders in the order of the document's columns: configured, the leader that is followed,
@@ -363,7 +367,7 @@ mod tests {
     #[test]
     fn every_kind_is_in_the_table_once() {
         assert!(KINDS.is_sorted());
-        assert_eq!(KINDS.len(), Kind::Fetched as usize + 1);
+        assert_eq!(KINDS.len(), Kind::Presence as usize + 1);
     }
 
     #[test]

@@ -1,0 +1,207 @@
+//! Which members are there, whether they have a database or not, as operators are told.
+//!
+//! The leader hears every member several times a second, and says to all when it heard each of
+//! them. A member that hears no leader has its own ears, and remembers what the leader before said.
+//! Nothing is decided by this: views and votes have rules of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use synod_consensus::{MemberId, Term, Time};
+use synod_wire::{HeardMember, PeerMessage, PresenceReport, Report};
+
+use super::Presence;
+use crate::driver::Driver;
+use crate::shared::{self, MemberPresence, lock};
+
+/// A member of which nothing has come for so long is shown as silent: it misses four reports then.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+
+/// The component that remembers what leaders have said about the members' presence.
+#[derive(Default)]
+pub(in crate::driver) struct Attendance {
+    /// When a leader heard a member last, by its word.
+    told: BTreeMap<MemberId, Time>,
+    /// Of which members the leader of this term said so lately.
+    listed: Option<(Term, BTreeSet<MemberId>)>,
+    /// Where readers reach the members that have said so.
+    readers_at: BTreeMap<MemberId, String>,
+}
+
+impl Attendance {
+    /// A leader says when it heard the members.
+    fn told(&mut self, now: Time, report: &PresenceReport) {
+        for heard in &report.members {
+            let silent_us = heard.silent_ms.saturating_mul(1000);
+            let at = Time(now.0.saturating_sub(silent_us));
+            let told = self.told.entry(heard.member).or_insert(at);
+            *told = at.max(*told);
+        }
+        let listed = report.members.iter().map(|heard| heard.member).collect();
+        self.listed = Some((report.term, listed));
+    }
+
+    /// What members have reported.
+    pub(in crate::driver) fn reported(&mut self, reports: &[Report]) {
+        for report in reports.iter().filter(|report| !report.incoming.is_empty()) {
+            let known = self.readers_at.entry(report.member).or_default();
+            if *known != report.incoming {
+                known.clone_from(&report.incoming);
+            }
+        }
+    }
+
+    /// Forgets members that are not in the group any more.
+    fn keep_only(&mut self, is_kept: impl Fn(MemberId) -> bool) {
+        self.told.retain(|id, _| is_kept(*id));
+        self.readers_at.retain(|id, _| is_kept(*id));
+    }
+
+    /// Since when a member has been silent, to this member and to the leaders that it followed.
+    fn last_heard(&self, presence: &Presence, member: MemberId) -> Option<Time> {
+        let told = self.told.get(&member).copied();
+        told.max(presence.last_heard(member))
+    }
+
+    /// Whether the leader that this member hears counts the member among the absent.
+    fn is_left_out(&self, term: Term, member: MemberId) -> bool {
+        let listed = self.listed.as_ref().filter(|(of, _)| *of == term);
+        listed.is_some_and(|(_, members)| !members.contains(&member))
+    }
+}
+
+impl Driver {
+    /// As the leader: says to all members when it heard each of them.
+    pub(in crate::driver) fn announce_presence(&mut self) {
+        let (now, me) = (self.turns.now, self.identity.me.member);
+        let (membership, members) = (&self.membership, &self.core.config().config.members);
+        let there = members.keys().filter_map(|id| {
+            let silent_ms = match *id == me {
+                true => 0,
+                false if membership.presence.has_left(*id) => return None,
+                false => {
+                    let at = membership.attendance.last_heard(&membership.presence, *id);
+                    now.since_us(at?) / 1000
+                }
+            };
+            Some(HeardMember {
+                member: *id,
+                silent_ms,
+            })
+        });
+        let report = PresenceReport {
+            term: self.core.term(),
+            members: there.collect(),
+        };
+        for member in members.keys().filter(|id| **id != me) {
+            self.send(*member, PeerMessage::Presence(report.clone()));
+        }
+    }
+
+    /// The leader says when it heard the members.
+    pub(in crate::driver) fn handle_presence(&mut self, from: MemberId, report: &PresenceReport) {
+        if report.term == self.core.term() && self.core.leader() == Some(from) {
+            self.membership.attendance.told(self.turns.now, report);
+        }
+    }
+
+    /// Shows which members are there. At each slow tick.
+    pub(in crate::driver) fn publish_presence(&mut self) {
+        let members = &self.core.config().config.members;
+        let is_kept = |id| members.contains_key(&id);
+        self.membership.attendance.keep_only(is_kept);
+        let readers_at = &self.membership.attendance.readers_at;
+        let all = members.iter().map(|(id, member)| MemberPresence {
+            member: *id,
+            presence: self.presence_of(*id),
+            silent_for: self.silent_for(*id),
+            readers_at: readers_at.get(id).filter(|_| !member.has_data).cloned(),
+        });
+        let all = all.collect();
+        lock(&self.links.shared.status).presence = all;
+    }
+
+    /// For how long nothing has come from a member, to this one or to a leader that it followed;
+    /// none: since this process began.
+    pub(in crate::driver) fn silent_for(&self, member: MemberId) -> Option<Duration> {
+        if member == self.identity.me.member {
+            return Some(Duration::ZERO);
+        }
+        let membership = &self.membership;
+        let at = membership
+            .attendance
+            .last_heard(&membership.presence, member);
+        at.map(|at| self.turns.now.since(at))
+    }
+
+    fn presence_of(&self, member: MemberId) -> shared::Presence {
+        let (leader, membership) = (self.core.leader(), &self.membership);
+        let is_left_out = match leader {
+            _ if member == self.identity.me.member => return shared::Presence::Present,
+            None => false,
+            Some(_) if self.core.is_leader() => membership.presence.has_left(member),
+            Some(_) => membership.attendance.is_left_out(self.core.term(), member),
+        };
+        match self.silent_for(member).filter(|_| !is_left_out) {
+            Some(silent) if silent < SILENT_AFTER => shared::Presence::Present,
+            Some(silent) if silent < self.identity.config.suspect => shared::Presence::Silent,
+            _ => shared::Presence::Absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: MemberId = MemberId(2);
+    const TERM: Term = Term(7);
+
+    fn at(ms: u64) -> Time {
+        Time(10_000_000).plus(Duration::from_millis(ms))
+    }
+
+    fn report(members: &[(u64, u64)]) -> PresenceReport {
+        let heard = members.iter().map(|(id, silent_ms)| HeardMember {
+            member: MemberId(*id),
+            silent_ms: *silent_ms,
+        });
+        PresenceReport {
+            term: TERM,
+            members: heard.collect(),
+        }
+    }
+
+    #[test]
+    fn member_was_heard_when_anybody_heard_it_last() {
+        let (mut attendance, mut presence) = (Attendance::default(), Presence::default());
+        assert_eq!(attendance.last_heard(&presence, OTHER), None);
+        attendance.told(at(900), &report(&[(2, 300)]));
+        assert_eq!(attendance.last_heard(&presence, OTHER), Some(at(600)));
+        presence.heard(at(700), OTHER);
+        assert_eq!(attendance.last_heard(&presence, OTHER), Some(at(700)));
+        attendance.told(at(1000), &report(&[(2, 600)]));
+        assert_eq!(attendance.last_heard(&presence, OTHER), Some(at(700)));
+        attendance.keep_only(|_| false);
+        presence.forget_others(|_| false);
+        assert_eq!(attendance.last_heard(&presence, OTHER), None);
+    }
+
+    #[test]
+    fn leader_leaves_out_who_is_gone_for_its_own_term_only() {
+        let mut attendance = Attendance::default();
+        assert!(!attendance.is_left_out(TERM, OTHER), "nothing was said");
+        attendance.told(at(0), &report(&[(1, 0)]));
+        assert!(attendance.is_left_out(TERM, OTHER));
+        assert!(!attendance.is_left_out(TERM.next(), OTHER));
+        attendance.told(at(0), &report(&[(1, 0), (2, 9)]));
+        assert!(!attendance.is_left_out(TERM, OTHER));
+    }
+
+    #[test]
+    fn report_of_a_stranger_to_time_is_bounded() {
+        let (mut attendance, presence) = (Attendance::default(), Presence::default());
+        attendance.told(at(0), &report(&[(2, u64::MAX)]));
+        assert_eq!(attendance.last_heard(&presence, OTHER), Some(Time(0)));
+    }
+}
