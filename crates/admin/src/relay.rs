@@ -20,7 +20,7 @@ pub struct RelayStatus {
     pub pull: PullState,
     /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
     pub error: Option<String>,
-    /// For how long there has been an error, in milliseconds; none: there is none.
+    /// Time since the error began, in milliseconds; none: there is no error.
     pub stuck_ms: Option<u64>,
     /// What readers may lack although nothing has stopped; none: nothing, or this relay has not
     /// pulled it.
@@ -41,8 +41,8 @@ pub struct RelayStatus {
     pub readers: Vec<RelayReader>,
     /// Readers whose places all relays hold, also while they are not connected.
     pub registered: Vec<RegisteredReader>,
-    /// The last moment of the certificate that readers are shown, in seconds since 1970; none: there
-    /// is none, or none that can be used.
+    /// The last moment of the certificate that readers are shown, in seconds since 1970; none: the
+    /// relay has none that can be used.
     pub certificate_until_unix: Option<u64>,
 }
 

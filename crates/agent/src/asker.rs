@@ -1,4 +1,5 @@
-//! Asks the server for its status, its events and what it does as a relay, one question at a time, for all clients.
+//! Asks the server for its status, its events and its work as a relay, one question at a time, for
+//! all clients.
 //!
 //! ```text
 //! client ──┐                    ┌ a thread of its own
@@ -38,7 +39,7 @@ pub(crate) type Known<T> = Result<Arc<T>, Arc<str>>;
 /// What is known of the server: its status, or why there is none, in a sentence.
 pub type Seen = Known<Status>;
 
-/// What is known of what the server does as a relay, or why nothing is.
+/// The work of the server as a relay, or why nothing is known of that.
 pub type SeenRelay = Known<RelayStatus>;
 
 /// A client that waits.
@@ -78,7 +79,7 @@ impl Asker {
         self.ask(Waiting::Events).await
     }
 
-    /// What the server does as a relay; an error if it is none.
+    /// The work of the server as a relay; an error if the server is none.
     pub(crate) async fn relay(&self) -> Known<RelayStatus> {
         self.ask(Waiting::Relay).await
     }

@@ -92,7 +92,7 @@ impl Access {
         }
     }
 
-    /// What the operator should know about this configuration.
+    /// Warnings for the operator about this configuration.
     pub fn warnings(&self) -> Vec<String> {
         let in_use = self
             .certificates
@@ -102,7 +102,7 @@ impl Access {
         self.exposed().into_iter().chain(of_dates).collect()
     }
 
-    /// What other machines may read, if that is much.
+    /// A warning about other machines that may read all pages.
     fn exposed(&self) -> Option<String> {
         let is_open = !self.asks_for_proof() && !is_loopback(self.listen);
         is_open.then(|| {

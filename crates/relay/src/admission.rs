@@ -33,7 +33,7 @@ const ENDING_MAX: usize = 64;
 /// The callers of a relay.
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
-    /// By the number of the connection.
+    /// Callers by the number of their connection.
     callers: Mutex<HashMap<u32, Caller>>,
     /// A thread has ended.
     left: Condvar,
@@ -128,7 +128,7 @@ impl Drop for CallerPlace<'_> {
 /// Greets a caller, and takes the proof of its password. It is not told yet that it is admitted.
 ///
 /// # Errors
-/// It proves none, or not in time.
+/// The caller proves none, or not in time.
 pub(crate) fn admit<S: Connection>(
     relay: &Relay,
     packets: &mut Packets<S>,
@@ -166,7 +166,7 @@ pub(crate) fn admit<S: Connection>(
     Ok(())
 }
 
-/// What a relay offers to callers.
+/// Encryption as a relay offers it to callers.
 enum Offered {
     /// Its file names no certificate.
     Clear,
@@ -214,7 +214,8 @@ fn encrypted_answer<S: Connection>(
              --ssl for mariadb-binlog (relay.tls_required)",
         ),
         Offered::Unusable { is_required } if asks || *is_required => refused(
-            "This relay cannot encrypt now: it has no certificate that it can use. Its log says why",
+            "This relay cannot encrypt now: it has no certificate that it can use. Its log says \
+             why",
         ),
         Offered::Clear if asks => refused(
             "This relay does not offer encryption: relay.tls_cert in its file, or \

@@ -153,8 +153,7 @@ impl Transactions {
     }
 }
 
-/// What the log says of a reader that gets compressed rows. No reader announces whether it knows
-/// them.
+/// The line about a reader that gets compressed rows. No reader announces whether it knows them.
 const COMPRESSED: &str = "gets rows that are compressed (log_bin_compress = ON where they were \
                           written). Replicas of MariaDB know them, but programs for change data \
                           capture may pass over them without an error, and lose their changes: \

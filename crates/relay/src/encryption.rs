@@ -73,7 +73,7 @@ impl Encryption {
 
 /// Encryption of a relay that runs.
 pub(crate) struct Encrypting {
-    /// As the files have it, if they can be used.
+    /// The certificate as its files have it, if they can be used.
     pub(crate) certificates: ServiceCertificates,
     /// Readers in clear are refused.
     pub(crate) is_required: bool,

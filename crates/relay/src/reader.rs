@@ -73,8 +73,8 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// By an error, which the other side is told as far as it is one for it. `why_gone`: what has
-    /// happened if it is gone.
+    /// An end by this error, which the other side is told if the error is for it. `why_gone` says
+    /// what has happened if the other side is gone.
     pub(crate) fn by<S: Connection>(
         packets: &mut Packets<S>,
         error: DumpError,

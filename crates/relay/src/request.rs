@@ -1,4 +1,4 @@
-//! What a reader asks for: from where, up to where, and how.
+//! The request of a reader: from where, up to where, and how.
 //!
 //! The binlogs that readers see are not files. A binlog is named for the action that it begins
 //! after, and holds what follows that action; so its name alone says where a reader begins, on
@@ -32,8 +32,8 @@ pub(crate) struct Request {
     pub(crate) server_id: u32,
     /// The GTIDs that it has; none: it names a binlog.
     pub(crate) gtids: Option<String>,
-    /// The GTIDs after which the dump is to end (`START SLAVE UNTIL master_gtid_pos`); none: it does
-    /// not end.
+    /// The GTIDs after which the dump is to end (`START SLAVE UNTIL master_gtid_pos`); none: no end
+    /// is wanted.
     pub(crate) until: Option<String>,
     /// Name of the binlog.
     pub(crate) file: String,

@@ -1,5 +1,5 @@
-//! For how long something has kept new transactions from a relay of an upstream. Its log says so
-//! again every hour: a line that was said once is soon far above.
+//! Trouble that keeps new transactions from a relay of an upstream, and how long it lasts. The log
+//! repeats it every hour: a line that was said once is soon far above.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// For how long there has been trouble, and whether that is to be said again.
+    /// Time since the trouble began, and whether it is to be said again.
     fn look(&mut self, is_there: bool, now: Instant) -> Option<(Duration, bool)> {
         if !is_there {
             *self = Trouble::default();

@@ -203,7 +203,7 @@ impl UpstreamService {
         running.node.clone()
     }
 
-    /// What this relay does, and who reads from it.
+    /// The work of this relay, and who reads from it.
     pub(crate) fn status(&self, readers: &[Place]) -> RelayStatus {
         let (end, shown) = (self.tail.end(), self.control.shown());
         let registered = self.registered(&end, readers);
@@ -271,7 +271,7 @@ impl UpstreamService {
     }
 }
 
-/// Where readers are, as operators are shown it; `committed`: the last action of the group.
+/// The places of readers, as operators are shown them; `committed`: the last action of the group.
 pub(crate) fn shown_readers(readers: &[Place], committed: Option<Seqno>) -> Vec<RelayReader> {
     let shown = readers.iter().map(|place| RelayReader {
         from: place.from.to_string(),

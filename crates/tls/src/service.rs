@@ -33,7 +33,7 @@ pub struct ServiceTls {
     names: TlsSettingNames,
 }
 
-/// What a certificate outside its dates is.
+/// The weight of a certificate outside its dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dates {
     /// An error.
@@ -104,8 +104,8 @@ impl ServiceTls {
         &self.summary
     }
 
-    /// The error that a client finds in the dates of the certificate; none: they were right when the
-    /// files were read.
+    /// The error that a client finds in the dates of the certificate; none: they were right when
+    /// the files were read.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }

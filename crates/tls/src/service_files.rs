@@ -29,7 +29,7 @@ pub struct ServiceCertificates {
 
 #[derive(Debug)]
 struct State {
-    /// Or why the files could not be used at the start.
+    /// None that could be used at the start: why.
     in_use: Result<Arc<ServiceTls>, Arc<TlsError>>,
     /// The files as they were when they were last read, whether they could be used or not.
     read: Stamps,

@@ -71,9 +71,9 @@ pub(crate) fn page_with(status: Status, relay: Option<&RelayStatus>) -> Page {
     Page::parse(&page).unwrap()
 }
 
-/// What a relay of an upstream does that knows everything.
+/// The status of a relay of an upstream that knows everything.
 pub(crate) fn relay() -> RelayStatus {
-    let reader = |server_id: u32, behind: u64| serde_json::json!({"from": "192.0.2.9:1", "server_id": server_id, "behind": behind});
+    let reader = |server_id: u32, behind: u64| serde_json::json!({"from": "[::1]:1", "server_id": server_id, "behind": behind});
     let document = serde_json::json!({
         "upstream": "primary:3306", "puller": "relay1", "pull": "connecting",
         "error": "the password is wrong", "stuck_ms": 61_500, "warning": "w",

@@ -193,7 +193,7 @@ fn text(status: &RelayStatus) -> String {
     lines.join("\n")
 }
 
-/// Of a relay that serves the group that it is in.
+/// The status of a relay that serves the group that it is in.
 fn text_of_group(status: &RelayStatus) -> String {
     let rows = [
         ["serves", "the group that it is in"],

@@ -13,7 +13,7 @@ use std::time::Instant;
 pub struct Source(IpAddr);
 
 impl Source {
-    /// Of a caller with this address.
+    /// The source of a caller with this address.
     pub fn of(ip: IpAddr) -> Source {
         Source(match ip.to_canonical() {
             IpAddr::V6(ip) => {

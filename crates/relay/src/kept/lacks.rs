@@ -1,5 +1,6 @@
-//! What one reader lacks, wants and can be given: decided for each transaction when its turn comes,
-//! since only then everything between the reader's place and the newest one is known.
+//! The part of a history that one reader lacks, wants and can be given: decided for each
+//! transaction when its turn comes, since only then everything between the reader's place and the
+//! newest one is known.
 
 use synod_binlog::Gtid;
 
@@ -9,31 +10,31 @@ use crate::clash;
 /// Why the next transaction cannot be given to a reader.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotGiven {
-    /// It names a transaction that the upstream never had.
+    /// The reader names a transaction that the upstream never had.
     #[error(
         "The reader is at {reader}, which the upstream never had: in that domain {next} follows \
          {before}. The reader's data are of another server; copy the upstream again"
     )]
     NeverExisted {
-        /// Where the reader says that it is.
+        /// The place that the reader names.
         reader: Gtid,
         /// The transaction before that place.
         before: String,
         /// The one after it, or the one with the same number.
         next: Gtid,
     },
-    /// It is to stop at a transaction that is another one here.
+    /// The reader is to stop at a transaction that is another one here.
     #[error(
         "The reader is to stop at {until}, and that transaction is {here} on the upstream of this \
          relay. Name it as the upstream does"
     )]
     OtherEnd {
-        /// Where the reader wants to stop.
+        /// The place at which the reader wants to stop.
         until: Gtid,
         /// The transaction with that number.
         here: Gtid,
     },
-    /// It would leave out what comes next, as if it had written that itself.
+    /// The reader would leave out the next transaction, as if it had written that itself.
     #[error("{}", clash::own_transaction(*.0))]
     OwnNumber(Gtid),
 }
@@ -77,7 +78,7 @@ impl Lacks {
     /// Whether the reader is to get the transaction that comes next, after `before`.
     ///
     /// # Errors
-    /// It cannot be given to this reader.
+    /// The transaction cannot be given to this reader.
     pub(super) fn wants(&mut self, next: Gtid, before: &GtidState) -> Result<bool, NotGiven> {
         let reader = self.has.of_domain(next.domain);
         if let Some(reader) = reader.filter(|reader| next.sequence <= reader.sequence) {
@@ -131,8 +132,7 @@ fn never_existed(reader: Gtid, before: Option<Gtid>, next: Gtid) -> NotGiven {
 mod tests {
     use super::*;
 
-    /// What becomes of a history of transactions for a reader: the GTIDs that it gets, and how it
-    /// ends.
+    /// Gives a history of transactions to a reader: the GTIDs that it gets, and how it ends.
     fn given(server_id: u32, has: &str, history: &[&str]) -> (Vec<String>, Option<String>) {
         given_by(Lacks::new(server_id, state(has), None), history)
     }

@@ -32,7 +32,7 @@ pub(crate) enum KeptSourceError {
     /// It cannot begin.
     #[error(transparent)]
     NoStart(#[from] NoStart),
-    /// It cannot get what comes next.
+    /// The reader cannot get what comes next.
     #[error(transparent)]
     NotGiven(#[from] NotGiven),
     /// It begins amid a transaction.

@@ -13,7 +13,7 @@ use crate::identity::Identity;
 const SET_MAX: usize = 64;
 const VALUE_MAX: usize = 64 << 10;
 
-/// By these a reader says what it is to get, and how.
+/// Variables by which a reader says what it is to get, and how.
 const OBEYED: [&str; 6] = [
     "mariadb_slave_capability",
     "master_binlog_checksum",
@@ -22,8 +22,8 @@ const OBEYED: [&str; 6] = [
     "slave_connect_state",
     "slave_until_gtid",
 ];
-/// These change nothing. Whatever a reader says, a relay refuses what it cannot continue, has a
-/// reader wait that is ahead, and knows a reader by its `server_id`.
+/// Variables that change nothing. Whatever a reader says, a relay refuses what it cannot continue,
+/// has a reader wait that is ahead, and knows a reader by its `server_id`.
 const HARMLESS: [&str; 3] = [
     "slave_gtid_ignore_duplicates",
     "slave_gtid_strict_mode",

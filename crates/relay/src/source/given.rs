@@ -36,7 +36,7 @@ pub(crate) enum StatementError {
         /// What is wrong with it.
         source: TransactionError,
     },
-    /// It failed, or may have, and what it does is not understood.
+    /// The statement failed, or may have, and its words are not understood.
     #[error(
         "This relay does not pass on statement {gtid}, '{begins}': {outcome}, and its words do not \
          say whether it has done a part of its work. Compare the reader's data with a server of \
@@ -48,7 +48,7 @@ pub(crate) enum StatementError {
         gtid: Gtid,
         /// Its first words.
         begins: String,
-        /// How it has ended.
+        /// Its end in the group.
         outcome: Outcome,
     },
 }

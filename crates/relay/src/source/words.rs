@@ -133,7 +133,7 @@ fn words(statement: &str) -> Words<'_> {
     }
 }
 
-/// What a statement may have done that has failed.
+/// The work that a failed statement may have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfFailed {
     /// Nothing.
@@ -142,7 +142,7 @@ pub(super) enum IfFailed {
     Part,
 }
 
-/// What a statement may have done if it has failed; none: it is not understood.
+/// The work that this statement may have done if it has failed; none: its words are not known.
 pub(super) fn if_failed(statement: &str) -> Option<IfFailed> {
     const WAYS: [&str; 3] = ["TEMPORARY", "ONLINE", "UNIQUE"];
     let words = words(statement).map(|(word, _)| word);
@@ -234,7 +234,8 @@ mod tests {
                 Some("--\n-- Table t\n--\tby a tool\n--\nCREATE TABLE IF NOT EXISTS t (a INT)"),
             ),
             (
-                "SET STATEMENT a = 'x\\' FOR', b = 1 FOR set statement c = 1 for CREATE TABLE t (a INT)",
+                "SET STATEMENT a = 'x\\' FOR', b = 1 FOR set statement c = 1 for \
+                 CREATE TABLE t (a INT)",
                 Some(
                     "SET STATEMENT a = 'x\\' FOR', b = 1 FOR set statement c = 1 for \
                      CREATE TABLE IF NOT EXISTS t (a INT)",

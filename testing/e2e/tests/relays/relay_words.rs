@@ -15,7 +15,7 @@ use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, Why, certificates, ensure, place};
 use synod_local_cluster::{ServerUser, wait_for};
-use synod_upstream::{Position, Upstream, UpstreamConfig};
+use synod_upstream::{Incoming, Position, Upstream, UpstreamConfig};
 
 const PORT: u16 = 17906;
 const REPLICA_PORT: u16 = 17907;
@@ -64,7 +64,7 @@ fn await_state(replica: &Replica, words: &[&str]) -> Outcome {
     })
 }
 
-/// What comes after the GTID is not executed: here, it removes the rows.
+/// Transactions after the GTID are not executed: here, they remove the rows.
 fn until(primary: &StockServer, relay: &KeepingRelay, replica: &Replica) -> Outcome {
     primary.execute(&[
         "CREATE DATABASE shop",
@@ -140,11 +140,19 @@ fn own_transactions(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> 
     })
 }
 
-/// What a reader at a GTID is told before something comes; nothing: something has come.
+/// The error that a reader at a GTID gets before a transaction; empty: a transaction has come.
 fn first_error(config: &UpstreamConfig, gtid: &str) -> Outcome<String> {
     let position = Position::Gtids(gtid.parse::<GtidList>().why("a GTID")?);
-    let first = Upstream::connect(config, &position).and_then(|mut upstream| upstream.next());
-    Ok(first.map_or_else(|error| error.to_string(), |_| String::new()))
+    let mut upstream = Upstream::connect(config, &position).why("a reader")?;
+    loop {
+        match upstream.next() {
+            Err(error) => return Ok(error.to_string()),
+            Ok(Incoming::Part(_)) => return Ok(String::new()),
+            // The name of the binlog.
+            Ok(Incoming::Rotated { .. }) => {}
+            Ok(Incoming::Heartbeat) => return Ok("nothing".to_owned()),
+        }
+    }
 }
 
 /// Sockets that send a byte now and then keep no reader out, and not their places either.
@@ -156,13 +164,12 @@ fn crowd(relay: &KeepingRelay, dir: &Path) -> Outcome {
     let mut crowd = Vec::new();
     for _ in 0..CROWD {
         let mut caller = TcpStream::connect(("127.0.0.1", relay.port)).why("a caller")?;
-        // All of a header but its last byte.
-        let _ = caller.write_all(b"\xff\xff");
+        // The header of an answer of 16 KiB.
+        let _ = caller.write_all(b"\x00\x40\x00\x01");
         crowd.push(caller);
     }
     Upstream::connect(&config, &Position::Gtids(GtidList::default())).why("a reader")?;
     for caller in &mut crowd {
-        caller.set_read_timeout(Some(PATIENCE)).why("a caller")?;
         let mut said = Vec::new();
         // Greeting, then the end.
         let ended = drip(caller, &mut said);
