@@ -231,7 +231,7 @@ impl Machines {
         let words: Vec<&str> = step.command.split_whitespace().collect();
         match words.as_slice() {
             ["galera_new_cluster"] => self.start(node, true),
-            ["systemctl", "start", "mariadb"] => self.start(node, false),
+            ["systemctl", "start" | "restart", "mariadb"] => self.start(node, false),
             ["cp", from, _] if from.ends_with(GROUP_FILE) => {
                 self.cluster.settings_mut().replication = Replication::Group;
                 Ok(())
