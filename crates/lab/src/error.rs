@@ -1,6 +1,6 @@
-//! What can go wrong in the lab.
+//! Errors of the lab.
 //!
-//! Every text names the thing and the remedy, as a command that the reader can type.
+//! Every message names the cause and the remedy, as a command that the user can type.
 
 use std::path::PathBuf;
 
@@ -44,17 +44,17 @@ pub enum LabError {
         name: &'static str,
         /// The value given.
         value: String,
-        /// What is wrong with it, and what is right.
+        /// Reason, with the values that are valid.
         reason: String,
     },
     /// A file or process operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was attempted, as a verb ("create", "read", "start").
+        /// Operation attempted, as a verb ("create", "read", "start").
         action: &'static str,
         /// The file concerned.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A program that was run failed.
@@ -70,7 +70,7 @@ pub enum LabError {
     /// The router did not start.
     #[error("the router, which emulates the network, ended while starting: {said}")]
     RouterEnded {
-        /// What it printed.
+        /// Output of the router.
         said: String,
     },
     /// The router refuses a request.
@@ -79,24 +79,24 @@ pub enum LabError {
     /// A condition did not come true in time.
     #[error("{what}: not within {seconds} s ({now})")]
     Timeout {
-        /// What was waited for.
+        /// Condition that was waited for.
         what: String,
-        /// How long.
+        /// Time limit.
         seconds: u64,
         /// The state at the end.
         now: String,
     },
-    /// What a program printed cannot be understood.
+    /// Output of a program cannot be parsed.
     #[error("cannot understand what {program} printed: no {missing} in:\n{text}")]
     NotUnderstood {
         /// The program.
         program: &'static str,
-        /// What was looked for.
+        /// Item that the output lacks.
         missing: &'static str,
-        /// What it printed.
+        /// Output of the program.
         text: String,
     },
-    /// Something with the servers failed.
+    /// Operation on the servers failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// A meter failed.

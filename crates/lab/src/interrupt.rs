@@ -18,7 +18,7 @@ static INTERRUPTED_BY_SIGNAL: AtomicBool = AtomicBool::new(false);
 /// main thread waits for meanwhile ends with the processes that are killed.
 ///
 /// # Errors
-/// When the system refuses.
+/// Fails if the system refuses.
 pub(crate) fn remove_at_signal(place: Place) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("wait for", "signals")?;
     std::thread::spawn(move || {

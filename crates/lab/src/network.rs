@@ -33,7 +33,7 @@ impl Network {
     /// Makes the hosts and connects them, without delays. `program` is `synod`.
     ///
     /// # Errors
-    /// When the system refuses, or the router does not start.
+    /// Fails if an `ip` command fails, the router does not start, or a host does not answer.
     pub fn create(place: OwnPlace, servers: usize, program: &Path) -> Result<Network> {
         let hosts = Hosts::new(place.name(), servers);
         hosts.create()?;
@@ -70,7 +70,7 @@ impl Network {
     /// Sets all links to a topology, while everything runs.
     ///
     /// # Errors
-    /// When the router does not answer.
+    /// Fails if the router does not answer.
     pub fn set(&self, topology: &Topology) -> Result<()> {
         self.router
             .set(changes(&self.hosts, topology, self.own_delay))
@@ -79,7 +79,7 @@ impl Network {
     /// Sets all links to no delay at all: for work that is not measured.
     ///
     /// # Errors
-    /// When the router does not answer.
+    /// Fails if the router does not answer.
     pub fn clear(&self) -> Result<()> {
         let near = |(from, to): (&Host, &Host)| LinkChange {
             from: from.name.clone(),
@@ -92,7 +92,7 @@ impl Network {
     /// Measures the round trips between servers.
     ///
     /// # Errors
-    /// When a host does not answer.
+    /// Fails if a host does not answer.
     pub fn measure(&self, topology: &Topology) -> Result<BTreeMap<(usize, usize), Duration>> {
         let servers = &self.hosts.servers;
         topology
@@ -104,7 +104,7 @@ impl Network {
     /// Measures the round trip between the first server and the clients beside it.
     ///
     /// # Errors
-    /// When a host does not answer.
+    /// Fails if a host does not answer.
     pub fn measure_client(&self) -> Result<Duration> {
         self.probe(&self.hosts.clients[0], &self.hosts.servers[0])
     }
@@ -146,9 +146,9 @@ fn changes(hosts: &Hosts, topology: &Topology, own: Duration) -> Vec<LinkChange>
         .collect()
 }
 
-/// Where a host stands.
+/// Position of a host: a server, or the clients beside a server.
 struct Standing {
-    /// Number of the server that it is, or that it stands beside.
+    /// Number of the server, or of the server that the clients are beside.
     server: usize,
     is_client: bool,
 }

@@ -27,7 +27,7 @@ pub struct Results {
     pub machine: Machine,
     /// Version of each program and library, by name (`synod`, `mariadbd`, `galera`, `sysbench`).
     pub versions: BTreeMap<String, String>,
-    /// What all measurements share.
+    /// Settings that all measurements share.
     pub plan: Plan,
     /// The networks measured on, in the order of the command.
     pub topologies: Vec<TopologyRecord>,
@@ -51,7 +51,7 @@ pub struct Machine {
     pub fsync_us: u64,
 }
 
-/// What all measurements of a run share.
+/// Settings that all measurements of a run share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Measured time of each measurement, seconds.
@@ -106,7 +106,7 @@ pub struct Key {
     pub topology: String,
     /// `oltp_write_only`, `hot-rows`, `tpcc`, ...
     pub workload: String,
-    /// Which servers were written to: `leader`, `follower`, `far` or `all`.
+    /// Servers written to: `leader`, `follower`, `far` or `all`.
     pub write_to: String,
     /// Clients of each server that was written to.
     pub threads: u32,
@@ -115,13 +115,14 @@ pub struct Key {
 /// One measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was measured.
+    /// System, network and load that were measured.
     pub key: Key,
-    /// The how-many-th time, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
-    /// When its measured time began: seconds since the run began.
+    /// Start of the measured time: seconds since the run began.
     pub begun_s: f64,
-    /// Why it failed. Everything below is empty or incomplete then, and must not be counted.
+    /// Reason for the failure. Everything below is empty or incomplete then, and must not be
+    /// counted.
     pub failure: Option<String>,
     /// Transactions per second over the measured time, all clients.
     pub tps: f64,
@@ -133,9 +134,9 @@ pub struct Measurement {
     pub latency: Latency,
     /// The loads, one per server that was written to.
     pub loads: Vec<Load>,
-    /// What the servers used in the measured time, one per server.
+    /// Resources that the servers used in the measured time, one record per server.
     pub servers: Vec<ServerUse>,
-    /// What the network carried in the measured time.
+    /// Traffic on the network in the measured time.
     pub network: NetworkUse,
     /// Flush requests that the disks completed in the measured time, those of other programs
     /// included.
@@ -145,7 +146,7 @@ pub struct Measurement {
     /// included.
     #[serde(default)]
     pub disk_written_bytes: u64,
-    /// What the machine did to this measurement.
+    /// Disturbances by the machine during this measurement.
     pub disturbance: Disturbance,
 }
 
@@ -196,7 +197,7 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// What one server used in the measured time.
+/// Resources that one server used in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUse {
     /// Its host: `db1`.
@@ -219,7 +220,7 @@ pub struct ServerUse {
     pub resident_bytes: u64,
 }
 
-/// What the emulated network carried in the measured time.
+/// Traffic on the emulated network in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetworkUse {
     /// By ordered pair of hosts. Pairs that carried nothing are left out.
@@ -232,7 +233,7 @@ pub struct NetworkUse {
     pub dropped_packets: u64,
 }
 
-/// What one host sent to another one.
+/// Traffic from one host to another.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PairUse {
     /// The sender.
@@ -245,7 +246,7 @@ pub struct PairUse {
     pub bytes: u64,
 }
 
-/// What the machine did to a measurement: a virtual machine's cores can stand still.
+/// Disturbances of a measurement by the machine: a virtual machine's cores can stand still.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// The longest time that a core did not run though it should have, milliseconds.

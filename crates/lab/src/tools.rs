@@ -10,7 +10,7 @@ const QUOTED_BYTES: usize = 4000;
 /// Runs a program that must succeed, without input; gives what it printed.
 ///
 /// # Errors
-/// When it cannot be started, or fails: with the end of what it printed.
+/// Fails if the program cannot be started; if it fails, with the end of its output.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())

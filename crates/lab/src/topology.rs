@@ -79,7 +79,7 @@ impl Topology {
     /// limits all links, also those of a file.
     ///
     /// # Errors
-    /// When it is neither, or the file cannot be read or understood.
+    /// Fails if the name is neither built in nor a readable and valid file.
     pub fn find(name: &str, bandwidth_bits: Option<u64>) -> Result<Topology> {
         let mut topology = match Topology::named(name) {
             Some(topology) => topology,
@@ -172,7 +172,7 @@ impl Topology {
         nearest.unwrap_or(server)
     }
 
-    /// What the results say about it, with the round trips that were measured, by pair.
+    /// Makes the record for the results, with the measured round trips by pair of servers.
     pub fn record(&self, measured: &BTreeMap<(usize, usize), Duration>) -> TopologyRecord {
         let host = |server: usize| format!("db{}", server + 1);
         let links = self.links.iter().map(|((a, b), distance)| LinkRecord {
@@ -203,7 +203,7 @@ fn milliseconds(duration: Duration) -> f64 {
 /// Reads a bandwidth, bits per second: `100M`, `1G`, `10G`, or a plain number.
 ///
 /// # Errors
-/// When it is none of these, or zero.
+/// Fails if the text is not a positive bandwidth in one of these forms.
 pub fn parse_bandwidth(text: &str) -> std::result::Result<u64, String> {
     let wrong = || format!("'{text}' is not a bandwidth such as 100M, 1G or 10G (bits per second)");
     let (digits, factor) = match text.char_indices().last() {

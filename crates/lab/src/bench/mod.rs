@@ -49,8 +49,8 @@ struct Bench<'a> {
 /// interrupted bench keeps what it has.
 ///
 /// # Errors
-/// When a system cannot be set up or started, or the file not be written. A measurement that fails
-/// is a result.
+/// Fails if a system cannot be set up or started, or the file cannot be written. A failed
+/// measurement is a result, not an error.
 pub fn run(
     plan: &Plan,
     setup: &Setup,
@@ -79,7 +79,7 @@ pub fn run(
 /// Checks what can be checked before anything is made.
 ///
 /// # Errors
-/// With the option that cannot be, or what is missing.
+/// Fails with the option that is not possible, or with what is missing.
 pub fn check(plan: &Plan, setup: &Setup) -> Result<()> {
     synod_local_cluster::find_program("sysbench", "sysbench")?;
     for system in &plan.systems {
@@ -250,7 +250,7 @@ fn line(m: &Measurement) -> String {
 /// Writes the results, replacing an older file as a whole.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, results: &Results) -> Result<()> {
     let new = path.with_extension("json.new");
     let text = serde_json::to_string_pretty(results).map_err(std::io::Error::from);

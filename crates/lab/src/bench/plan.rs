@@ -1,4 +1,4 @@
-//! What is measured, and in which order.
+//! Plan of a bench: the measurements and their order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use super::workload::{Sizes, Workload};
 use crate::systems::kind::MeasuredSystem;
 use crate::topology::Topology;
 
-/// What a bench measures: every combination, each as often.
+/// Combinations that a bench measures, each equally often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The command, as it can be typed again.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub warm_up_seconds: u32,
     /// How often each measurement is made.
     pub repetitions: u32,
-    /// Which servers are written to.
+    /// Servers that clients write to.
     pub write_to: WriteTo,
     /// How much data there is.
     pub sizes: Sizes,
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// Which servers are written to. The first server leads.
+/// Servers that clients write to. The first server leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteTo {
     /// The leader, by clients beside it.

@@ -41,7 +41,7 @@ pub(super) struct Target<'a> {
 /// Makes the tables of a load.
 ///
 /// # Errors
-/// With what sysbench printed.
+/// Fails with the output of sysbench.
 pub(super) fn prepare(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("prepare")).map(|_| ())
@@ -50,7 +50,7 @@ pub(super) fn prepare(script: &Script, target: Target<'_>) -> Result<()> {
 /// Checks what a load has left in a server's tables.
 ///
 /// # Errors
-/// With what does not hold.
+/// Fails with the output of the check.
 pub(super) fn check(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("check")).map(|_| ())
@@ -66,7 +66,7 @@ pub(super) struct Running {
 /// Starts a load. It ends by itself after `time`.
 ///
 /// # Errors
-/// When sysbench cannot be started.
+/// Fails if sysbench cannot be started.
 pub(super) fn start(
     script: &Script,
     target: Target<'_>,
@@ -98,7 +98,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When a client met an error that no conflict gives, or the report is not understood.
+    /// Fails if a client met an error that no conflict gives, or the report cannot be parsed.
     pub(super) fn finish(mut self) -> Result<Load> {
         let Some(process) = self.process.take() else {
             return Ok(Load::default());

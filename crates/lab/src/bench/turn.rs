@@ -14,10 +14,10 @@ use crate::systems::System;
 
 /// The status variable that counts the syncs of a database's files.
 const DATABASE_FSYNCS: &str = "Innodb_data_fsyncs";
-/// The one that counts the syncs of the replication log; only Synod has it.
+/// The status variable that counts the syncs of the replication log; only Synod has it.
 const LOG_FSYNCS: &str = "wsrep_synod_log_syncs";
 
-/// What all meters show at one moment.
+/// Values of all meters at one moment.
 struct Reading {
     servers: Vec<ServerReading>,
     router: ProcessUse,
@@ -26,7 +26,7 @@ struct Reading {
     own: ProcessUse,
 }
 
-/// What the meters of one server show.
+/// Values of the meters of one server.
 struct ServerReading {
     process: ProcessUse,
     database_fsyncs: Option<u64>,
@@ -46,7 +46,7 @@ pub(super) fn target<'a>(system: &System, network: &'a Network, server: usize) -
 /// Measures a system that runs.
 ///
 /// # Errors
-/// When a client meets an error that no conflict gives, or a meter cannot be read.
+/// Fails if a client meets an error that no conflict gives, or a meter cannot be read.
 pub(super) fn measure(
     system: &System,
     network: &Network,
@@ -248,7 +248,7 @@ impl ClientUse {
         ClientUse { thread }
     }
 
-    /// What they used, seconds of one core.
+    /// Waits for the clients' end, and gives the processor time they used, seconds of one core.
     fn end(self) -> f64 {
         self.thread.join().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What processes have used so far, from `/proc`.
+//! Resource use of processes and the machine, from `/proc`.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ const FLUSHES: usize = 18;
 /// A sector of `/proc/diskstats`, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
 
-/// What one process has used since it began.
+/// Resources that one process has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ProcessUse {
     /// Processor time in its own code, seconds of one core.
@@ -59,7 +59,7 @@ impl ProcessUse {
     }
 }
 
-/// What the whole machine has used since it began.
+/// Resources that the whole machine has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct MachineUse {
     /// Processor time of all programs and the kernel, seconds of one core.

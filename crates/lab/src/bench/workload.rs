@@ -48,10 +48,10 @@ impl Default for Sizes {
 }
 
 impl Workload {
-    /// What sysbench is called with; a script of the lab's own is written into `dir`.
+    /// Arguments of sysbench for this load; a script of the lab's own is written into `dir`.
     ///
     /// # Errors
-    /// When the script cannot be written.
+    /// Fails if the script cannot be written.
     pub fn script(self, sizes: &Sizes, dir: &Path) -> Result<Script> {
         let own = workload::Script::of(self.0);
         let checks = own.is_some();

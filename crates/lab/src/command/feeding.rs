@@ -47,14 +47,14 @@ pub(super) struct FeedingArgs {
     servers: servers::ServerArgs,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Debug, Serialize)]
 struct Findings {
     topology: String,
     region: String,
     /// All servers of the region.
     learners: Vec<String>,
-    /// What the client wrote, without what the log adds.
+    /// Bytes that the client wrote, without the overhead of the log.
     written_bytes: u64,
     with_feeding: Crossed,
     without_feeding: Crossed,
@@ -178,7 +178,7 @@ fn write(group: &Group, commits: u32, bytes: u32) -> Result<()> {
     Ok(())
 }
 
-/// What has crossed between these servers and all others since the network began.
+/// Traffic between these servers and all others since the network began.
 fn crossed(network: &Network, inside: &[usize]) -> Result<Crossed> {
     let servers = &network.hosts().servers;
     let is_inside = |name: &str| {

@@ -33,7 +33,7 @@ use crate::meters::MeterCommand;
 use crate::router::handle::parse_argument;
 use crate::router::process::{self, RouterHost};
 
-/// Where the data of servers lie: on a disk, whose syncs are part of what is measured.
+/// Parent of the servers' data directories: on a disk, whose syncs are part of what is measured.
 const DATA_PARENT: &str = "/var/tmp";
 
 /// Arguments of `synod-lab`.
@@ -60,7 +60,7 @@ Exit codes:
   6    the network or a server did not start in time
   130  interrupted; nothing is left behind";
 
-/// Which lab, and where it keeps its data.
+/// Name of the lab, and the directory of its data.
 #[derive(Debug, Clone, Args)]
 pub struct PlaceArgs {
     /// Name of the lab; labs of different names run side by side

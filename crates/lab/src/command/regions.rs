@@ -38,7 +38,7 @@ pub(super) struct RegionsArgs {
     servers: servers::ServerArgs,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Debug, Serialize)]
 struct Findings {
     topology: String,

@@ -9,7 +9,7 @@ use crate::error::{LabError, Result};
 use crate::hosts::place::Place;
 use crate::systems::Setup;
 
-/// Where Debian's package puts Galera's library.
+/// Path of Galera's library in Debian's package.
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
 /// The servers' programs and settings.
@@ -31,7 +31,7 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// What systems of this lab are made of.
+    /// Settings for making the systems of this lab.
     pub(super) fn setup(&self, lab: &Place) -> Result<Setup> {
         let program = own_program()?;
         let provider = match &self.provider {

@@ -44,7 +44,7 @@ pub(super) fn run(place: &PlaceArgs, arguments: &UpArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Where the servers are, and how to reach them.
+/// Addresses of the servers, and commands that connect to them.
 fn text(network: &Network, system: &System, program: &Path) -> String {
     let mut text = String::from("servers:\n");
     let mut addresses = Vec::new();

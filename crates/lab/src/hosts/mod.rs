@@ -30,7 +30,7 @@ const MTU: &str = "9000";
 /// time that the router may not get the processor.
 const DEVICE_QUEUE: &str = "10000";
 
-/// Where `ip netns` keeps the files of namespaces.
+/// Directory in which `ip netns` keeps the files of namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// The most database hosts: as many as a cluster on one machine may have nodes.
@@ -110,7 +110,7 @@ impl Hosts {
         self.servers.iter().chain(&self.clients)
     }
 
-    /// What the router needs to know.
+    /// Names, addresses and namespaces of all hosts, for the router.
     pub fn for_router(&self) -> Vec<RouterHost> {
         let host = |host: &Host| RouterHost {
             name: host.name.clone(),
@@ -123,7 +123,7 @@ impl Hosts {
     /// Makes the namespaces, without devices yet.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if an `ip` command fails.
     pub fn create(&self) -> Result<()> {
         for host in self.all() {
             ip(&["netns", "add", &host.namespace])?;
@@ -135,7 +135,7 @@ impl Hosts {
     /// Gives the devices, which the router has made, their addresses.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if an `ip` command fails.
     pub fn connect(&self) -> Result<()> {
         for host in self.all() {
             let address = format!("{}/24", host.address);
@@ -156,7 +156,7 @@ impl Hosts {
     }
 }
 
-/// What the names of all namespaces of a lab begin with.
+/// Prefix of the names of all namespaces of a lab.
 fn namespace_prefix(lab: &str) -> String {
     format!("synod-lab-{lab}-")
 }
@@ -170,7 +170,7 @@ fn ip(arguments: &[&str]) -> Result<String> {
 /// meanwhile belong to that namespace.
 ///
 /// # Errors
-/// When the namespace cannot be entered, or with the error of `work`.
+/// Fails if the namespace cannot be entered, or with the error of `work`.
 pub fn in_namespace<T>(file: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use std::os::fd::AsFd;
     let network = Some(LinkNameSpaceType::Network);
@@ -185,7 +185,7 @@ pub fn in_namespace<T>(file: &Path, work: impl FnOnce() -> io::Result<T>) -> io:
 /// Checks that this process may make namespaces and devices.
 ///
 /// # Errors
-/// [`LabError::NotRoot`], [`LabError::NoTun`], or a missing program.
+/// [`LabError::NotRoot`], [`LabError::NoTun`], or the error of a missing program.
 pub fn check_machine() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(LabError::NotRoot);

@@ -24,7 +24,7 @@ use synod_local_cluster::wait_for;
 use super::{NAMESPACES, ip, namespace_prefix};
 use crate::error::{IoContext, LabError, Result};
 
-/// Where all labs keep their state.
+/// Directory of the state of all labs.
 const STATE: &str = "/run/synod-lab";
 
 /// How long processes may take to end after SIGKILL.
@@ -48,7 +48,8 @@ impl Place {
     /// The lab of this name, with its data below `parent`.
     ///
     /// # Errors
-    /// When the name is not made of lower-case letters and digits: it becomes part of others.
+    /// Fails if the name is not 1 to 12 lower-case letters and digits: it becomes part of other
+    /// names.
     pub fn new(name: &str, parent: &Path) -> Result<Place> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         if name.is_empty() || name.len() > 12 || !name.chars().all(is_plain) {
@@ -88,8 +89,8 @@ impl Place {
     /// what was removed.
     ///
     /// # Errors
-    /// [`LabError::NameTaken`] while another lab has the name; when the data directory holds
-    /// something else; or when the system refuses.
+    /// [`LabError::NameTaken`] while another lab has the name. Fails also if the data directory
+    /// exists after the removal, or the system refuses an operation.
     pub fn take(self) -> Result<(OwnPlace, Option<String>)> {
         let state = self.state();
         fs::create_dir_all(&state).context("create", &state)?;
@@ -130,7 +131,7 @@ impl Place {
     /// what there was.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// Fails if something cannot be removed.
     pub fn remove_all(&self) -> Result<Option<String>> {
         let removed = self.remove_contents()?;
         let state = self.state();

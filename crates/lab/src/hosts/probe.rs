@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// one that is not counted.
 ///
 /// # Errors
-/// When a host cannot be entered, or no answer comes.
+/// Fails if a host cannot be entered, or no answer comes.
 pub fn round_trip(from: &Host, to: &Host, count: usize) -> io::Result<Duration> {
     let near = in_namespace(&from.namespace_file(), || {
         UdpSocket::bind((from.address, 0))

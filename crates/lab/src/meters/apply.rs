@@ -1,4 +1,4 @@
-//! `apply`: how long the other servers still apply when a load on one server has ended.
+//! `apply`: time that other servers still apply after a load on one server has ended.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const ROWS: u32 = 100_000;
 /// Longest time to apply what is left.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What to do.
+/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApplyPlan {
     /// Place of the server that is written to.
@@ -30,7 +30,7 @@ pub struct ApplyPlan {
 /// Runs the meter.
 ///
 /// # Errors
-/// When a server refuses what the meter itself does, or does not finish.
+/// Fails if a server refuses a statement of the meter itself, or does not apply all in time.
 #[allow(clippy::cast_precision_loss)]
 pub fn run(group: &Group, plan: &ApplyPlan) -> Result<ApplyFindings> {
     let _database = group.make_database()?;

@@ -17,7 +17,7 @@ use super::timeline::{Attempt, Ending};
 /// How long a client waits before it connects again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
-/// What a client does again and again.
+/// Transaction that a client repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// One statement that writes the how-many-th transaction this is into the client's own row of
@@ -30,7 +30,7 @@ pub enum Work {
     Marks(String),
 }
 
-/// What the marks of [`Work::Marks`] begin with.
+/// Prefix of the marks of [`Work::Marks`].
 pub const MARK: &str = "synod-mark-";
 
 /// The mark of a statement that began so many microseconds after the clock's start.
@@ -41,7 +41,7 @@ pub fn mark(begun_us: u64) -> String {
 /// A crew of clients: as many on each server of a list.
 #[derive(Debug, Clone)]
 pub struct Crew {
-    /// What each does.
+    /// Transaction of each client.
     pub work: Work,
     /// Clients of each server.
     pub clients: u32,
@@ -50,7 +50,7 @@ pub struct Crew {
     pub rate: Option<f64>,
 }
 
-/// What the clients of one server saw.
+/// Record of the transactions of one server's clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLog {
     /// The place of the server in the group.
@@ -78,7 +78,7 @@ impl Crew {
     /// Times count from `clock` on.
     ///
     /// # Errors
-    /// When a client cannot connect; then none starts.
+    /// Fails if a client cannot connect; then none starts.
     pub fn start(&self, group: &Group, servers: &[usize], clock: Instant) -> Result<Running> {
         let count = servers.len() as u32 * self.clients;
         let mut clients = Vec::new();
@@ -111,7 +111,7 @@ impl Running {
     /// Ends the clients and gives what they saw, by server in the group's order.
     ///
     /// # Errors
-    /// When a thread panicked.
+    /// Fails if a client's thread panicked.
     pub fn finish(mut self) -> Result<Vec<ServerLog>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut logs: Vec<ServerLog> = Vec::new();

@@ -34,7 +34,7 @@ pub enum MeterCommand {
     Fair(FairArgs),
 }
 
-/// What all meters take.
+/// Options of all meters.
 #[derive(Debug, Clone, Args)]
 pub struct MeterArgs {
     /// The servers of a group that runs already: HOST:PORT, or NAME=HOST:PORT, separated by commas.
@@ -79,7 +79,7 @@ pub(crate) struct LabGroupArgs {
     pub(crate) servers: ServerArgs,
 }
 
-/// Where a server is.
+/// Name, host and port of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) name: String,
@@ -199,7 +199,7 @@ impl MeterCommand {
     /// keep their data, if that is known.
     ///
     /// # Errors
-    /// Any [`MeterError`].
+    /// Returns the first [`MeterError`] of a server, client or file.
     pub(crate) fn run(&self, mut group: Group, data: Option<&Path>) -> Result<()> {
         group.find_processes();
         let busy_before = surroundings::load_per_core();
@@ -220,7 +220,7 @@ impl MeterCommand {
         self.arguments().deliver(record)
     }
 
-    /// What all meters take.
+    /// The options that all meters share.
     pub(crate) fn arguments(&self) -> &MeterArgs {
         match self {
             MeterCommand::Delay(own) => &own.common,
@@ -246,7 +246,7 @@ impl MeterArgs {
     /// The group whose servers are named; none if they are not.
     ///
     /// # Errors
-    /// When it is one server only, or does not answer.
+    /// Fails if only one server is named, or a server does not answer.
     pub(crate) fn running_group(&self) -> Result<Option<Group>> {
         let server = |address: &Address| Server {
             name: address.name.clone(),

@@ -1,4 +1,4 @@
-//! `delay`: a write on one server, at once a read on another one: does it show the write?
+//! `delay`: time from the OK of a write on one server until a read on another server shows it.
 //!
 //! One thread writes and reads, so that nothing but the two statements lies between the OK and
 //! the read. With an emulated network both connections start from hosts beside their servers.
@@ -26,7 +26,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 /// Rows of the load's table: so many that its clients rarely meet.
 const LOAD_ROWS: u32 = 100_000;
 
-/// What to do.
+/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DelayPlan {
     /// Place of the server that is written to.
@@ -42,7 +42,7 @@ pub struct DelayPlan {
 /// Runs the meter.
 ///
 /// # Errors
-/// When a server refuses what the meter itself does.
+/// Fails if a server refuses a statement of the meter itself.
 pub fn run(group: &Group, plan: &DelayPlan) -> Result<DelayFindings> {
     let _database = group.make_database()?;
     let numbers = "id INT PRIMARY KEY, n BIGINT NOT NULL";

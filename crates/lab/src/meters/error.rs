@@ -1,4 +1,4 @@
-//! What can go wrong while a group is observed.
+//! Errors of the meters.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub enum MeterError {
         address: String,
         /// The account.
         user: String,
-        /// What the client library said. Boxed: it is large.
+        /// Error of the client library. Boxed: it is large.
         source: Box<mysql::Error>,
     },
     /// A statement of the meter itself failed; what clients are refused is counted instead.
@@ -27,7 +27,7 @@ pub enum MeterError {
         server: String,
         /// The statement, or its beginning.
         statement: String,
-        /// What the server said. Boxed: it is large.
+        /// Error of the server. Boxed: it is large.
         source: Box<mysql::Error>,
     },
     /// An argument cannot be used.
@@ -37,17 +37,17 @@ pub enum MeterError {
         name: &'static str,
         /// The value given.
         value: String,
-        /// What is wrong with it, and what is right.
+        /// Reason, with the values that are valid.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was attempted, as a verb.
+        /// Operation attempted, as a verb.
         action: &'static str,
         /// The file concerned.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Only a server on this machine can be slowed down.
@@ -62,9 +62,9 @@ pub enum MeterError {
     /// A condition did not come true in time.
     #[error("{what}: not within {seconds} s")]
     Timeout {
-        /// What was waited for.
+        /// Condition that was waited for.
         what: String,
-        /// For how long.
+        /// Time limit.
         seconds: u64,
     },
     /// A signal came.

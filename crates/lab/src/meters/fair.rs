@@ -1,4 +1,4 @@
-//! `fair`: clients on all servers change the same rows. What does each server get?
+//! `fair`: throughput of each server while clients on all servers change the same rows.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::interrupt::pause;
 use super::record::{FairFindings, FairServer};
 use super::timeline;
 
-/// What to do.
+/// Parameters of the meter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FairPlan {
     /// Numbers of rows, one part of the run each.
@@ -23,7 +23,7 @@ pub struct FairPlan {
 /// Runs the meter.
 ///
 /// # Errors
-/// When a server refuses what the meter itself does.
+/// Fails if a server refuses a statement of the meter itself.
 pub fn run(group: &Group, plan: &FairPlan) -> Result<Vec<FairFindings>> {
     let _database = group.make_database()?;
     let mut findings = Vec::new();

@@ -1,6 +1,6 @@
-//! `giant`: one statement changes millions of rows while clients of all servers make small
-//! transactions. How long do these wait, how late do they become visible, and what memory does it
-//! take?
+//! `giant`: effect of one statement that changes millions of rows on small transactions of all
+//! servers: how long they wait, how late they become visible, and how much memory the statement
+//! takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::statistics::Distribution;
 const COLUMNS: &str =
     "id INT PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";
 
-/// What is filled in.
+/// Values of a row's columns.
 const VALUES: &str = "seq, 0, REPEAT(MD5(seq), 3), MD5(seq + 1)";
 
 /// How often each server is asked for the rows of all small clients.
@@ -37,7 +37,7 @@ const MARGIN: Duration = Duration::from_secs(3);
 /// Longest time to apply a huge transaction.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// What to do.
+/// Parameters of the meter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GiantPlan {
     /// Rows that the statement changes.
@@ -55,7 +55,8 @@ pub struct GiantPlan {
 /// Runs the meter.
 ///
 /// # Errors
-/// When a server refuses what the meter itself does; the statement may be refused.
+/// Fails if a server refuses a statement of the meter itself; a refusal of the huge statement is a
+/// finding.
 pub fn run(group: &Group, plan: &GiantPlan) -> Result<Vec<GiantFindings>> {
     let _database = group.make_database()?;
     group.make_table("giant", COLUMNS, VALUES, plan.rows)?;

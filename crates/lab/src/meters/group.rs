@@ -64,18 +64,18 @@ pub struct Group {
 pub type Status = BTreeMap<String, String>;
 
 impl Server {
-    /// A connection for a client.
+    /// Opens a connection for a client.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// Fails if the server does not take the connection.
     pub fn connect(&self) -> Result<Conn> {
         self.connect_patiently(ANSWER_TIMEOUT)
     }
 
-    /// A connection for a statement that takes minutes.
+    /// Opens a connection for a statement that takes minutes.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// Fails if the server does not take the connection.
     pub fn connect_for_giants(&self) -> Result<Conn> {
         self.connect_patiently(GIANT_TIMEOUT)
     }
@@ -108,7 +108,7 @@ impl Server {
     /// Runs statements of the meter itself, which must succeed, on a connection of their own.
     ///
     /// # Errors
-    /// With the statement that failed.
+    /// Returns [`MeterError::Statement`] with the statement that failed.
     pub fn execute(&self, statements: &[&str]) -> Result<()> {
         let mut connection = self.connect_for_giants()?;
         for statement in statements {
@@ -127,18 +127,18 @@ impl Server {
         }
     }
 
-    /// Its status variables whose names begin with `wsrep`.
+    /// Status variables whose names begin with `wsrep`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Fails if the server does not answer.
     pub fn status(&self) -> Result<Status> {
         self.status_by(&mut self.connect()?)
     }
 
-    /// The same on a connection that exists.
+    /// Like [`Server::status`], on an open connection.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Fails if the server does not answer.
     pub fn status_by(&self, connection: &mut Conn) -> Result<Status> {
         let statement = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
         let rows: Vec<(String, String)> = connection
@@ -177,7 +177,7 @@ impl Group {
     /// Makes the meters' database, empty.
     ///
     /// # Errors
-    /// When the first server refuses.
+    /// Fails if the first server refuses.
     pub fn make_database(&self) -> Result<MetersDatabase> {
         let drop = format!("DROP DATABASE IF EXISTS {DATABASE}");
         self.servers[0].execute(&[&drop, &format!("CREATE DATABASE {DATABASE}")])?;
@@ -190,7 +190,7 @@ impl Group {
     /// all servers hold them. `values` is what is selected for the row `seq`.
     ///
     /// # Errors
-    /// When the first server refuses, or others do not follow.
+    /// Fails if the first server refuses, or another server does not apply the rows in time.
     pub fn make_table(&self, name: &str, columns: &str, values: &str, rows: u64) -> Result<()> {
         let server = &self.servers[0];
         server.execute(&[&format!("CREATE TABLE {DATABASE}.{name} ({columns})")])?;
@@ -213,7 +213,7 @@ impl Group {
     /// their order, how long that took.
     ///
     /// # Errors
-    /// When one does not within `timeout`.
+    /// Fails if a server has not applied it within `timeout`.
     pub fn await_agreement(&self, origin: &Server, timeout: Duration) -> Result<Vec<Duration>> {
         let begin = Instant::now();
         let target = number(&origin.status()?, "wsrep_last_committed").unwrap_or_default();

@@ -23,7 +23,7 @@ static SIGNALLED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Has signals end what waits.
 ///
 /// # Errors
-/// When the system refuses.
+/// Fails if the system refuses.
 pub fn watch_signals() -> Result<()> {
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag not set yet.

@@ -1,4 +1,4 @@
-//! `lag`: one server is slow. What does that do to the group, and does the server come back?
+//! `lag`: effect of one slow server on the group, and the time until that server has caught up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub enum Slowness {
     Share(f64),
 }
 
-/// What to do.
+/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LagPlan {
     /// Place of the server that gets slow.
@@ -54,7 +54,7 @@ pub struct LagPlan {
 /// Runs the meter.
 ///
 /// # Errors
-/// When a server refuses what the meter itself does, or the server cannot be slowed down.
+/// Fails if a server refuses a statement of the meter itself, or the server cannot be slowed down.
 pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
     let _database = group.make_database()?;
     let columns = "id INT PRIMARY KEY, n BIGINT NOT NULL";
@@ -167,7 +167,7 @@ fn fewest_members(moments: &[Moment], place: usize) -> i64 {
     moments.iter().filter_map(size).min().unwrap_or_default()
 }
 
-/// What makes a server slow; dropping it makes the server fast again.
+/// Means of slowing a server down; dropping it makes the server fast again.
 enum Brake {
     Appliers { server: Box<Server>, before: u32 },
     Throttle(Throttle),

@@ -1,6 +1,6 @@
-//! What a meter found, as its JSON file holds it.
+//! The findings of a meter, in the form of its JSON file.
 //!
-//! Meters write them, the report reads them. Times are milliseconds.
+//! Meters write these records, and the report reads them. Times are milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -34,11 +34,11 @@ pub struct MeterRecord {
     /// Processes that could run but did not (load average over a minute) before the meter began,
     /// per core: above 0.5 the machine was busy with other things.
     pub busy_before: f64,
-    /// What was found.
+    /// The findings.
     pub findings: Findings,
 }
 
-/// What each meter finds.
+/// Findings of each meter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
@@ -80,7 +80,7 @@ pub struct DelayFindings {
     pub phases: Vec<DelayPhase>,
 }
 
-/// Which server had a load beside writes and reads.
+/// Server that had a load beside writes and reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadOn {
@@ -95,19 +95,19 @@ pub enum LoadOn {
 /// A part of `delay`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayPhase {
-    /// Where the load was.
+    /// Server with the load.
     pub load_on: LoadOn,
     /// Whether readers asked to see all commits (`wsrep_sync_wait=1`).
     pub sync_wait: bool,
     /// Writes that were looked for.
     pub samples: usize,
-    /// Of these, how many the first read after the OK did not show.
+    /// Writes that the first read after the OK did not show.
     pub stale: usize,
-    /// Of these, how many no read showed within the time limit.
+    /// Writes that no read showed within the time limit.
     pub never: usize,
-    /// From the OK to the beginning of the first read that showed the write; 0 if the first did.
+    /// Time from the OK to the start of the first read that showed the write; 0 if the first did.
     pub delay: Distribution,
-    /// The same of stale reads alone.
+    /// Delays of stale reads alone.
     pub stale_delay: Distribution,
     /// How long the first reads took.
     pub read: Distribution,
@@ -172,7 +172,7 @@ pub struct GiantFindings {
     pub servers: Vec<GiantServer>,
 }
 
-/// What a huge transaction did to one server.
+/// Effect of a huge transaction on one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GiantServer {
     /// The server.

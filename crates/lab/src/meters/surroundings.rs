@@ -1,4 +1,4 @@
-//! What a reader needs to judge a run: by what command, on which versions, beside what load.
+//! Context of a run: its command, the versions, and the load of the machine before.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ pub(super) fn load_per_core() -> f64 {
 /// The system that a server replicates by: `synod`, `galera`, or the name of its library.
 ///
 /// # Errors
-/// When the server does not answer.
+/// Fails if the server does not answer.
 pub(super) fn system(server: &Server) -> Result<String> {
     let read = "SELECT @@wsrep_provider";
     let path = server.connect()?.query_first(read);
@@ -56,7 +56,7 @@ pub(super) fn system(server: &Server) -> Result<String> {
 /// Versions of the server and its library.
 ///
 /// # Errors
-/// When the first server does not answer.
+/// Fails if the first server does not answer.
 pub(super) fn versions(group: &Group) -> Result<BTreeMap<String, String>> {
     let server = &group.servers[0];
     let read = "SELECT @@version";

@@ -1,10 +1,10 @@
-//! Gives a server of this machine a share of one core and no more.
+//! Limits a server of this machine to a share of one core.
 //!
-//! By the kernel's control groups, of version 2 or 1, whichever has the controller of processor
-//! time; without them by stopping and continuing the process, ten times a second.
+//! The limit is a control group of the kernel, of version 2 or 1, whichever has the controller of
+//! processor time; without control groups the process is stopped and continued ten times a second.
 //!
-//! A shell, the *guard*, ends it: when its standard input ends, which this process holds open. So
-//! the server gets its processors back however this process ends, `kill -9` included.
+//! A shell, the *guard*, removes the limit when its standard input ends, which this process holds
+//! open. So the server gets its processors back however this process ends, `kill -9` included.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use super::error::{IoContext, Result};
 /// Length of a period in which the share is given, microseconds.
 const PERIOD_US: u32 = 100_000;
 
-/// Where control groups are.
+/// Mount point of the control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// A server that is slowed down. Dropping it gives the server its processors back.
@@ -44,7 +44,7 @@ impl Throttle {
     /// Slows the process down to a share (0 to 1) of one core.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn start(pid: i32, share: f64) -> Result<Throttle> {
         // At least a millisecond in each period: the kernel takes no less.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -139,7 +139,7 @@ fn path_of<'a>(memberships: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// What the guard does: slows down, waits for the end of its input, undoes it.
+/// Shell script of the guard: slows the server down, waits for the end of its input, and undoes it.
 fn script(means: &Means, pid: i32, quota_us: u32) -> String {
     match means {
         Means::Group {

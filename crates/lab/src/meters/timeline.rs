@@ -1,4 +1,4 @@
-//! What clients saw, in time: rates, stalls and errors. Pure.
+//! Rates, stalls and errors over time, from the records of clients. Pure.
 //!
 //! Times are microseconds since the meter began.
 

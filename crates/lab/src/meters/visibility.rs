@@ -1,4 +1,4 @@
-//! When a write on one server becomes visible on another one. Pure.
+//! Visibility of a write of one server on another server. Pure.
 //!
 //! A row holds a number that only grows. A reader that sees number 7 sees all writes up to 7.
 //! Times are microseconds since the meter began.
@@ -27,12 +27,12 @@ pub struct Sighting {
     pub at_us: u64,
 }
 
-/// What became of one write.
+/// Visibility of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// The first read after the OK showed it.
     AtOnce,
-    /// It was shown this many microseconds after the OK by the first read that showed it.
+    /// The first read that showed it began this many microseconds after the OK.
     After(u64),
     /// No read showed it.
     Never,
@@ -45,8 +45,8 @@ impl Seen {
     }
 }
 
-/// What became of a write, from the reads after it, in their order: when each began and what
-/// number it showed.
+/// Classifies a write by the reads after it, in their order: when each began, and what number it
+/// showed.
 pub fn classify(written: Written, reads: &[(u64, u64)]) -> Seen {
     let shows = |(_, shown): &&(u64, u64)| *shown >= written.number;
     match reads.iter().find(shows) {

@@ -1,4 +1,4 @@
-//! Looks at servers' status all the time in the background.
+//! Polls the status of servers in the background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ impl Watch {
     /// Connects to all servers and begins.
     ///
     /// # Errors
-    /// When a server does not take a connection.
+    /// Fails if a server does not take a connection.
     pub fn start(group: &Group) -> Result<Watch> {
         let mut connections = Vec::new();
         for server in &group.servers {
@@ -49,10 +49,10 @@ impl Watch {
         })
     }
 
-    /// Ends it and gives what was seen.
+    /// Ends the polling and gives what was seen.
     ///
     /// # Errors
-    /// When the thread panicked.
+    /// Fails if the polling thread panicked.
     pub fn finish(mut self) -> Result<Vec<Moment>> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = self.thread.take().map(JoinHandle::join);

@@ -25,11 +25,11 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 /// Readers of one way, one of them far behind.
 #[derive(Debug, Clone, Serialize)]
 pub struct Behind {
-    /// Where they read.
+    /// Name of the [`Way`] by which they read.
     pub way: String,
     /// All readers.
     pub readers: u32,
-    /// Bytes that the slow one still lacked at the end, at least.
+    /// Bytes that the slow reader still lacked at the end, at least.
     pub behind_bytes: u64,
     /// Ages of new rows at the others.
     pub age: Distribution,

@@ -1,4 +1,4 @@
-//! A reader of a binlog: a thread that notes what comes, and when.
+//! A binlog reader: a thread that records the rows it receives, and when they arrived.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MARKED_BYTES_MAX: usize = 4096;
 /// Digits of a mark.
 const DIGITS: usize = 16;
 
-/// What a reader has seen.
+/// Rows and bytes that a reader has received.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Seen {
     /// Marks of rows, in the order of their arrival.
@@ -53,7 +53,7 @@ pub(super) struct Follower {
 /// threads that it starts: what they take delays others almost as little as on another machine.
 ///
 /// # Errors
-/// Those of `body`, or the system refuses it.
+/// The error of `body`, or the system refuses to lower the thread's priority.
 pub(super) fn apart<T: Send>(body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let run = || {
         step_back()?;
@@ -135,7 +135,7 @@ impl Follower {
         self.thread.is_finished()
     }
 
-    /// What it has seen.
+    /// Waits for the reader's end, and gives what it received.
     pub(super) fn finish(self) -> Result<Seen> {
         self.thread.join().map_err(|_| ReadersError::Panicked)?
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn threads_that_are_started_apart_stand_back_too() {
-        /// As `sched.h` of Linux numbers it.
+        /// Number of the policy in `sched.h` of Linux.
         const SCHED_IDLE: &str = "5";
         let policy = || {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();

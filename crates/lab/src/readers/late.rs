@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// The number of the reader of the newest rows.
 pub(super) const TAIL: u32 = 1000;
 
-/// What late readers read.
+/// Size of the transactions that late readers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -42,13 +42,13 @@ pub enum Kind {
 /// Late readers of one way.
 #[derive(Debug, Clone, Serialize)]
 pub struct Late {
-    /// What they read.
+    /// Size of the transactions.
     pub kind: Kind,
-    /// Where they read.
+    /// Name of the [`Way`] by which they read.
     pub way: String,
     /// Readers at a time.
     pub readers: u32,
-    /// They get the processor's time that nothing else wants.
+    /// Whether their threads have the scheduling policy `SCHED_IDLE`.
     pub are_apart: bool,
     /// Bytes of each.
     pub bytes: u64,
@@ -180,7 +180,7 @@ impl Late {
         }
     }
 
-    /// What they have read, in words.
+    /// Describes the transactions in words.
     pub(crate) fn what(&self) -> String {
         match self.each_transactions_s {
             Some(rate) => format!("small, {rate:.0}/s each"),

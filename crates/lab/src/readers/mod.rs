@@ -38,12 +38,12 @@ pub enum ReadersError {
     /// A reader's connection.
     #[error("reader of {address}: {source}")]
     Reader {
-        /// Where it reads.
+        /// Address of the server or relay.
         address: String,
-        /// What is wrong. Boxed: it is large.
+        /// Cause. Boxed: it is large.
         source: Box<UpstreamError>,
     },
-    /// The server, or a signal.
+    /// The server refused something, or a signal came.
     #[error(transparent)]
     Meter(#[from] MeterError),
     /// Readers do not come to the end.
@@ -55,9 +55,9 @@ pub enum ReadersError {
         behind: usize,
         /// All readers.
         readers: usize,
-        /// Where they read.
+        /// Address of the server or relay.
         address: String,
-        /// For how long it was waited.
+        /// Time limit.
         seconds: u64,
     },
     /// A reader's thread cannot get a lower priority.
@@ -77,7 +77,7 @@ pub struct Way {
     pub config: UpstreamConfig,
 }
 
-/// What to measure.
+/// Parameters of the measurement.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The server that is written to.
@@ -98,7 +98,7 @@ pub struct Plan {
     pub late_mib: u32,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Findings {
     /// At a rate.
@@ -112,7 +112,7 @@ pub struct Findings {
 /// Measures. The database of meters on the server is replaced, and dropped at the end.
 ///
 /// # Errors
-/// A server, relay or reader fails.
+/// Fails if a server, relay or reader fails.
 pub fn run(plan: &Plan) -> Result<Findings> {
     let group = Group {
         system: "server".to_owned(),

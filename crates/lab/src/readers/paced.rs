@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Readers of one way at one rate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Paced {
-    /// Where they read.
+    /// Name of the [`Way`] by which they read.
     pub way: String,
     /// Transactions per second that were asked for.
     pub rate: u32,
@@ -39,11 +39,11 @@ pub struct Paced {
     pub age_p999_ms: f64,
     /// From the beginning of a statement to its OK.
     pub commit: Distribution,
-    /// What the processes used meanwhile.
+    /// Resources that the processes used meanwhile.
     pub processes: Vec<Used>,
 }
 
-/// What a process used.
+/// Resources that a process used.
 #[derive(Debug, Clone, Serialize)]
 pub struct Used {
     /// Its name, as given.
@@ -115,7 +115,7 @@ pub(super) fn end(server: &Server, last: u64) -> Result<()> {
     Ok(server.execute(&[&insert])?)
 }
 
-/// What readers have seen, once all of them have come to the end.
+/// Waits until all readers have received the last row, and gives what each received.
 pub(super) fn finish(followers: Vec<Follower>, way: &Way, limit: Duration) -> Result<Vec<Seen>> {
     let begun = Instant::now();
     loop {

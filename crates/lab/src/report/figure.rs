@@ -1,4 +1,4 @@
-//! How numbers are written: with as many digits as mean something.
+//! Formatting of numbers, with as many digits as are significant.
 
 /// A number with three digits that count: 1234, 56.7, 8.90, 0.123.
 pub(super) fn number(value: f64) -> String {

@@ -20,7 +20,7 @@ mod table;
 use crate::meters::MeterRecord;
 use crate::results::Results;
 
-/// What a report shows.
+/// Contents of a report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// Runs of the bench.
@@ -33,13 +33,13 @@ pub struct Report {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Section {
     title: String,
-    /// What the reader must know: paragraphs.
+    /// Paragraphs that explain the section.
     notes: Vec<String>,
-    /// What it shows, in this order.
+    /// Tables and plots, in this order.
     blocks: Vec<Block>,
 }
 
-/// What a section shows.
+/// Table or plot of a section.
 #[derive(Debug, Clone, PartialEq)]
 enum Block {
     Table(table::Table),

@@ -1,4 +1,4 @@
-//! The page around sections: one file, nothing fetched, dark or light, readable on a phone.
+//! HTML page around the sections: one file, nothing fetched, dark or light, readable on a phone.
 
 use super::{Block, Section};
 

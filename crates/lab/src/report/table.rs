@@ -5,7 +5,7 @@ use super::page::escape;
 /// A table with one line of column names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
-    /// What it shows, with units.
+    /// Caption, with units.
     pub(super) caption: String,
     /// Names of the columns. The first column names the rows.
     pub(super) columns: Vec<String>,

@@ -13,13 +13,13 @@ use super::stalls::StallsRead;
 /// The router answers at once; longer means that it hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the router can be asked for.
+/// Request to the router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Change links, one direction each.
     Set(Vec<LinkChange>),
-    /// Tell the counters.
+    /// Report the counters.
     Read,
 }
 
@@ -34,7 +34,7 @@ pub struct LinkChange {
     pub settings: LinkSettings,
 }
 
-/// What the router answers.
+/// Answer of the router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -67,7 +67,7 @@ pub struct LinkName {
 /// Asks the router at this socket.
 ///
 /// # Errors
-/// When there is no router, or it does not answer.
+/// Fails if there is no router, or it does not answer.
 pub fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -22,7 +22,7 @@ impl Router {
     /// Starts the router and waits until the hosts' devices exist. `program` is `synod`.
     ///
     /// # Errors
-    /// [`LabError::RouterEnded`] with what it printed.
+    /// [`LabError::RouterEnded`] with the router's output, if it ends while starting.
     pub fn start(program: &Path, socket: &Path, hosts: &[RouterHost]) -> Result<Router> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
@@ -60,7 +60,7 @@ impl Router {
     /// Changes links.
     ///
     /// # Errors
-    /// When the router does not know a host, or does not answer.
+    /// Fails if the router does not know a host, or does not answer.
     pub fn set(&self, changes: Vec<LinkChange>) -> Result<()> {
         set(&self.socket, changes)
     }
@@ -68,7 +68,7 @@ impl Router {
     /// The counters since it began.
     ///
     /// # Errors
-    /// When the router does not answer.
+    /// Fails if the router does not answer.
     pub fn read(&self) -> Result<Counters> {
         match ask(&self.socket, &Request::Read)? {
             Answer::Counters(counters) => Ok(counters),
@@ -93,7 +93,7 @@ impl Drop for Router {
 /// Changes links of the router at this socket.
 ///
 /// # Errors
-/// When the router does not know a host, does not run, or does not answer.
+/// Fails if the router does not know a host, does not run, or does not answer.
 pub fn set(socket: &Path, changes: Vec<LinkChange>) -> Result<()> {
     match ask(socket, &Request::Set(changes))? {
         Answer::Done | Answer::Counters(_) => Ok(()),
@@ -114,7 +114,7 @@ pub fn argument(host: &RouterHost) -> String {
 /// Reads what [`argument`] wrote.
 ///
 /// # Errors
-/// When it is not `NAME=ADDRESS=NAMESPACE-FILE`.
+/// Fails if the text is not `NAME=ADDRESS=NAMESPACE-FILE`.
 pub fn parse_argument(text: &str) -> std::result::Result<RouterHost, String> {
     let wrong = || format!("'{text}' is not NAME=ADDRESS=FILE");
     let (name, rest) = text.split_once('=').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! The only thing that the router reads in a packet: for whom it is.
+//! The receiver of a packet: the only field that the router reads.
 
 use std::net::Ipv4Addr;
 

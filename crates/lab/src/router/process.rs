@@ -31,10 +31,10 @@ const BATCH: usize = 64;
 /// Buffers kept for packets to come.
 const SPARE_BUFFERS: usize = 4096;
 
-/// What the router prints when its devices exist.
+/// Line that the router prints when its devices exist.
 pub const READY: &str = "ready";
 
-/// A host, as the router needs to know it.
+/// A host: its name, its address, and the file of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterHost {
     /// Its name.
@@ -54,7 +54,7 @@ static STALLS: Stalls = Stalls::new();
 /// Makes the devices, prints [`READY`], and moves packets until standard input ends.
 ///
 /// # Errors
-/// When a device or the socket cannot be made, or waiting fails.
+/// Fails if a device or the socket cannot be made, or waiting fails.
 pub fn run(socket: &Path, hosts: &[RouterHost]) -> io::Result<()> {
     let devices = hosts
         .iter()

@@ -26,7 +26,7 @@ pub struct LinkSettings {
     pub cut: bool,
 }
 
-/// What one direction of a link has carried since the router began.
+/// Counters of one direction of a link since the router began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
     /// Packets handed to the receiver.
@@ -96,12 +96,12 @@ impl Network {
         link.sent_ns = 0;
     }
 
-    /// What one direction of a link has carried.
+    /// Counters of one direction of a link.
     pub fn counters(&self, from: usize, to: usize) -> LinkCounters {
         self.links[from * self.hosts + to].counters
     }
 
-    /// Takes a packet from its sender. False: it was dropped.
+    /// Takes a packet from its sender. Returns false if the packet was dropped.
     pub fn accept(&mut self, now_ns: u64, from: usize, to: usize, bytes: Vec<u8>) -> bool {
         let index = from * self.hosts + to;
         let link = &mut self.links[index];

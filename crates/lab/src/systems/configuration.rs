@@ -1,4 +1,4 @@
-//! How the servers of each system are set up.
+//! Configuration of the servers of each system.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::hosts::Host;
 use crate::tools;
 
-/// What every server of every system gets. The data of the loads fit into memory, the redo log
+/// Settings of every server of every system. The data of the loads fit into memory, the redo log
 /// does not run full, and no client waits for a thread.
 const EVERYWHERE: [&str; 5] = [
     "innodb_buffer_pool_size = 512M",
@@ -127,7 +127,7 @@ fn provider_options(
     }
 }
 
-/// What differs between systems and servers.
+/// Settings that differ between systems and servers.
 fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>) -> NodeOverrides {
     let mut own = NodeOverrides::default();
     let mut add = |lines: &[&str]| {
@@ -191,10 +191,10 @@ impl Certificate {
     }
 }
 
-/// Checks that what a system needs is there.
+/// Checks that the programs and the library that a system needs are installed.
 ///
 /// # Errors
-/// [`ClusterError::ProviderMissing`] with the library, or a missing program.
+/// [`ClusterError::ProviderMissing`] if the library is missing, or the error of a missing program.
 pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
     find_program("mariadbd", "mariadb-server")?;
     let path = library(kind, setup);

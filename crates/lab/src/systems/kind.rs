@@ -1,4 +1,4 @@
-//! Which systems can be measured.
+//! The systems that can be measured.
 
 use std::fmt;
 use std::str::FromStr;
@@ -83,7 +83,7 @@ impl FromStr for SystemKind {
 /// A system, and whether its servers encrypt what they send each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MeasuredSystem {
-    /// Which system.
+    /// The system.
     pub kind: SystemKind,
     /// Whether replication is encrypted.
     pub encrypted: bool,

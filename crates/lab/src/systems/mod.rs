@@ -1,6 +1,6 @@
 //! The systems that are measured, each with real servers on the hosts of a lab.
 //!
-//! - [`kind`]: which there are.
+//! - [`kind`]: the list of systems.
 //! - [`configuration`]: how their servers are set up. Each as a careful user of it would, so that
 //!   acknowledged transactions survive what its manual says they survive.
 //! - `replicas`: primary and replicas by MariaDB's own replication.
@@ -39,7 +39,7 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Leadership is handed over within some election timeouts.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the lab needs to know to set a system up.
+/// Settings for making a system.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Directory for the data of all systems.
@@ -75,7 +75,7 @@ impl System {
     /// Prepares a system, without starting a server.
     ///
     /// # Errors
-    /// When a library or a program is missing.
+    /// Fails if a library or a program is missing.
     pub fn create(measured: MeasuredSystem, setup: &Setup, hosts: &Hosts) -> Result<System> {
         let count = if measured.kind.replicates() {
             hosts.servers.len()
@@ -93,12 +93,12 @@ impl System {
         })
     }
 
-    /// Which one it is, and whether it encrypts.
+    /// The system, and whether it encrypts.
     pub fn measured(&self) -> MeasuredSystem {
         self.measured
     }
 
-    /// Which one it is.
+    /// The system's kind.
     pub fn kind(&self) -> SystemKind {
         self.measured.kind
     }
@@ -112,7 +112,7 @@ impl System {
     /// leads.
     ///
     /// # Errors
-    /// When a server does not start, or another one leads.
+    /// Fails if a server does not start, or another one leads.
     pub fn up(&mut self) -> Result<()> {
         self.cluster.up(&|_, _| ())?;
         if !self.was_up {
@@ -139,12 +139,12 @@ impl System {
     /// Stops all servers: an orderly shutdown.
     ///
     /// # Errors
-    /// When one does not end in time.
+    /// Fails if a server does not end in time.
     pub fn down(&mut self) -> Result<()> {
         Ok(self.cluster.down(&|_, _| ())?)
     }
 
-    /// Where clients reach a server.
+    /// Address and port at which clients reach a server.
     pub fn address(&self, server: usize) -> (IpAddr, u16) {
         let port = Ports::of(self.base_port, node(server)).sql;
         (self.hosts[server].address.into(), port)
@@ -158,15 +158,15 @@ impl System {
     /// Runs statements on a server as its administrator; gives the rows.
     ///
     /// # Errors
-    /// With what the server said.
+    /// Fails with the server's message if a statement fails.
     pub fn query(&self, server: usize, sql: &str) -> Result<Vec<Vec<String>>> {
         self.query_within(server, sql, SQL_TIMEOUT)
     }
 
-    /// The same with a limit of one's own.
+    /// Like [`System::query`], with another time limit.
     ///
     /// # Errors
-    /// With what the server said.
+    /// Fails with the server's message if a statement fails.
     pub fn query_within(
         &self,
         server: usize,
@@ -199,7 +199,7 @@ impl System {
     /// Drops the database of the loads, and makes it again.
     ///
     /// # Errors
-    /// With what the server said.
+    /// Fails with the server's message if a statement fails.
     pub fn empty_database(&self) -> Result<()> {
         let sql = format!("DROP DATABASE IF EXISTS {DATABASE}; CREATE DATABASE {DATABASE}");
         self.query_within(0, &sql, EMPTY_TIMEOUT).map(|_| ())

@@ -1,4 +1,4 @@
-//! Bars: ratios, with a line at 1 and whiskers for the spread. They lie, so that names have room.
+//! Horizontal bars: ratios, with a line at 1 and whiskers for the spread.
 
 use super::super::figure;
 use super::super::page::escape;
@@ -16,22 +16,22 @@ const STEP: f64 = 24.0;
 /// A bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Bar {
-    /// What it stands for.
+    /// Label of the bar.
     pub(in super::super) name: String,
-    /// Which of the plot's groups it belongs to: decides its colour.
+    /// Group in the plot: decides the bar's colour.
     pub(in super::super) group: usize,
-    /// Its length.
+    /// Length of the bar.
     pub(in super::super) value: f64,
     /// The smallest and the greatest of the values that `value` is the median of.
     pub(in super::super) spread: (f64, f64),
-    /// How many there are.
+    /// Number of those values.
     pub(in super::super) count: usize,
 }
 
 /// A plot of bars.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Bars {
-    /// What it shows.
+    /// Title of the plot.
     pub(in super::super) title: String,
     /// The bars, from the top.
     pub(in super::super) bars: Vec<Bar>,

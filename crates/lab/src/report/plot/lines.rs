@@ -16,7 +16,7 @@ pub(in super::super) struct Series {
 /// A plot of lines.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Lines {
-    /// What it shows.
+    /// Title of the plot.
     pub(in super::super) title: String,
     /// Unit of the values.
     pub(in super::super) unit: String,
@@ -89,7 +89,7 @@ impl Lines {
         points.map(|(_, value)| *value).filter(|v| v.is_finite())
     }
 
-    /// Where a place is, from 0 (left) to 1 (right).
+    /// Position on the horizontal axis, from 0 (left) to 1 (right).
     #[allow(clippy::cast_precision_loss)]
     fn share(&self, places: &[f64], place: f64) -> f64 {
         if self.by_rank {
