@@ -8,12 +8,12 @@ use crate::membership::version::VersionRange;
 use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
-/// Something to be ordered.
+/// A proposal for an entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// Kind of entry. Not `NoOp` or `Config`: the core makes those itself.
     pub kind: EntryKind,
-    /// Who proposes the entry. Entries made by the leader (`View`, `Discard`): its own id, session
+    /// Origin of the entry. Entries made by the leader (`View`, `Discard`): its own id, session
     /// zero, number zero.
     pub origin: Origin,
     /// For ordered kinds: the last seqno that the entry depends on, below its own. Ignored for the
@@ -282,7 +282,7 @@ pub enum LeaderTransferError {
     NoCandidate,
 }
 
-/// What a leader knows of another member, as [`crate::Core::progress`] reports it.
+/// Replication progress of another member as the leader knows it; see [`crate::Core::progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The other member.

@@ -100,7 +100,7 @@ pub struct Core {
     pub(crate) priorities: Priorities,
     /// This member's disk has stalled, see [`Core::set_disk_stalled`].
     pub(crate) disk_stalled: bool,
-    /// Which writes are durable.
+    /// Write tickets that are pending or durable, and the durable index.
     pub(crate) durability: Durability,
     /// Answers that wait for the disk, in order.
     waiting: VecDeque<Waiting>,
@@ -476,7 +476,7 @@ impl Core {
         self.log.term_at(index)
     }
 
-    /// What a leader knows of the other members; empty on members that do not lead.
+    /// Progress of the other members, as the leader knows it; empty on members that do not lead.
     pub fn progress(&self) -> impl Iterator<Item = Progress> + '_ {
         let peers = self.leading().map(|leading| leading.peers.iter());
         peers

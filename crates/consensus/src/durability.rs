@@ -1,4 +1,4 @@
-//! Which of this member's writes are on stable storage.
+//! Tracks which of this member's writes are on stable storage.
 //!
 //! All storage effects form one ordered stream named by tickets. This module translates "ticket T
 //! is durable" into "the current log is durable up to index I", although positions may be written,

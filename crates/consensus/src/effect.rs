@@ -1,4 +1,4 @@
-//! What a core asks of its driver.
+//! Effects: the requests of a core to its driver.
 //!
 //! The driver takes effects from [`crate::Core::poll_effect`] and performs them in that order.
 //! Storage effects carry tickets; the driver reports the latest durable one to
@@ -23,7 +23,7 @@ pub enum Effect {
     Write {
         /// The name that the driver reports it by.
         ticket: WriteTicket,
-        /// What to write.
+        /// The operation.
         op: WriteOp,
     },
     /// Send a message at once: everything that had to be durable first, is durable.

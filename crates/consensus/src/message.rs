@@ -1,4 +1,4 @@
-//! What members' cores say to each other.
+//! Messages between the cores of members.
 //!
 //! Bodies carry entry *headers*; the driver moves payloads beside them. Messages may be lost,
 //! doubled, late and out of order. `docs/protocol.md`, section 3, says when each may leave; the
@@ -125,7 +125,7 @@ pub struct AppendReply {
     pub sent_at: Time,
 }
 
-/// What the receiver of an append did with it.
+/// Outcome of an append at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// The sender's disk holds the log of the leader of the message's term up to this index.
@@ -150,8 +150,8 @@ pub enum AppendOutcome {
     },
 }
 
-/// Where a log starts. The log does not hold the entries up to and including `last`; only what they
-/// led to is known: the seqno and the configuration.
+/// Start of a log. The log does not hold the entries up to and including `last`; only their result
+/// is known: the seqno and the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBase {
     /// The entry right before the first one held.

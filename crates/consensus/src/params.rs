@@ -1,4 +1,4 @@
-//! What a core is started with: its settings, and what its disk held.
+//! Parameters of a core at start: its settings, and the recovered state of its disk.
 //!
 //! The driver builds a [`CoreParams`] from its options, and the log layer a [`Recovered`] from its
 //! files. Neither changes while the core lives.
@@ -149,7 +149,7 @@ impl Default for Limits {
 pub struct Recovered {
     /// Term and vote.
     pub vote: HardState,
-    /// Where the log starts.
+    /// Start of the log.
     pub base: LogBase,
     /// First index of every term in the log after the base, ascending.
     pub term_starts: Vec<(Term, LogIndex)>,

@@ -22,7 +22,7 @@ use crate::types::{LogIndex, MemberId, Seqno, Time};
 /// Most questions of other members that wait at the leader. Members ask further ones again.
 const REMOTE_READS_MAX: usize = 4096;
 
-/// Where a read's answer goes.
+/// Recipient of a read's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     /// This member's driver, with the caller's id.

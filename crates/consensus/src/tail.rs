@@ -1,8 +1,8 @@
-//! What the core knows of its log, without reading it.
+//! In-memory view of the log: everything that the core knows of it without reading storage.
 //!
-//! That is the base, the term of every entry, every configuration, and the headers of the newest
-//! entries (the tail). Payloads and storage stay with the driver. All rules ask this view; only the
-//! core's own writes change it, in the order in which they are emitted.
+//! The view holds the base, the term of every entry, every configuration, and the headers of the
+//! newest entries (the tail). Payloads and storage stay with the driver. All rules ask this view;
+//! only the core's own writes change it, in the order in which they are emitted.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 /// a start it is not known below the recovered headers; the next entry then brings it.)
 #[derive(Debug)]
 pub(crate) struct LogView {
-    /// Where the log begins; its last entry is committed.
+    /// Start of the log; its last entry is committed.
     base: LogBase,
     /// First index of each term in the log.
     term_starts: Vec<(Term, LogIndex)>,
@@ -82,7 +82,7 @@ impl LogView {
         }
     }
 
-    /// Where the log starts.
+    /// Start of the log.
     pub(crate) fn base(&self) -> &LogBase {
         &self.base
     }

@@ -79,7 +79,7 @@ impl GroupId {
     pub const NONE: GroupId = GroupId([0; 16]);
 }
 
-/// Who proposed an entry, and the proposer's own number for it (from 1, without gaps in a session).
+/// Proposer of an entry, and the proposer's own number for it (from 1, without gaps in a session).
 /// Entries that the leader makes itself (no-op, config, view, discard) have number zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
@@ -142,7 +142,7 @@ impl Time {
     }
 }
 
-/// What an entry is. The protocol looks into `NoOp` and `Config` only; the rest is cargo.
+/// Kind of an entry. The protocol interprets only `NoOp` and `Config`; the others are payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -159,7 +159,7 @@ pub enum EntryKind {
     Chunk = 4,
     /// Ends partial actions of a session that has ended; they will not be completed.
     Discard = 5,
-    /// Which outcome of an action wins, after the action has failed on some member.
+    /// Decides which outcome of an action wins, after the action has failed on some member.
     Decision = 6,
 }
 
@@ -200,9 +200,9 @@ pub struct EntryHeader {
     pub index: LogIndex,
     /// The entry's own seqno if ordered; otherwise the seqno of the last ordered entry before it.
     pub seqno: Seqno,
-    /// What the entry is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Who proposed the entry.
+    /// Origin of the entry.
     pub origin: Origin,
     /// For ordered entries: the last seqno that must be applied before this entry may be. Below
     /// `seqno`. Decided once, by the leader that appended the entry. [`Seqno::UNDEFINED`] for the
@@ -224,7 +224,7 @@ impl EntryHeader {
     }
 }
 
-/// What a voter has to keep for ever: its term, and its vote in that term (Raft, figure 2).
+/// Durable state of a voter: its term, and its vote in that term (Raft, figure 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// Latest term that this member has seen.

@@ -223,7 +223,7 @@ fn group_elects_a_leader_after_a_flood_of_far_terms() {
     }
 }
 
-/// What really happens: while a member is down, the others are forced again and again.
+/// Real case: while a member is down, the others are forced again and again.
 #[test]
 fn member_of_an_old_term_follows_a_leader_however_often_others_were_forced() {
     let heartbeat = Body::Heartbeat {

@@ -1,5 +1,5 @@
-//! Whatever peers send, a core does not panic (but for the one assertion that protects what is
-//! committed), its timers and effects stay sane, and it can be elected afterwards.
+//! Arbitrary messages do not make a core panic (but for the one assertion that protects what is
+//! committed); its timers and effects stay sane, and it can be elected afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,5 @@
-//! Which member leads when members have weights. Scripts show the same step by step; here many
-//! seeds measure the times.
+//! Leadership among members with weights. Scripts show the same step by step; here many seeds
+//! measure the times.
 
 mod harness;
 

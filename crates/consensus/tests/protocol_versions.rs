@@ -1,4 +1,4 @@
-//! Which protocol version a group speaks, and which members it may have.
+//! Protocol versions: which one a group speaks, and which members it may have.
 
 mod harness;
 

@@ -38,7 +38,7 @@ fn every_script_does_what_it_says() {
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
-/// What the runner says about a script that does not start with a comment.
+/// Error of the runner for a script of this text, with a comment line before it.
 fn problem(text: &str) -> String {
     let text = format!("# shows nothing\n{text}");
     Script::parse("some.txt", &text)

@@ -238,7 +238,7 @@ fn acknowledge(core: &mut Core, now: Time, sender: u64, index: u64) {
     core.handle_message(now, from(sender, 2, Body::AppendReply(reply)));
 }
 
-/// As [`new_leader`], with a commit of its term: both others have its log.
+/// Like [`new_leader`], with a commit of its term: both others have its log.
 fn leader_of_three(limits: Limits) -> Core {
     let mut core = new_leader(limits);
     acknowledge(&mut core, ELECTED, 2, 2);

@@ -128,7 +128,7 @@ impl Core {
         self.become_follower(None);
     }
 
-    /// What was known about the old term's leader is void in the new term. The promise is not.
+    /// Enters a higher term. Knowledge of the old term's leader is void in it; the promise is not.
     fn enter_term(&mut self, hard: HardState) {
         assert!(
             hard.term > self.hard.term,

@@ -83,7 +83,7 @@ impl Rank {
     }
 }
 
-/// What a member wants for itself. Set by its operator.
+/// Preference of a member for its own leadership, set by its operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaderPreference {
     /// The member's weight.
@@ -93,7 +93,7 @@ pub struct LeaderPreference {
     pub hands_over: bool,
 }
 
-/// What a member knows of weights, and the handovers that it has begun.
+/// Leader weights that a member knows, and the handovers that it has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
     own: LeaderPreference,
@@ -136,7 +136,7 @@ pub(crate) struct Succession {
 }
 
 impl Core {
-    /// Sets what this member wants for itself.
+    /// Sets this member's leader preference.
     pub fn set_leader_preference(&mut self, preference: LeaderPreference) {
         self.priorities.own = preference;
         self.weights_changed();
@@ -148,7 +148,7 @@ impl Core {
         self.disk_stalled = stalled;
     }
 
-    /// What this member wants for itself.
+    /// Leader preference of this member.
     pub fn leader_preference(&self) -> LeaderPreference {
         self.priorities.own
     }

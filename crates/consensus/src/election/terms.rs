@@ -1,4 +1,4 @@
-//! Which terms a message may name, and how far it may raise the term of this member.
+//! Limits on the terms in messages: which a message may name, and which this member adopts.
 //!
 //! A term that was adopted is on disk for ever, and elections only go up. If a message could bring
 //! any term, one with the last term would leave the group without elections, also after a restart
@@ -15,7 +15,7 @@
 //! names ever higher terms would have to do so for months, and a leader that a member has to follow
 //! repeats itself.
 //!
-//! Raft (section 5.1) adopts any higher term. A message that is refused here is as if lost.
+//! Raft (section 5.1) adopts any higher term. A message that is refused here counts as lost.
 
 use crate::core::Core;
 use crate::message::{Body, Message};

@@ -29,8 +29,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// This member does not lead, another leader transfer is in progress, or the target cannot
-    /// lead.
+    /// [`LeaderTransferError`] if this member does not lead, another leader transfer is in
+    /// progress, or the target cannot lead.
     pub fn transfer_leadership(
         &mut self,
         now: Time,
@@ -72,14 +72,14 @@ impl Core {
         Some(self.leading()?.leader_transfer.as_ref()?.to)
     }
 
-    /// Of the other voters that have answered lately: the one of the highest rank that has
-    /// everything committed, or else the one with the most complete log.
+    /// Best successor among the other voters that have answered lately: the one of the highest rank
+    /// that has everything committed, or else the one with the most complete log.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
         self.best_successor_of(|_| true)
     }
 
-    /// As the leader: the best successor of those that have shown a quick disk after `since`. Such
-    /// a member has acknowledged an entry within `within_us` of its appending, and no later one
+    /// Best successor, at the leader, among voters that have shown a quick disk after `since`. Such
+    /// a voter has acknowledged an entry within `within_us` of its appending, and no later one
     /// waits for longer.
     pub fn successor_with_quick_disk(
         &mut self,

@@ -58,7 +58,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// This member's log is not empty, it takes part in a group, or its description is not valid.
+    /// [`BootstrapError`] if this member's log is not empty, it takes part in a group, or its
+    /// description is not valid.
     pub fn bootstrap(&mut self, now: Time, me: Member) -> Result<(), BootstrapError> {
         self.observe(now);
         // A log under repair had entries, even if it has none now.
@@ -87,8 +88,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// There is a leader; or this member is no voter, or its log is under repair, so that it may
-    /// lack any entry.
+    /// [`ForceError`] if there is a leader, this member is no voter, or its log is under repair, so
+    /// that it may lack any entry.
     pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
         self.observe(now);
         if let Some(leader) = self.leader {
@@ -136,8 +137,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// This member cannot make that change, or cannot make it now. A learner becomes a voter only
-    /// while it answers and its log has caught up.
+    /// [`ConfigError`] if this member cannot make that change, or cannot make it now. A learner
+    /// becomes a voter only while it answers and its log has caught up.
     pub fn change_config(
         &mut self,
         now: Time,
@@ -226,7 +227,8 @@ impl Core {
         }
     }
 
-    /// As the leader: whether this member answers, and lacks few entries.
+    /// Whether the member answers this leader and lacks few entries. False on members that do not
+    /// lead.
     pub fn is_ready_to_vote(&self, id: MemberId) -> bool {
         let peer = self.leading().and_then(|leading| leading.peers.get(&id));
         peer.is_some_and(|peer| self.answers_closely(peer))

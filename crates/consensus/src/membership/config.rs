@@ -67,7 +67,7 @@ pub struct Config {
     /// Whether the protocol version stays until an operator raises it, even if all members speak a
     /// newer one. Only in groups that speak [`HOLD_SINCE`].
     pub protocol_is_held: bool,
-    /// Which members' writes the group takes.
+    /// Setting of which members' writes the group takes.
     pub writers: Writers,
     /// The members by id; the order of iteration is the same on all members.
     pub members: BTreeMap<MemberId, Member>,
@@ -166,7 +166,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The bytes are no such encoding.
+    /// [`DecodeConfigError`] if the bytes are no such encoding.
     pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
         let mut reader = Reader { rest: bytes };
         let version = reader.u8()?;

@@ -1,19 +1,19 @@
-//! Which members' writes the group takes: a setting of the group, in its configuration.
+//! The writers of a group: a setting, in its configuration, of whose writes the group takes.
 //!
-//! It is in force from the moment its entry is appended, like the rest of the configuration. The
-//! core only keeps it: who orders proposals obeys it.
+//! The setting is in force from the moment its entry is appended, like the rest of the
+//! configuration. The core only keeps it; the code that orders proposals obeys it.
 
 /// First protocol version whose configurations say who writes.
 pub const WRITERS_SINCE: u16 = 5;
 
-/// Which members' writes the group takes.
+/// Members whose writes the group takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Writers {
-    /// Those of all members.
+    /// All members.
     #[default]
     Any = 0,
-    /// Those of the leader only. Only in groups that speak [`WRITERS_SINCE`].
+    /// The leader only. Used only in groups that speak [`WRITERS_SINCE`].
     Leader = 1,
 }
 

@@ -1,7 +1,8 @@
-//! The leader's side of proposals: recognises those that it has already seen in this term.
+//! Deduplication of proposals at the leader: recognises those that it has already seen in its term.
 //!
-//! The driver asks before it certifies a proposal, and reports what became of it. Nothing here is
-//! durable: a new leader starts empty, and tags keep proposals of older terms away from it.
+//! The driver asks before it certifies a proposal, and reports whether it was appended or refused.
+//! Nothing here is durable: a new leader starts empty, and tags keep proposals of older terms away
+//! from it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,7 +35,7 @@ pub struct ProposalDedup {
     members: BTreeMap<MemberId, MemberSessions>,
 }
 
-/// What to do with a proposal.
+/// Verdict on a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DedupVerdict {
     /// Not seen in this term: certify it, append or refuse it, and report which.
@@ -78,7 +79,7 @@ impl ProposalDedup {
         self.members.clear();
     }
 
-    /// What to do with a proposal tagged `tag`.
+    /// Decides about a proposal tagged `tag`.
     pub fn check(&mut self, tag: Term, origin: Origin) -> DedupVerdict {
         if synod_planted::is(synod_planted::Bug::ResendWithoutDedup) && tag == self.term {
             return DedupVerdict::New;

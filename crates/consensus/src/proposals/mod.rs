@@ -1,8 +1,8 @@
-//! Both ends of a proposal's way to the leader.
+//! Proposals on their way from the origin to the leader.
 //!
-//! The origin keeps an [`outbox`] of what it has proposed until each result is known. The leader
-//! recognises with [`dedup`] what it has seen in its term. Together they order a proposal at most
-//! once (`docs/protocol.md`, rules O1 to O5).
+//! The origin keeps its proposals in an [`outbox`] until each result is known. The leader
+//! recognises with [`dedup`] those that it has seen in its term. Together they order a proposal at
+//! most once (`docs/protocol.md`, rules O1 to O5).
 
 pub(crate) mod dedup;
 pub(crate) mod outbox;

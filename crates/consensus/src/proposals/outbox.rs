@@ -1,4 +1,4 @@
-//! The origin's side of proposals: what a session has proposed, until each result is known.
+//! Outbox of the origin: the proposals of a session, until the result of each is known.
 //!
 //! The driver registers proposals, reports terms, commits and refusals, and sends what
 //! [`Outbox::poll_send`] returns. The outbox holds numbers; payloads stay with the driver.
@@ -49,7 +49,7 @@ pub struct Outbox {
 pub struct SendProposal {
     /// The leader to send it to.
     pub to: MemberId,
-    /// That leader's term.
+    /// Term of the leader `to`.
     pub tag: Term,
     /// The proposal's number.
     pub number: u64,

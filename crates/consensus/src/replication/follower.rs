@@ -1,4 +1,4 @@
-//! The side of every member that does not lead: taking over the leader's log.
+//! Replication at every member that does not lead: taking over the leader's log.
 //!
 //! A follower acknowledges only what its disk holds of this leader's log. Each leader has to show
 //! that log, also as far as it is committed here: a forced primary may have another

@@ -1,4 +1,4 @@
-//! The leader's side: appending, sending, counting acknowledgements, staying leader.
+//! Replication at the leader: appending, sending, counting acknowledgements, staying leader.
 //!
 //! A leader never changes or removes an entry of its log. It writes and sends in the same step, and
 //! commits by counting durable positions of the voters, its own disk among them.
@@ -101,7 +101,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// This member does not lead, hands leadership over, or has too many uncommitted bytes.
+    /// [`ProposeError`] if this member does not lead, hands leadership over, or has too many
+    /// uncommitted bytes.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The lease: until when the leader may answer reads without asking a majority each time.
+//! The lease: the time in which a leader may answer reads without asking a majority each time.
 //!
 //! A voter that hears a leader promises to vote for no other for a while, and says in its reply for
 //! how long. So the leader counts on what each voter promised, not on what it would promise itself:

@@ -1,9 +1,9 @@
-//! Getting the leader's log onto the disks of the members.
+//! Replication of the leader's log to the disks of the members.
 //!
 //! [`leader`] appends, sends and counts acknowledgements. [`follower`] takes entries over and
-//! acknowledges what its disk holds. [`progress`] is what the leader knows of one other member.
-//! [`lease`] is until when the leader may count on the others' promises.
-//! Entries only ever come from the leader of the current term (Raft, section 5.3).
+//! acknowledges those that its disk holds. [`progress`] is the leader's record of one other member.
+//! [`lease`] is the time for which the leader may rely on the others' promises. Entries only ever
+//! come from the leader of the current term (Raft, section 5.3).
 
 mod follower;
 pub(crate) mod leader;

@@ -1,4 +1,4 @@
-//! What a leader knows of one other member, and which entries it sends to that member next.
+//! Replication progress of one other member at the leader, and the entries to send to it next.
 //!
 //! Flow control follows etcd raft's `tracker`: a member is in one of four modes, each with a window
 //! of its own. Nothing here decides what is committed; [`super::leader`] counts `match_index`.
@@ -87,8 +87,8 @@ pub(crate) struct Peer {
     /// If the member was removed from the configuration: until when it is still sent the log, so
     /// that it learns of its removal. `None`: it is configured.
     pub(crate) leaving_until: Option<Time>,
-    /// Where its log shall start if it needs a base; none: where the leader's own log does, or it
-    /// has acknowledged that it starts there.
+    /// Base at which the member's log has to start, if it needs one. `None`: the start of the
+    /// leader's own log, or the member has acknowledged that its log starts at the base.
     install_base: Option<LogBase>,
 }
 

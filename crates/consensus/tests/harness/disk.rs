@@ -159,7 +159,7 @@ impl Image {
             .collect()
     }
 
-    /// What the log layer hands to a starting core, with the headers of all entries.
+    /// Recovered state for a starting core, with the headers of all entries.
     pub fn recovered(&self) -> Recovered {
         let mut term_starts: Vec<(Term, LogIndex)> = Vec::new();
         for (header, _) in &self.entries {
@@ -185,7 +185,7 @@ impl Image {
 pub struct Disk {
     /// Survives everything.
     pub durable: Image,
-    /// What reads see.
+    /// State that reads see.
     pub written: Image,
     pub pending: VecDeque<(WriteTicket, Op)>,
     /// A sync is under way.

@@ -106,14 +106,14 @@ pub enum Event {
     },
 }
 
-/// What a script shows of a step.
+/// Observation of a step, which a script shows.
 #[derive(Clone, Debug)]
 pub enum Seen {
     /// A message left; lost if the link is blocked.
     Sent { event: Event, lost: bool },
     /// A member's core asked for this (anything but sending).
     Effect(MemberId, Effect),
-    /// What the leader made of a proposal.
+    /// The leader's verdict on a proposal.
     ProposalDedup(MemberId, Origin, DedupVerdict),
     /// An origin knows the result of its proposal.
     Resolved { origin: Origin, committed: bool },
@@ -135,7 +135,7 @@ pub struct Sim {
     pub resets: u64,
     /// All members know all weights, once there is one.
     pub preferences: BTreeMap<MemberId, LeaderPreference>,
-    /// What happened since it was emptied last; `None`: not recorded.
+    /// Observations since it was emptied last; `None`: not recorded.
     pub seen: Option<Vec<Seen>>,
 }
 
@@ -312,7 +312,7 @@ impl Sim {
         self.rng = rng;
     }
 
-    /// As `crash`; `keep` says how much of what was not synced survives.
+    /// Crashes a member; `keep` gives how many of the unsynced writes survive.
     pub fn crash_keeping(&mut self, node: MemberId, keep: impl FnMut(usize) -> usize) {
         let state = self.node_mut(node);
         assert!(state.core.take().is_some(), "{node} is down already");

@@ -1,4 +1,4 @@
-//! What must never happen, checked at every step.
+//! Invariants of the protocol, checked at every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

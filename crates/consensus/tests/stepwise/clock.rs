@@ -1,4 +1,4 @@
-//! Time in a script: nothing fires by itself.
+//! Time in a script: no timer fires by itself.
 
 use synod_consensus::{MemberId, RoleName};
 

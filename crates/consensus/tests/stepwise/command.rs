@@ -1,4 +1,4 @@
-//! What a script may say.
+//! Commands of a script.
 
 use synod_consensus::{LeaderWeight, MemberId, Term};
 
@@ -12,7 +12,7 @@ pub enum Command {
     },
     /// Bytes in one message; with 1, every entry travels alone. Before the first start.
     AppendBytes(u64),
-    /// What a member that is down has on its disk.
+    /// Disk contents of a member that is down.
     Disk(MemberId, Stored),
     /// Syncs return at once, or when the script says so.
     DiskSpeed(MemberId, DiskSpeed),
@@ -25,9 +25,10 @@ pub enum Command {
     /// Certification refuses everything from now on, or nothing.
     Refuse(bool),
     Read(MemberId, String),
-    /// Time passes until its election timeout.
+    /// Lets time pass until the member's election timeout.
     Campaign(MemberId),
-    /// It is a candidate until it leads, and no message is on its way. For the way to a situation.
+    /// Makes the member a candidate until it leads, with no message on its way. For the way to a
+    /// situation.
     Lead(MemberId),
     Tick(MemberId, u64),
     /// Time passes, in microseconds; no timer fires.
@@ -36,7 +37,7 @@ pub enum Command {
     Run(u64),
     /// Everything arrives, and what it leads to, until nothing is on its way.
     DeliverAll,
-    /// The same, shown without the messages.
+    /// Like `DeliverAll`, shown without the messages.
     Settle,
     Network,
     Messages(Handling, Selector),
@@ -75,7 +76,7 @@ pub struct Stored {
 
 pub enum DiskSpeed {
     Held,
-    /// What was written so far is synced; the disk stays held.
+    /// Syncs what was written so far; the disk stays held.
     Sync,
     Released,
 }

@@ -1,6 +1,6 @@
-//! Runs a group step by step from a text: which message arrives, which disk answers, whose timer
-//! fires, is up to the script. The group is that of the harness, so every step is checked against
-//! its rules, too.
+//! Runs a group step by step from a text: the script decides which message arrives, which disk
+//! answers, and whose timer fires. The group is that of the harness, so every step is checked
+//! against its rules, too.
 
 #![allow(unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! The network of a script: what is on its way, and what becomes of it.
+//! Network of a script: the messages on their way, and how the script handles them.
 
 use std::collections::BTreeMap;
 

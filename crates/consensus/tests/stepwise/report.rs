@@ -1,4 +1,4 @@
-//! What a script's commands show, and what it may assert.
+//! Output of a script's commands, and its assertions.
 
 use synod_consensus::{EntryId, MemberId};
 
@@ -83,7 +83,7 @@ impl World {
         Ok(())
     }
 
-    /// What can be asserted of a member, as text.
+    /// Value of a field of a member that scripts may assert, as text.
     fn field(&self, node: MemberId, what: &str) -> Option<String> {
         let core = self.sim.core(node);
         let none = || "none".to_owned();

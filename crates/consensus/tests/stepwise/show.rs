@@ -1,4 +1,4 @@
-//! How a script's output is written.
+//! Format of a script's output.
 //!
 //! Every line begins with the member that it is about. Messages name sender, receiver, kind and
 //! term.
@@ -31,7 +31,7 @@ pub const KINDS: &[&str] = &[
     "refused",
 ];
 
-/// What scripts call their transactions and reads.
+/// Names that scripts give to their transactions and reads.
 #[derive(Default)]
 pub struct Names {
     pub proposals: BTreeMap<Origin, String>,
