@@ -101,14 +101,14 @@ pub struct Certifier {
     undo_marks: usize,
 }
 
-/// What has to be restored when an action is rolled back.
+/// State before an action, restored when the action is rolled back.
 #[derive(Debug)]
 struct Undo {
     /// The barrier before the action.
     barrier: i64,
     /// The marks that the action replaced, in the order of its keys.
     marks: Vec<OldMark>,
-    /// What was known to matter to open write sets that the action touched.
+    /// Touches of the open write sets that the action hit, as they were before it.
     hits: HitsBefore,
 }
 
@@ -315,8 +315,8 @@ impl Certifier {
         self.enforce_limits();
     }
 
-    /// What earlier actions mean for these keys. It does not matter whether marks at or below the
-    /// start of the window are among them: neither `last_seen` nor the least `depends_on` is below
+    /// Latest earlier actions that matter for these keys. Marks at or below the start of the window
+    /// may be among them without effect: neither `last_seen` nor the least `depends_on` is below
     /// it. Such a mark may carry a source number that belongs to another source by now.
     fn touched(&self, source: Source, keys: &KeySet) -> Touched {
         let source = self.sources.find(source);
@@ -441,7 +441,7 @@ impl Certifier {
     }
 }
 
-/// What the index says about the keys of a write set.
+/// Result of a search of the index and the runs for the keys of a write set.
 struct Touched {
     /// The latest action it depends on or conflicts with.
     any: i64,

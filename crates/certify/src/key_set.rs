@@ -33,7 +33,7 @@ pub struct KeySet {
     keys: Vec<Key>,
     /// Positions in `keys` of servers, schemas and tables; empty after decoding.
     above_rows: Vec<u32>,
-    /// Those of the tables of which a row was added.
+    /// Positions in `keys` of the tables of which a row was added.
     tables: Vec<u32>,
     /// Number of rows, of whatever key, from which on their tables are held; none: never.
     rows_max: Option<NonZeroUsize>,
@@ -120,7 +120,7 @@ impl KeySet {
         }
     }
 
-    /// Those of these keys that conflict with the keys of an earlier action.
+    /// Fingerprints of the keys that conflict with the keys of an earlier action.
     pub fn conflicting(&self, earlier: &KeySet) -> Vec<Fingerprint> {
         let mut held: Vec<Key> = earlier.iter().collect();
         // Sorted already if it was decoded.
@@ -157,7 +157,7 @@ impl KeySet {
     /// Reads what [`KeySet::encode`] wrote.
     ///
     /// # Errors
-    /// If `bytes` is anything else: wrong length, unknown type, keys not ascending.
+    /// If `bytes` is not an encoded key set: wrong length, unknown type, keys not ascending.
     pub fn decode(bytes: &[u8]) -> Result<KeySet, DecodeKeysError> {
         let short = DecodeKeysError::NoCount { found: bytes.len() };
         let (count, body) = bytes.split_first_chunk::<COUNT_BYTES>().ok_or(short)?;

@@ -18,7 +18,7 @@ pub(crate) struct KeyStream {
     found: usize,
     /// The last of them.
     last: Option<Fingerprint>,
-    /// What was left of a cut count or key.
+    /// First bytes of a count or key that was cut.
     cut: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl KeyStream {
     /// Reads the next part.
     ///
     /// # Errors
-    /// If it is not the next part of an encoded key set.
+    /// If `part` does not continue an encoded key set.
     pub(crate) fn take(&mut self, mut part: Bytes) -> Result<PartKeys, DecodeKeysError> {
         if self.count.is_none() {
             let Some(count) = self.complete::<COUNT_BYTES>(&mut part) else {
@@ -81,10 +81,10 @@ impl KeyStream {
         self.last
     }
 
-    /// Whether all has come.
+    /// Whether all keys have come.
     ///
     /// # Errors
-    /// If keys are missing.
+    /// If the count or keys are missing.
     pub(crate) fn finish(&self) -> Result<(), DecodeKeysError> {
         let found = self.found * KEY_BYTES + self.cut.len();
         match self.count {

@@ -39,9 +39,9 @@ pub(crate) struct RunPart {
     keys: PartKeys,
     /// The stream of keys after this part.
     stream: KeyStream,
-    /// What is wrong with the keys up to here.
+    /// First error of the keys up to this part.
     error: Option<DecodeKeysError>,
-    /// What was ordered before the parts up to this one, when each came.
+    /// Ordered actions that mattered to the parts up to this one when each came.
     touch: Touch,
     /// Open write sets that had keys of this part when it came.
     meetings: BTreeMap<OpenId, Meeting>,
@@ -53,7 +53,7 @@ pub(crate) struct OpenRun {
     /// Its member, as in [`Source::member`].
     member: u64,
     parts: Vec<RunPart>,
-    /// What was ordered after the parts that it touches had come.
+    /// Actions ordered after the parts that they touch had come.
     hits: Touch,
 }
 
@@ -85,7 +85,7 @@ impl OpenRun {
         self.member
     }
 
-    /// Everything ordered that matters to it.
+    /// Ordered actions that matter to the write set.
     pub(crate) fn touch(&self) -> Touch {
         let mut touch = self.hits.clone();
         if let Some(last) = self.parts.last() {
@@ -117,7 +117,7 @@ impl OpenRun {
     }
 }
 
-/// What an action has changed in the open write sets, to be undone with it.
+/// Touches of open write sets before an action hit them, to be restored when it is rolled back.
 pub(crate) type HitsBefore = Vec<(OpenId, Touch)>;
 
 /// All open write sets.
@@ -258,7 +258,7 @@ impl OpenRuns {
         }
     }
 
-    /// Which other open write sets have keys of a new part of `id`, and how they relate.
+    /// Finds the other open write sets that have keys of a new part of `id`, and their relations.
     fn meetings(&self, id: OpenId, keys: &PartKeys) -> BTreeMap<OpenId, Meeting> {
         let mut meetings = BTreeMap::new();
         for (other, run) in self.runs.iter().filter(|(other, _)| **other != id) {

@@ -5,8 +5,9 @@
 
 use crate::key_set::KeySet;
 
-/// Whose local row locks serialised a write set. Two write sets of one source never conflict: the
-/// database that sent both has already decided; the later one depends on the earlier.
+/// Epoch of a member whose local row locks serialised a write set. Two write sets of one source
+/// never conflict: the database that sent both has already decided; the later one depends on the
+/// earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The member (one life of its disk).
@@ -59,14 +60,14 @@ impl Class {
 /// The certifier's answer about an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It may be ordered.
+    /// The action may be ordered.
     Pass {
-        /// Everything up to this seqno must be applied before the action; below its own seqno.
+        /// Last seqno that must be applied before the action; below its own seqno.
         depends_on: i64,
     },
-    /// It holds a key that an action which it has not seen has changed.
+    /// The action holds a key that an action which it has not seen has changed.
     Conflict {
-        /// The latest such action.
+        /// Seqno of the latest such action.
         with: i64,
     },
     /// Its snapshot position is before the certification window. The client may try again.

@@ -1,19 +1,19 @@
 //! The conflict matrix: which pairs of key types conflict.
 //!
-//! It is that of the provider contract, section 7.3: the rules of the reference implementation,
-//! which the server's own tests expect.
+//! The matrix is that of the provider contract, section 7.3: the rules of the reference
+//! implementation, which the server's own tests expect.
 
 use crate::key::KeyType;
 
-/// What the hold of an earlier action on a key means for a later hold on the same key.
+/// Effect of an earlier action's hold on a key on a later hold on the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Relation {
     /// The order of the two makes no difference.
     Nothing,
     /// The later action must be applied after the earlier.
     Depends,
-    /// As `Depends`. If another source made the earlier action, and the later one has not seen it,
-    /// the later one is also refused.
+    /// Like `Depends`. If another source made the earlier action, and the later one has not seen
+    /// it, the later one is also refused.
     Conflicts,
 }
 

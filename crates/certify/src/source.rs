@@ -39,7 +39,7 @@ pub(crate) struct Sources {
     forget_above: usize,
 }
 
-/// What is known of a source.
+/// Number and latest action of a source.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: SourceId,

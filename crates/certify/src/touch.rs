@@ -1,8 +1,8 @@
-//! What earlier actions mean for a write set whose keys come in parts.
+//! Earlier actions that matter to a write set whose keys come in parts.
 //!
 //! A verdict needs the snapshot position and the epoch of the write set, which come with its last
-//! piece. So what is kept here depends on neither: the latest seqnos that matter, apart for each
-//! epoch of the write set's own member.
+//! piece. So a [`Touch`] depends on neither: it holds the latest seqnos that matter, separately for
+//! each epoch of the write set's own member.
 
 use crate::mark::{Mark, NEVER};
 use crate::request::Source;

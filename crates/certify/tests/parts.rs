@@ -1,7 +1,7 @@
 //! Write sets whose keys come in parts, against a reference that sees each write set whole.
 //!
-//! Whatever is ordered, truncated and committed between the parts: the verdict at the end is that
-//! of a certifier to which the whole key set was given at the end.
+//! The verdict at the end is that of a certifier to which the whole key set was given at the end,
+//! whatever is ordered, truncated and committed between the parts.
 
 use proptest::prelude::*;
 use synod_certify::{
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// What the log has of one giant.
+/// State of one giant in the log.
 #[derive(Debug)]
 struct Known {
     giant: Giant,

@@ -65,7 +65,7 @@ impl Certifier {
     /// Whether this would be the next part of the keys of an open write set.
     ///
     /// # Errors
-    /// If it would not.
+    /// If the keys, up to the end of `part`, are malformed.
     pub fn check_part(&self, id: OpenId, part: Bytes) -> Result<(), DecodeKeysError> {
         let run = self.open.get(id);
         run.map_or(Ok(()), |run| run.read(part).map(|_| ()))
@@ -92,7 +92,7 @@ impl Certifier {
     /// ingested. Changes nothing.
     ///
     /// # Errors
-    /// If its keys are malformed, or not all came.
+    /// If the keys are malformed, or not all came.
     pub fn certify_open(
         &self,
         seqno: i64,
@@ -122,7 +122,7 @@ impl Certifier {
     /// An open write set was appended to the log as `seqno`.
     ///
     /// # Errors
-    /// If its keys are malformed, or not all came: it is not ingested.
+    /// If the keys are malformed, or not all came: the write set is not ingested.
     ///
     /// # Panics
     /// If `seqno` is not the one after the last ingested.
@@ -165,7 +165,7 @@ impl Certifier {
         Ok(())
     }
 
-    /// What is ordered that matters to these keys of a write set of `member`. Marks outside the
+    /// Ordered actions that matter to these keys of a write set of `member`. Marks outside the
     /// window are left out: their source may have another's number by now.
     fn touch_of(&self, member: u64, keys: &PartKeys) -> Touch {
         let mut touch = Touch::NONE;
