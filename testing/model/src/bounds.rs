@@ -1,4 +1,4 @@
-//! How far the checker goes.
+//! Bounds of a check.
 //!
 //! Bounds make the space of states finite: so many members, terms, actions, changes and crashes.
 //! `docs/protocol.md` lists the bounds within which every state was visited.
@@ -59,12 +59,12 @@ pub enum BoundsError {
     /// None, or more than there are members.
     #[error("{voters} voters among {servers} servers: give 1 to {servers}")]
     Voters {
-        /// As given.
+        /// Number of voters given.
         voters: usize,
-        /// As given.
+        /// Number of servers given.
         servers: usize,
     },
-    /// No leader could be elected, or too many.
+    /// Too few terms to elect a leader, or too many.
     #[error("{0} terms: give 1 to {TERMS_MAX}")]
     Terms(u8),
     /// Every term may add an entry of its own to the entries and changes.

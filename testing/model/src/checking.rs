@@ -1,4 +1,4 @@
-//! Running the checker, and what it found.
+//! Runs the checker, and reports the outcome.
 //!
 //! A check is a proof within its bounds if every state was visited, nothing was violated, and every
 //! state that should be reached was.
@@ -11,7 +11,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 use crate::group::{Group, Step};
 use crate::state::State;
 
-/// What a check has seen.
+/// Outcome of a check.
 #[derive(Debug)]
 pub struct Outcome {
     /// Different states visited.

@@ -11,7 +11,7 @@ use crate::voters::Voters;
 /// The longest log any bounds may lead to.
 pub(crate) const LOG_MAX: usize = 8;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A leader's first entry of its term.
@@ -28,7 +28,7 @@ pub enum Kind {
 pub struct Entry {
     /// Term of the leader that appended it.
     pub term: u8,
-    /// What the entry is.
+    /// Kind of the entry.
     pub kind: Kind,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Log {
     len: u8,
-    /// Those after `len` are default, so that equal logs are equal.
+    /// Entries; those after `len` are default, so that equal logs are equal.
     entries: [Entry; LOG_MAX],
 }
 

@@ -1,7 +1,7 @@
-//! What must always hold, and what must happen in some state.
+//! Properties: conditions of every state, and conditions that some state must meet.
 //!
 //! The first are the promises of `docs/protocol.md`, section 5. The second guard the check itself:
-//! a model in which nothing happens would violate nothing.
+//! a model in which no step is possible would violate nothing.
 
 use stateright::{Expectation, Property};
 

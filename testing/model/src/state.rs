@@ -1,21 +1,21 @@
-//! What a state of the whole group consists of.
+//! State of the whole group.
 
 use crate::bounds::MEMBERS_MAX;
 use crate::log::Log;
 use crate::voters::Voters;
 
-/// Everything: the members, what they have sent, and what clients have an answer for.
+/// The members, the messages that they have sent, and the entries that are settled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
     /// The members, by number.
     pub members: Vec<Member>,
-    /// What is in the network, by term; the first is term 1.
+    /// Messages in the network, by term; the first is term 1.
     pub terms: Vec<Term>,
-    /// What clients have an answer for.
+    /// Entries that clients have an answer for.
     pub settled: Settled,
-    /// What may still happen.
+    /// Steps that are left of the bounds.
     pub left: Left,
-    /// What went wrong; with correct rules, nothing.
+    /// Violations; none with correct rules.
     pub broken: Broken,
 }
 
@@ -34,11 +34,11 @@ pub struct Member {
     pub matched: u8,
     /// Entries up to here are known to be committed.
     pub commit: u8,
-    /// What a crash leaves.
+    /// State on disk, which survives a crash.
     pub disk: Disk,
 }
 
-/// What a member finds after a crash.
+/// State that a member finds on disk after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Disk {
     /// Term on disk.
@@ -65,7 +65,7 @@ pub enum Role {
     Leader,
 }
 
-/// What the members have sent in one term. A message can be taken at any later time.
+/// Messages that the members have sent in one term. A message can be taken at any later time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     /// The member that was elected; `None`: no member yet.
@@ -78,7 +78,7 @@ pub struct Term {
     pub durable: [u8; MEMBERS_MAX],
 }
 
-/// What clients have an answer for: by the leader's count, or by an origin's own.
+/// Entries that clients have an answer for: by the leader's count, or by an origin's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Settled {
     /// The entries that were counted.
@@ -89,7 +89,7 @@ pub struct Settled {
     pub by_leaders: u8,
 }
 
-/// What may still happen.
+/// Steps that are left of the bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Left {
     /// Actions that leaders may still order.
@@ -100,7 +100,7 @@ pub struct Left {
     pub crashes: u8,
 }
 
-/// What must not happen.
+/// Violations of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Broken {
     /// Two leaders in one term.

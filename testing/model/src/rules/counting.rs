@@ -1,4 +1,4 @@
-//! What clients have an answer for, and what must hold of it for ever after.
+//! Settled entries: those that clients have an answer for, and what must hold of them afterwards.
 //!
 //! An entry is *settled* once a leader has counted it, or an origin. A settled entry must be
 //! durable on a majority, and in the log of every later leader.

@@ -65,7 +65,7 @@ pub(crate) fn learn_commit(state: &mut State, id: u8) {
     state.member_mut(id).commit = index;
 }
 
-/// What [`learn_commit`] would make of the commit index, if that is more than it is.
+/// Commit index that [`learn_commit`] would set, if it is higher than the member's.
 pub(crate) fn learnable(state: &State, id: u8) -> Option<u8> {
     let member = state.member(id);
     if member.role != Role::Follower || member.term == 0 {
