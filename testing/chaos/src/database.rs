@@ -13,7 +13,7 @@ use synod_oracle::Content;
 
 /// Name of the database's file.
 const FILE_NAME: &str = "database.jsonl";
-/// Where a copy is gathered before it takes the place of the file.
+/// Name of the file in which a copy is gathered before it replaces the database's file.
 const COPY_NAME: &str = "database.copy";
 
 /// Lines of the file: the first says whose history it is, the last of a copy that it is complete.

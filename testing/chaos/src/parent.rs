@@ -1,4 +1,4 @@
-//! No process outlives the process that started it, however that one ends.
+//! Ends a process when the process that started it ends, for whatever reason.
 //!
 //! Members end with the run, and a run with the test that started it.
 

@@ -49,7 +49,7 @@ pub(crate) enum Reply {
     },
     /// The group was lost before the result was known.
     Unknown,
-    /// What was read.
+    /// Result of a read.
     Row {
         /// Position of the row's last write.
         version: i64,
@@ -74,9 +74,9 @@ pub(crate) enum Reply {
 pub(crate) struct Status {
     /// Its database has everything that was committed when it joined.
     pub(crate) synced: bool,
-    /// It is a voter.
+    /// Whether the member is a voter.
     pub(crate) voter: bool,
-    /// It is the leader.
+    /// Whether the member is the leader.
     pub(crate) leader: bool,
     /// Last position applied.
     pub(crate) applied: i64,

@@ -24,7 +24,7 @@ use host::StoreHost;
 
 /// The socket for clients, in the member's directory.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
-/// Where the log is, in the member's directory.
+/// Directory of the log, in the member's directory.
 pub(crate) const LOG_DIR: &str = "log";
 /// Size of a chunk in bytes; larger actions are split.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -48,10 +48,10 @@ pub(crate) struct Options {
     /// Its name.
     #[arg(long)]
     name: String,
-    /// Where it listens for its peers.
+    /// Address at which it listens for its peers.
     #[arg(long)]
     address: String,
-    /// Where the others listen.
+    /// Addresses at which the others listen.
     #[arg(long, value_delimiter = ',')]
     seeds: Vec<String>,
     /// Begin a new group.

@@ -20,7 +20,7 @@ const ROWS: u32 = 60;
 /// After this time without an answer, a client gives up, and the result stays unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
 
-/// What all clients share.
+/// State that all clients share.
 pub(crate) struct Ledger {
     evidence: Mutex<Evidence>,
     next_id: AtomicU64,

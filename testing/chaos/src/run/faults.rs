@@ -1,7 +1,7 @@
-//! What is done to the group: faults of one or several members, drawn from the seed.
+//! Faults of one or several members, drawn from the seed.
 //!
-//! A fault ends by itself after its length: the group starts or resumes the members again. Whether
-//! the group has to survive it now is for `group.rs` to say.
+//! A fault ends by itself after its length: the group starts or resumes the members again.
+//! `group.rs` decides whether the group has to survive a fault at this time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-/// What happens to the members of a fault.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// SIGKILL, and a later start.

@@ -68,7 +68,8 @@ pub(crate) struct Options {
     /// more needs a full copy.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=4096))]
     retain_mib: u64,
-    /// Where logs and databases are; kept. Otherwise a temporary directory, kept after a failure.
+    /// Directory of logs and databases; kept. Otherwise a temporary directory, kept after a
+    /// failure.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// A mistake in the host that the oracle has to find.

@@ -20,11 +20,11 @@ use crate::protocol::{Command, Reply, receive, send};
 pub(crate) enum Life {
     /// There is no process.
     Down,
-    /// It runs.
+    /// The process runs.
     Running,
-    /// Stopped by a signal.
+    /// The process is stopped by a signal.
     Paused,
-    /// In an orderly shutdown; it ends by itself.
+    /// The process is in an orderly shutdown, and ends by itself.
     Leaving,
 }
 
@@ -70,7 +70,7 @@ impl Member {
         })
     }
 
-    /// Where the process writes its log lines.
+    /// Path of the process's log file.
     fn output_path(&self) -> PathBuf {
         self.dir.join("output.log")
     }
