@@ -66,7 +66,7 @@ pub(crate) struct Args {
     pub(crate) record: Option<PathBuf>,
 }
 
-/// What to run.
+/// Selection of tests to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// Whole suites.
@@ -80,7 +80,7 @@ const SUBSET: &str = include_str!("../subset.txt");
 
 impl Args {
     /// # Errors
-    /// If the short selection names something that is no test.
+    /// If the short selection names something that is not a test.
     pub(crate) fn selection(&self) -> Result<Selection, CompatError> {
         if self.subset {
             return Ok(Selection::Tests(subset()?));

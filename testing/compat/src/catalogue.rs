@@ -18,7 +18,7 @@ pub(crate) const SUITES: [&str; 5] = [
     "galera_3nodes_sr",
 ];
 
-/// Where Debian's `mariadb-test` puts the test driver: that of Debian 12, and from 13 on.
+/// Directories of the test driver in Debian's `mariadb-test`: in Debian 12, and from 13 on.
 const PACKAGE_DIRS: [&str; 2] = [
     "/usr/share/mysql/mysql-test",
     "/usr/share/mariadb/mariadb-test",
@@ -80,7 +80,7 @@ impl Catalogue {
     /// The selected tests, sorted.
     ///
     /// # Errors
-    /// If a test is named that the package has not, or a suite cannot be read.
+    /// If a test is named that the package does not have, or a suite cannot be read.
     pub(crate) fn tests(&self, selection: &Selection) -> Result<Vec<TestName>, CompatError> {
         match selection {
             Selection::Suites(suites) => {

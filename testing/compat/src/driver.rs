@@ -30,7 +30,7 @@ const FIRST_PORT: u16 = 10000;
 /// in the work directory; a line for each run goes to standard output when the run ends.
 ///
 /// # Errors
-/// If it cannot be run, or ends before it has run everything.
+/// If the driver cannot be run, or ends before it has run everything.
 pub(crate) fn run(
     args: &Args,
     selection: &Selection,

@@ -1,4 +1,4 @@
-//! Why the tests could not run.
+//! Errors that keep the tests from running.
 //!
 //! A test that fails is no error: it is a result that the comparison judges.
 
@@ -17,7 +17,7 @@ pub(crate) enum CompatError {
         dir = dir.display()
     )]
     NoPackage {
-        /// Where it should be.
+        /// Directory that was expected.
         dir: PathBuf,
     },
     /// A test that the package does not have.
@@ -35,7 +35,7 @@ pub(crate) enum CompatError {
         path = path.display()
     )]
     NoProvider {
-        /// Where it should be.
+        /// Path that was expected.
         path: PathBuf,
     },
     /// A directory that another program made.
@@ -50,7 +50,7 @@ pub(crate) enum CompatError {
     /// A file or directory that cannot be used.
     #[error("cannot {what} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
+        /// Operation attempted, as a verb.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub(crate) enum CompatError {
         path: PathBuf,
         /// Counted from one.
         line: usize,
-        /// What is wrong.
+        /// Error in the line.
         why: String,
     },
     /// The driver ended before it had run everything.

@@ -19,7 +19,7 @@ use crate::outcome::{Ending, Outcome, Run};
 
 /// Stands for all combinations.
 const ANY: &str = "*";
-/// What [`record`] writes as the reason if none is known.
+/// Reason that [`record`] writes if none is known.
 const UNEXPLAINED: &str = "not explained yet";
 
 /// An expected result other than "passes".
@@ -27,7 +27,7 @@ const UNEXPLAINED: &str = "not explained yet";
 pub(crate) enum Expected {
     Fail,
     Skip,
-    /// It passes or fails: a race within the test.
+    /// The test passes or fails: a race within the test.
     Either,
 }
 
@@ -95,7 +95,7 @@ impl Expectations {
         Ok(all)
     }
 
-    /// What a run is held against: the row of its combination, or the one of all.
+    /// Expectation for a run: the row of its combination, or the row of all combinations.
     pub(crate) fn of(&self, run: &Run) -> Option<(&(TestName, String), &Row)> {
         let exact = (run.test.clone(), run.combination.clone());
         let any = (run.test.clone(), ANY.to_owned());

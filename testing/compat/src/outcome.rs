@@ -28,7 +28,7 @@ const LAST_WORD: &str = "Completed:";
 /// The line below the results of all tests.
 const RULE: &str = "----------";
 
-/// What the last server but one of three says when it stops, and rightly: a group keeps the
+/// Message of the last server but one of three when it stops. It is correct: a group keeps the
 /// tolerance of its voters, where Galera's goes down to the last member (decision 030). The driver
 /// stops all servers of a test, so every suite of three servers has this line.
 const KNOWN_AT_SHUTDOWN: &str =
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     pub(crate) test: TestName,
     pub(crate) combination: String,
     pub(crate) ending: Ending,
-    /// What the driver adds: a time in milliseconds, or a reason.
+    /// Text that the driver adds: a time in milliseconds, or a reason.
     pub(crate) comment: String,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Reader {
     is_complete: bool,
 }
 
-/// What servers wrote into their logs while they stopped, as far as it has been read.
+/// Lines that servers wrote into their logs while they stopped, as far as they have been read.
 struct Stopping {
     run: Run,
     lines: Vec<String>,
