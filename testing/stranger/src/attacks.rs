@@ -1,4 +1,4 @@
-//! What is tried: every message in the names that a stranger can take, and the attacks that once
+//! The attacks: every message in the names that a stranger can take, and the attacks that once
 //! stopped a group.
 
 use std::net::{SocketAddr, TcpListener};

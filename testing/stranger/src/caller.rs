@@ -18,13 +18,13 @@ use synod_wire::{
 /// No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a server listens for members.
+/// Address at which a server listens for members.
 pub(crate) fn address(cluster: &TestCluster, node: u8) -> SocketAddr {
     let port = Ports::of(cluster.settings().base_port, node).group;
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Connects, and says nothing yet.
+/// Connects, and sends nothing yet.
 pub(crate) fn connect(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -32,7 +32,7 @@ pub(crate) fn connect(at: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Who a caller says it is, and how it proves that.
+/// Identity that a caller gives, and its proof.
 #[derive(Clone)]
 pub(crate) struct Name {
     pub(crate) member: MemberId,
@@ -77,7 +77,7 @@ impl Name {
     /// Calls a server, to the end of the handshake.
     ///
     /// # Errors
-    /// If the server hangs up or is silent.
+    /// If the server closes the connection, or does not answer in time.
     pub(crate) fn call(&self, at: SocketAddr, lane: Lane) -> Outcome<(Conversation, HelloReply)> {
         let mut socket = self.socket(at)?;
         let hello = self.hello(lane);
@@ -92,7 +92,7 @@ impl Name {
     /// Calls a server as a client with commands, to the end of the handshake.
     ///
     /// # Errors
-    /// If the server hangs up or is silent.
+    /// If the server closes the connection, or does not answer in time.
     pub(crate) fn call_as_client(&self, at: SocketAddr) -> Outcome<(Conversation, HelloReply)> {
         let mut socket = self.socket(at)?;
         let hello = ClientHello {
@@ -172,7 +172,7 @@ impl Socket {
     /// The called side of a connection.
     ///
     /// # Errors
-    /// If the caller does not do its part of TLS.
+    /// If the caller does not complete the TLS handshake.
     pub(crate) fn answer(stream: TcpStream, tls: Option<&Arc<Tls>>) -> Outcome<Socket> {
         Ok(match tls {
             None => Socket::Clear(stream),

@@ -1,4 +1,4 @@
-//! Attacks by the way of commands from other machines: what comes behind a client's hello.
+//! Attacks by commands from other machines: lines after a client's hello.
 //!
 //! A stranger with the group's credentials may give orders, as it may join. It must not be able to
 //! do more by lines that are no orders, by their length, or by the number of its clients.

@@ -21,7 +21,7 @@ pub(crate) enum Configuration {
     Certificates,
 }
 
-/// What the stranger can call with.
+/// Credentials of the stranger.
 pub(crate) enum Credentials {
     /// The group needs none.
     None,

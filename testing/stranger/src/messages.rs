@@ -1,4 +1,4 @@
-//! Every message that there is, with plausible and extreme values.
+//! Every kind of message, with plausible and extreme values.
 
 use bytes::Bytes;
 use synod_certify::{Class, KeySet};
@@ -19,7 +19,7 @@ const PLAUSIBLE_TERMS: std::ops::RangeInclusive<u64> = 1..=6;
 /// Terms, indexes and numbers at the ends of what there is.
 const EXTREMES: [u64; 6] = [0, 7, 1 << 40, u64::MAX / 4, u64::MAX / 2, u64::MAX];
 
-/// Who sends, and to whom.
+/// Sender and receiver of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) from: MemberId,

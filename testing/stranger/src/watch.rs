@@ -1,4 +1,4 @@
-//! What must not give way, and its measurement: servers, membership, the database, commits, memory.
+//! Measures what attacks must not affect: servers, membership, the database, commits, memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,14 +38,14 @@ pub(crate) struct Begun {
     memory: Memory,
 }
 
-/// What an attack did.
+/// Result of an attack.
 pub(crate) struct Finding {
     attack: &'static str,
     from: Instant,
     to: Instant,
-    /// What the stranger saw.
+    /// Result of the attack at the stranger.
     done: Outcome<String>,
-    /// What the group looked like afterwards.
+    /// State of the group afterwards.
     state: Outcome,
     before: Memory,
     peak: Memory,
