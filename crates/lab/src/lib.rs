@@ -2,8 +2,8 @@
 //!
 //! Everything runs on this machine. Hosts are network namespaces ([`hosts`]); a process between
 //! them delays, limits and cuts packets ([`router`], [`topology`]). The servers of each system run
-//! on these hosts ([`systems`]) and take turns ([`mod@bench`]). What is measured, and everything
-//! that is needed to judge it, is one document: [`results`].
+//! on these hosts ([`systems`]) and take turns ([`mod@bench`]). The measurements, and everything
+//! that is needed to judge them, are one document: [`results`].
 //!
 //! The lab is not part of `libsynod.so`. Clocks, threads and waiting are allowed here. Whatever it
 //! makes carries its name, and is removed by that name: [`hosts::place`].

@@ -223,7 +223,7 @@ pub struct ServerUse {
 /// Traffic on the emulated network in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetworkUse {
-    /// By ordered pair of hosts. Pairs that carried nothing are left out.
+    /// Traffic by ordered pair of hosts. Pairs that carried nothing are left out.
     pub pairs: Vec<PairUse>,
     /// Processor time of the process that emulates the network, seconds of one core.
     pub router_cpu_s: f64,
@@ -260,7 +260,7 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// From this on a measurement is marked, milliseconds: elections may follow from it.
+    /// Threshold from which a measurement is marked, milliseconds: elections may follow from it.
     pub const MARKED_FROM_MS: f64 = 200.0;
 
     /// Whether a core stood still for so long that the measurement should be marked.

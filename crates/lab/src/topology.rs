@@ -68,7 +68,7 @@ pub struct Topology {
 /// The link between two servers, the same in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Distance {
-    /// There and back.
+    /// Round-trip time between the servers.
     pub round_trip: Duration,
     /// Bits per second; none: not limited.
     pub bandwidth_bits: Option<u64>,

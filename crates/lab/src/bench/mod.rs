@@ -1,10 +1,10 @@
 //! `synod-lab bench`: measures systems in turns, and writes what it observed.
 //!
-//! - [`plan`]: what is measured, in which order.
+//! - [`plan`]: the measurements and their order.
 //! - [`workload`]: the loads, as sysbench knows them.
 //! - `sysbench`, `latency`: runs a load, reads its report.
 //! - `turn`: one turn of one system: start, load, read the meters, stop.
-//! - `usage`, `machine`: what processes and the machine tell.
+//! - `usage`, `machine`: resource use of processes, and facts about the machine.
 //!
 //! Systems take turns, A B A B, so that a machine that becomes slower makes all of them slower. A
 //! system that does not have its turn does not run.

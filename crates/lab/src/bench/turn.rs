@@ -174,7 +174,7 @@ fn servers_between(system: &System, before: &Reading, after: &Reading) -> Vec<Se
         .collect()
 }
 
-/// By how much a counter has grown, if the server tells.
+/// Growth of a counter, if the server reports it.
 fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     let (before, after) = before.zip(after)?;
     Some(after.saturating_sub(before))

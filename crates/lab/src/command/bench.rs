@@ -19,7 +19,7 @@ use crate::topology::{Topology, parse_bandwidth};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct BenchArgs {
-    /// What is measured, in turns: synod, galera, galera-flush1, galera-flush2, semisync, async,
+    /// Systems to measure, in turns: synod, galera, galera-flush1, galera-flush2, semisync, async,
     /// standalone; with '-tls' behind it, replication is encrypted: synod's by a group secret, that
     /// of others by a certificate
     #[arg(long = "system", value_delimiter = ',', default_value = "synod")]

@@ -1,5 +1,5 @@
-//! `synod-lab feeding`: how many bytes cross the link to a region of learners if one of them feeds
-//! the others, and if the leader sends each of them everything.
+//! `synod-lab feeding`: bytes that cross the link to a region of learners if one of them feeds the
+//! others, and if the leader sends each of them everything.
 //!
 //! The same writes go to two groups, one after the other. In the first the servers name their
 //! regions; in the second they name none, which is the only way to switch feeding off. The router

@@ -60,7 +60,7 @@ pub(super) struct ReadersArgs {
     /// Late readers at a time
     #[arg(long, value_name = "N", default_value_t = 8)]
     late_readers: u32,
-    /// What late readers have to read, in MiB; 0: nothing is measured of them
+    /// Amount that late readers have to read, in MiB; 0: late readers are not measured
     #[arg(long, value_name = "N", default_value_t = 512)]
     late_mib: u32,
     /// As JSON

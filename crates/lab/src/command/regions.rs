@@ -1,5 +1,5 @@
-//! `synod-lab regions`: what a commit costs clients of each region, and what it costs a lone writer
-//! of another region before and after the leader has followed it.
+//! `synod-lab regions`: commit latency of clients of each region, and of a lone writer of another
+//! region before and after the leader has moved there.
 //!
 //! The round trips of the topology dominate all figures, so a busy machine changes little.
 
@@ -46,9 +46,9 @@ struct Findings {
     at_leader: Commits,
     /// Client of the writing region, while the leader stays.
     elsewhere: Commits,
-    /// The same after the leader has followed.
+    /// Client of the writing region, after the leader has followed.
     followed: Commits,
-    /// From the command to follow writers until another server led.
+    /// Time from the command to follow writers until another server led.
     followed_after_s: f64,
     /// Name of the server that leads then.
     leader_in_the_end: String,
@@ -60,7 +60,7 @@ struct Commits {
     /// The server whose client committed.
     server: String,
     region: String,
-    /// From the statement to OK.
+    /// Time from the statement to its OK.
     latency: Distribution,
 }
 

@@ -147,7 +147,7 @@ impl Place {
         Ok(removed)
     }
 
-    /// Everything except the lock.
+    /// Removes everything except the lock.
     fn remove_contents(&self) -> Result<Option<String>> {
         let mut removed = Vec::new();
         let namespaces = self.namespaces();

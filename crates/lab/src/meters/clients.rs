@@ -1,4 +1,4 @@
-//! Clients that run transactions and write down what came of each.
+//! Clients that run transactions and record the result of each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,19 +5,19 @@
 //! | [`delay`] | does a read on another server show what was just acknowledged, and if not, when? |
 //! | [`apply`] | how long do the others still apply when a load has ended? |
 //! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
-//! | [`lag`] | what does one slow server do to the group, and does it come back? |
-//! | [`fair`] | what does each server get when all are written to? |
+//! | [`lag`] | what does one slow server do to the group, and does it catch up again? |
+//! | [`fair`] | how many commits does each server get when all are written to? |
 //!
 //! They take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a test
 //! group of a DBA (`--servers`). Clients are threads of this process; all times are by one clock.
 //!
 //! - [`group`]: the servers and connections to them; the meters' own database.
-//! - [`clients`]: clients that run transactions and write down what came of each.
-//! - [`watch`]: looks at servers' status all the time.
-//! - [`timeline`], [`visibility`]: what follows from what was written down. Pure.
-//! - [`memory`], [`throttle`]: a server's process: what it uses, and how it gets less.
+//! - [`clients`]: clients that run transactions and record the result of each.
+//! - [`watch`]: polls the status of servers.
+//! - [`timeline`], [`visibility`]: evaluation of the records. Pure.
+//! - [`memory`], [`throttle`]: memory and processor limit of a server's process.
 //! - [`interrupt`] ends them early (Ctrl-C).
-//! - [`record`]: what was found, as JSON.
+//! - [`record`]: the findings, as JSON.
 //! - [`command`]: the command lines.
 
 pub mod apply;

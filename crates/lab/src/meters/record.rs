@@ -147,7 +147,7 @@ pub struct ApplyLag {
     pub server: String,
     /// How many actions it was behind at most during the load.
     pub most_behind: i64,
-    /// From the end of the load until it had applied everything.
+    /// Time from the end of the load until it had applied everything.
     pub finished_after_ms: f64,
 }
 
@@ -164,7 +164,7 @@ pub struct GiantFindings {
     pub rate: f64,
     /// How long the statement took until its answer, seconds.
     pub seconds: f64,
-    /// Why it was refused. None: it succeeded.
+    /// Reason for a refusal. None: the statement succeeded.
     pub refused: Option<String>,
     /// Elections meanwhile: how much the term has grown. None: the system has no terms.
     pub elections: Option<i64>,
@@ -191,8 +191,8 @@ pub struct GiantServer {
     pub late: Distribution,
     /// Small transactions of other servers that were never seen here.
     pub never_seen: u64,
-    /// From the statement's OK until its rows were visible here. None: it was refused, or was
-    /// not seen in time.
+    /// Time from the statement's OK until its rows were visible here. None: the statement was
+    /// refused, or its rows were not seen in time.
     pub visible_after_ms: Option<f64>,
     /// Resident memory before, bytes. None: the server is elsewhere.
     pub resident_before_bytes: Option<u64>,
@@ -225,10 +225,10 @@ pub struct LagFindings {
     pub states: BTreeMap<String, u64>,
     /// The fewest members that another server counted (`wsrep_cluster_size`).
     pub fewest_members: i64,
-    /// From its processors given back until it had applied everything, with the load running.
-    /// None: it did not before the load ended.
+    /// Time from the end of the limit until the server had applied everything, with the load
+    /// running. None: it had not when the load ended.
     pub caught_up_under_load_ms: Option<f64>,
-    /// If it did not: from the end of the load. None: not within the time limit either.
+    /// Time from the end of the load, if it had not before. None: not within the time limit.
     pub caught_up_without_load_ms: Option<f64>,
 }
 

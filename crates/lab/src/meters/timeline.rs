@@ -24,7 +24,7 @@ pub enum Ending {
     Committed,
     /// The server refused it with this error.
     Refused(u16),
-    /// There was no answer, or no connection.
+    /// No answer came, or the connection broke.
     Lost,
 }
 

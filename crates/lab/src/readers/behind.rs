@@ -1,5 +1,4 @@
-//! One reader that is far behind and stays there, beside readers of the newest rows: what a slow
-//! replica costs in memory.
+//! Memory cost of one reader that is far behind and stays there, beside readers of the newest rows.
 
 use std::time::{Duration, Instant};
 

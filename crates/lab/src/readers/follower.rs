@@ -27,7 +27,7 @@ pub(super) struct Seen {
     pub(super) rows: Vec<Row>,
     /// Bytes of all events.
     pub(super) bytes: u64,
-    /// Until the last mark, or the end.
+    /// Time until the last mark, or until the end.
     pub(super) took: Duration,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Seen {
 pub(super) struct Row {
     /// Microseconds since the clock's start.
     pub(super) arrived_us: u64,
-    /// Since its statement began, milliseconds.
+    /// Time since its statement began, milliseconds.
     pub(super) age_ms: f64,
 }
 

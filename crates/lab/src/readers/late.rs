@@ -1,4 +1,4 @@
-//! Readers that begin far behind: how fast they come, and what they do to the newest rows.
+//! Readers that begin far behind: their throughput, and their effect on the age of the newest rows.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(super) const TAIL: u32 = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Everything that was written at a rate: a row with a mark in each transaction.
+    /// Transactions that were written at a rate: a row with a mark in each.
     Small,
     /// A row of 1 MiB in each transaction.
     Large,
@@ -60,7 +60,7 @@ pub struct Late {
     pub all_mb_s: f64,
     /// Ages of new rows at another reader, meanwhile.
     pub tail: Distribution,
-    /// The same without late readers.
+    /// Ages of new rows at that reader without late readers.
     pub tail_alone: Distribution,
 }
 

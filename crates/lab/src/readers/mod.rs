@@ -1,13 +1,13 @@
-//! Readers of a server's binlog: what a relay costs and saves them.
+//! Measures the readers of a server's binlog, at the server and at a relay.
 //!
 //! The same writes go to one server. Readers follow its binlog by the protocol of replicas: first
 //! at the server itself, then at a relay of it, again and again. All clients and readers are
 //! threads of this process, so all times are by one clock.
 //!
 //! - `follower`: one reader;
-//! - `paced`: how old a row is when it reaches readers, at a rate, and what that costs;
-//! - `late`: readers that begin far behind, and what they do to the newest rows;
-//! - `behind`: the memory that it takes when one reader stays far behind.
+//! - `paced`: the age of rows when they reach readers, at a rate, and the resources used;
+//! - `late`: readers that begin far behind, and their effect on the age of the newest rows;
+//! - `behind`: the memory that one reader costs while it stays far behind.
 
 mod behind;
 mod follower;
@@ -32,7 +32,7 @@ const FIRST_SERVER_ID: u32 = 4_200_000_000;
 
 type Result<T> = std::result::Result<T, ReadersError>;
 
-/// Why readers could not be measured.
+/// Error of the measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
     /// A reader's connection.
@@ -101,11 +101,11 @@ pub struct Plan {
 /// Results of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Findings {
-    /// At a rate.
+    /// Readers while a server commits at a rate.
     pub paced: Vec<Paced>,
-    /// From far behind.
+    /// Readers that begin far behind.
     pub late: Vec<Late>,
-    /// With one that stays far behind.
+    /// Readers beside one that stays far behind.
     pub behind: Vec<Behind>,
 }
 

@@ -1,4 +1,4 @@
-//! How old rows are when they reach readers, while a server commits at a steady rate.
+//! Age of rows when they reach readers, while a server commits at a steady rate.
 
 use std::time::{Duration, Instant};
 
@@ -33,11 +33,11 @@ pub struct Paced {
     pub committed: f64,
     /// Readers at a time.
     pub readers: u32,
-    /// From the beginning of a statement to its row at a reader: all rows of all readers.
+    /// Time from the start of a statement to its row at a reader: all rows of all readers.
     pub age: Distribution,
     /// 99.9 of 100 rows were not older, milliseconds.
     pub age_p999_ms: f64,
-    /// From the beginning of a statement to its OK.
+    /// Time from the start of a statement to its OK.
     pub commit: Distribution,
     /// Resources that the processes used meanwhile.
     pub processes: Vec<Used>,

@@ -158,7 +158,7 @@ struct Point<'a> {
     runs: Vec<&'a Measurement>,
 }
 
-/// Everything measured with one network, workload and place written to.
+/// Points measured with one network, workload and place written to.
 struct Scene<'a> {
     points: Vec<Point<'a>>,
 }

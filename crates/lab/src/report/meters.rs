@@ -9,7 +9,7 @@ use crate::meters::record::{
 };
 use crate::statistics::coefficient_of_variation;
 
-/// From this load per core on, a machine was busy with other things.
+/// Load per core from which on a machine counts as busy with other things.
 const BUSY_FROM: f64 = 0.5;
 
 /// One section per meter that was run.

@@ -1,4 +1,4 @@
-//! The report: what the bench and the meters found, as one HTML page and as Markdown tables.
+//! The report of the bench and the meters, as one HTML page and as Markdown tables.
 //!
 //! Both come from the same tables (`table`), so they never disagree. The page is one file: no
 //! script, nothing that is fetched; plots are SVG in it. It follows the reader's choice of dark or
@@ -8,7 +8,7 @@
 //! - `meters`: tables of a [`MeterRecord`].
 //! - `table`, `plot`: a table, a plot.
 //! - `page`: the page around them.
-//! - `figure`: how numbers are written.
+//! - `figure`: formatting of numbers.
 
 mod bench;
 mod figure;

@@ -49,7 +49,7 @@ pub enum Answer {
 /// Counters of the router, since it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// By direction of a link.
+    /// Counters of each direction of a link.
     pub links: Vec<(LinkName, LinkCounters)>,
     /// The times that cores stood still.
     pub stalls: StallsRead,

@@ -1,4 +1,4 @@
-//! Starts the router's process, speaks to it, and ends it.
+//! Starts the router's process, sends it requests, and ends it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The emulated network: a process that delays, limits and cuts packets between hosts.
 //!
 //! Each host is a network namespace with one TUN device. The router owns the other end of all of
-//! them. What a host sends, the router reads, keeps until it is due, and writes to the device of
-//! the receiver. The kernel needs no queueing discipline for it.
+//! them. The router reads each packet of a host, keeps it until it is due, and writes it to the
+//! device of the receiver. The kernel needs no queueing discipline for it.
 //!
 //! ```text
 //!   db1 ──lab0──┐ read                          write ┌──lab0── db2
@@ -11,13 +11,13 @@
 //!               └─────────── one process ─────────────┘
 //! ```
 //!
-//! - [`queue`]: what is under way and when it is due. Pure: time is an argument.
-//! - [`packet`]: the only thing that matters in a packet, its receiver.
+//! - [`queue`]: the packets under way, and when each is due. Pure: time is an argument.
+//! - [`packet`]: the receiver of a packet, the only field that is read.
 //! - [`process`]: the process: devices, waiting, writing. It gets a real-time priority, so that
 //!   servers that use all cores do not add to the delays.
 //! - [`stalls`]: notices that a core stood still.
 //! - [`control`]: requests to the running router, over a Unix socket.
-//! - [`handle`]: starts the router, speaks to it, ends it.
+//! - [`handle`]: starts the router, sends it requests, ends it.
 
 pub mod control;
 pub mod handle;

@@ -32,7 +32,7 @@ pub struct StallsRead {
 }
 
 impl Stalls {
-    /// Nothing was lost so far.
+    /// A record without stalls.
     pub const fn new() -> Stalls {
         Stalls {
             lost_us: AtomicU64::new(0),

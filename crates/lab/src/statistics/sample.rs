@@ -28,7 +28,7 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     percentile_of_sorted(&sorted(values), percent)
 }
 
-/// The same of values that are in ascending order.
+/// Percentile of values that are in ascending order.
 pub(super) fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
     let rank = (percent / 100.0 * count_of(sorted)).ceil().max(1.0);
     // At most the length, because `percent` is at most 100.

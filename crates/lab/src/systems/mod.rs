@@ -1,7 +1,8 @@
 //! The systems that are measured, each with real servers on the hosts of a lab.
 //!
 //! - [`kind`]: the list of systems.
-//! - [`configuration`]: how their servers are set up. Each as a careful user of it would, so that
+//! - [`configuration`]: configuration of their servers. Each as a careful user would set it, so
+//! that
 //!   acknowledged transactions survive what its manual says they survive.
 //! - `replicas`: primary and replicas by MariaDB's own replication.
 //!
