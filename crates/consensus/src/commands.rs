@@ -25,7 +25,7 @@ pub struct Proposal {
     pub payload_crc: u32,
 }
 
-/// Why a proposal was not appended.
+/// Error of a proposal that was not appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// This member does not lead.
@@ -93,7 +93,7 @@ pub enum ConfigChange {
     SetWriters(Writers),
 }
 
-/// Why a configuration change was not made.
+/// Error of a configuration change that was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// This member does not lead.
@@ -213,10 +213,10 @@ pub enum ConfigError {
     },
 }
 
-/// Why a group was not started.
+/// Error of a bootstrap: the group was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// There is a log already.
+    /// The log is not empty.
     #[error("the log is not empty: it belongs to a group")]
     NotEmpty,
     /// This member leads, follows a leader, or is a candidate.
@@ -230,7 +230,7 @@ pub enum BootstrapError {
     },
 }
 
-/// Why a member refuses the order to continue without a majority ([`crate::Core::force`]).
+/// Error of the order to continue without a majority ([`crate::Core::force`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForceError {
     /// The group has a leader, so there is a majority.
@@ -250,7 +250,7 @@ pub enum ForceError {
     },
 }
 
-/// Why a leader transfer did not begin.
+/// Error of a leader transfer that did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderTransferError {
     /// This member does not lead.

@@ -81,10 +81,11 @@ pub struct Core {
     pub(crate) matched: LogIndex,
     /// Highest commit index that the current term's leader has sent. May be above the last entry.
     pub(crate) leader_commit: LogIndex,
-    /// Until then this member votes only for a candidate that its leader ordered to stand.
-    /// Survives changes of term: the promise was made to a leader whose lease may still be valid.
+    /// End of this member's promise: until then it votes only for a candidate that its leader
+    /// ordered to stand. Survives changes of term: the promise was made to a leader whose lease may
+    /// still be valid.
     pub(crate) promise_until: Time,
-    /// Until then no message raises the term by a leap; see `election/terms.rs`.
+    /// Time before which no message raises the term by a leap; see `election/terms.rs`.
     pub(crate) next_leap_at: Time,
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
     /// is heard.

@@ -16,7 +16,7 @@ use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Seqno, T
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteTicket(pub u64);
 
-/// Something for the driver to do, in the order given.
+/// Request to the driver; effects are performed in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write to the log, in ticket order.

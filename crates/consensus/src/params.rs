@@ -7,7 +7,7 @@ use crate::membership::config::ConfigAt;
 use crate::message::LogBase;
 use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Term};
 
-/// Everything a [`crate::Core`] is started with, besides what is on its disk.
+/// Parameters with which a [`crate::Core`] is started, besides the state of its disk.
 #[derive(Clone, Debug)]
 pub struct CoreParams {
     /// This member. Not [`MemberId::NONE`].

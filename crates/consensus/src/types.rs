@@ -131,7 +131,7 @@ impl Time {
         self.plus_us(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// From `earlier` to this moment; zero if `earlier` is later.
+    /// Time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.since_us(earlier))
     }
@@ -152,8 +152,8 @@ pub enum EntryKind {
     Config = 1,
     /// Announces to the databases who is present. Ordered.
     View = 2,
-    /// Something that a member proposed: a write set or a TOI statement. Ordered. If the action was
-    /// split into chunks, this entry is its last piece and completes it.
+    /// A member's proposal: a write set or a TOI statement. Ordered. If the action was split into
+    /// chunks, this entry is its last piece and completes it.
     Action = 3,
     /// A chunk of a partial action, before its last piece.
     Chunk = 4,
@@ -191,7 +191,7 @@ impl EntryKind {
     }
 }
 
-/// Everything that the protocol knows of an entry. The payload itself never enters the core.
+/// Header of an entry: everything that the protocol knows of it. The payload never enters the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
     /// Term in which a leader appended the entry.

@@ -129,7 +129,7 @@ struct Delay {
 /// A leader's observation of voters of higher weight.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
-    /// Since when each of them has kept up at every look.
+    /// Time since which each of them has kept up at every look.
     keeps_up_since: BTreeMap<MemberId, Time>,
     /// Commit index at the latest look, and when the next look is due. `None`: no look yet.
     latest_look: Option<(LogIndex, Time)>,

@@ -27,7 +27,7 @@ const LONGEST_TIMEOUTS_MAX: u64 = 2;
 pub(crate) struct Round {
     /// When term and vote were handed to the disk.
     written_at: Time,
-    /// Until then the member that this one has voted for may be elected.
+    /// End of the time in which the member that this one has voted for may be elected.
     awaits_until: Time,
     /// Candidacies without a result since a leader was heard.
     lost: u32,
@@ -44,7 +44,7 @@ impl Round {
         self.lost += 1;
     }
 
-    /// There is a leader.
+    /// Ends the round, because there is a leader.
     pub(crate) fn decided(&mut self) {
         (self.awaits_until, self.lost) = (Time(0), 0);
     }

@@ -19,7 +19,7 @@ use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Seqno, T
 
 /// No message may name a position beyond this one, so that there is room to count on.
 const INDEX_MAX: LogIndex = LogIndex(1 << 62);
-/// The same for seqnos.
+/// Highest seqno that a message may name, for the same reason.
 const SEQNO_MAX: Seqno = Seqno(1 << 62);
 
 /// The part of an append that lies in this member's log or follows it.

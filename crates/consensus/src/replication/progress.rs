@@ -61,8 +61,8 @@ pub(crate) struct Peer {
     /// When the leader last received any answer of its term from the member; `None`: not yet.
     /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// Until then, by the leader's own clock, the member's promise holds; see [`super::lease`].
-    /// Zero: it has promised nothing.
+    /// End of the member's promise, by the leader's own clock; see [`super::lease`]. Zero: the
+    /// member has promised nothing.
     pub(crate) promised_until: Time,
     /// Highest read round that the member has confirmed; zero: none.
     ///
@@ -464,7 +464,7 @@ impl Peer {
         });
     }
 
-    /// There is a connection to the member again: probe at once.
+    /// Probes at once, because there is a connection to the member again.
     pub(crate) fn connected(&mut self) {
         self.restart(Mode::Probe {
             sent: None,

@@ -1,9 +1,9 @@
 //! The group that scripts run in: cores in one thread, in virtual time, with a network and disks.
 //!
-//! It performs every effect, and checks with each one that the core keeps its rules (see also
-//! `oracle`). One seed decides everything. It has no random faults: those are the simulator's
-//! (`testing/sim`), which runs the whole member. Here a script, or a test about damaged logs,
-//! weights or protocol versions, says what happens.
+//! The harness performs every effect, and checks with each one that the core keeps its rules (see
+//! also `oracle`). One seed decides everything. Random faults are the simulator's (`testing/sim`),
+//! which runs the whole member. Here a script, or a test about damaged logs, weights or protocol
+//! versions, decides which event comes next.
 // Each test file uses a part of it.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
