@@ -83,9 +83,9 @@ pub struct Certifier {
     /// The write sets that are not ordered yet, and whose keys come in parts.
     open: OpenRuns,
     sources: Sources,
-    /// Everything at or below this seqno is unknown.
+    /// Start of the certification window: actions at or below this seqno are unknown.
     window_start: i64,
-    /// Everything at or below this seqno can no longer be rolled back.
+    /// Last seqno that can no longer be rolled back.
     committed: i64,
     /// The last seqno ingested.
     last: i64,
@@ -240,7 +240,8 @@ impl Certifier {
         self.clean((keys - self.live_keys).min(CLEAN_MAX));
     }
 
-    /// Everything at or below this seqno is unknown; write sets must have seen it.
+    /// Start of the window: actions at or below this seqno are unknown; write sets must have seen
+    /// them.
     pub fn window_start(&self) -> i64 {
         self.window_start
     }

@@ -1,4 +1,4 @@
-//! Keys: what conflicts are detected on.
+//! Keys, on which conflicts are detected.
 //!
 //! A key has parts (schema, table, row) and is known by a hash of them, its [`Fingerprint`]. A
 //! transaction holds a key in one of four ways, its [`KeyType`].

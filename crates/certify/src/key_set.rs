@@ -55,8 +55,8 @@ impl KeySet {
         KeySet::default()
     }
 
-    /// From now on more than `rows_max` rows are replaced by their tables. Call it before the first
-    /// row.
+    /// Bounds the set: more than `rows_max` rows are replaced by their tables. Call it before the
+    /// first row.
     pub fn bound_rows(&mut self, rows_max: NonZeroUsize) {
         self.rows_max = Some(rows_max);
     }
@@ -279,7 +279,7 @@ impl Iterator for KeySetIter<'_> {
 
 impl ExactSizeIterator for KeySetIter<'_> {}
 
-/// Why bytes are not a key set.
+/// Error of bytes that are not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeKeysError {
     /// Too short for the count.

@@ -1,7 +1,7 @@
 //! Encoded keys that come in parts, cut anywhere.
 //!
-//! A part is checked as it comes: known types, ascending, no more keys than announced. What it
-//! leaves of a cut key waits for the next part.
+//! A part is checked as it comes: known types, ascending, no more keys than announced. The first
+//! bytes of a cut key wait for the next part.
 
 use bytes::Bytes;
 

@@ -45,10 +45,11 @@
 //! | part | does |
 //! |------|------|
 //! | [`KeySet`], [`Key`], [`Fingerprint`] | the keys of one transaction, and their encoding |
-//! | [`relation`] | which pairs of key types conflict, depend, or neither |
+//! | [`relation`] | the pairs of key types that conflict, depend, or neither |
 //! | [`Request`], [`Verdict`] | the question, and the answer |
 //! | [`Certifier`] | the certification window, and verdicts from it |
-//! | `Index`, `Mark` | inside the certifier: who held a key last, and how |
+//! | `Index`, `Mark` | inside the certifier: the latest holders of a key, and the types of their
+//! holds |
 //! | [`LastPart`], [`OpenId`] | write sets so large that their keys come in parts |
 //! | `Runs`, `KeyRun` | inside the certifier: the keys of large write sets, sorted |
 //! | `OpenRuns`, `Touch` | inside the certifier: those not ordered yet, and what matters to them |

@@ -1,4 +1,4 @@
-//! Marks: which actions held a key last, by type of hold.
+//! Marks: the actions that held a key last, by type of hold.
 //!
 //! A key needs only two seqnos per type, the latest hold and the latest of another source, because
 //! later actions depend on or conflict with the latest one that matters to them.

@@ -251,7 +251,7 @@ impl OpenRuns {
         }
     }
 
-    /// Nothing at or below this seqno matters any more.
+    /// Forgets hits at or below this seqno, which have left the window.
     pub(crate) fn window_starts_at(&mut self, start: i64) {
         for run in self.runs.values_mut() {
             run.hits.window_starts_at(start);

@@ -17,9 +17,9 @@ use crate::source::SourceId;
 /// The keys of a large write set.
 #[derive(Debug)]
 pub(crate) enum RunKeys {
-    /// They came at once.
+    /// Keys that came at once.
     Whole(KeyRun),
-    /// They came in parts: so many before the last piece.
+    /// Keys that came in parts: so many before the last piece.
     Parts {
         id: OpenId,
         run: OpenRun,
@@ -89,7 +89,7 @@ impl Runs {
         Some(undone.keys)
     }
 
-    /// Everything at or below this seqno has left the window.
+    /// Drops the runs at or below this seqno, which have left the window.
     pub(crate) fn window_starts_at(&mut self, start: i64) {
         while self.ordered.front().is_some_and(|run| run.seqno <= start) {
             let left = self.ordered.pop_front();

@@ -92,7 +92,7 @@ impl Touch {
         other.own.iter().for_each(|own| self.add_own(*own));
     }
 
-    /// Nothing at or below this seqno matters any more.
+    /// Forgets conflicts at or below this seqno, which have left the window.
     pub(crate) fn window_starts_at(&mut self, start: i64) {
         self.own.retain(|own| own.latest > start);
     }
