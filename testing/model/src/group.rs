@@ -101,8 +101,8 @@ impl Group {
         })
     }
 
-    /// The same group, in which states that differ only in the members' numbers are one state.
-    /// Steps of a counterexample then name members of the state before, as it was renamed.
+    /// Makes states that differ only in the members' numbers one state. Steps of a counterexample
+    /// then name members of the state before, as it was renamed.
     #[must_use]
     pub fn with_symmetry(self) -> Group {
         let renamings = Some(Renamings::of(&self.bounds));

@@ -6,7 +6,7 @@
 //! this crate runs the rules through all of them, within very small bounds.
 //!
 //! - [`Group`]: the model, a [`stateright::Model`] with [`Bounds`] and perhaps a [`Mistake`].
-//! - [`State`]: what all members know, and everything that they have sent to each other.
+//! - [`State`]: the state of all members, and the messages that they have sent.
 //! - [`check`]: runs the checker.
 //!
 //! # The network

@@ -123,7 +123,7 @@ impl Log {
         configs.take(1).last().map_or((0, initial), |config| config)
     }
 
-    /// The same log with other entries, made from its own.
+    /// Maps each entry of the log.
     pub(crate) fn map(&self, change: impl Fn(Entry) -> Entry) -> Log {
         let mut log = *self;
         for entry in &mut log.entries[..usize::from(self.len)] {

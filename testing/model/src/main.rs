@@ -1,4 +1,4 @@
-//! Checks the model within given bounds, and says what was found.
+//! Checks the model within given bounds, and reports the outcome.
 //!
 //! Exit code 0: every state was visited, nothing was violated, everything wanted was seen. 1: a
 //! rule was violated. 2: the options make no sense. 3: neither a violation nor a proof.

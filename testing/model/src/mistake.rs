@@ -1,7 +1,7 @@
 //! Rules left out on purpose, to see whether the checker notices.
 //!
-//! Each is tested with the smallest bounds in which it shows. A checker that does not find them
-//! would not find a real error either.
+//! Each mistake is tested with the smallest bounds in which it shows. A checker that does not find
+//! these would not find a real error either.
 
 use clap::ValueEnum;
 

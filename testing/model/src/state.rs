@@ -74,7 +74,7 @@ pub struct Term {
     pub sent: Log,
     /// The highest commit index that the leader has sent.
     pub commit_sent: u8,
-    /// By member: the position up to which it has acknowledged the log of this term's leader.
+    /// Position, by member, up to which it has acknowledged the log of this term's leader.
     pub durable: [u8; MEMBERS_MAX],
 }
 
@@ -83,9 +83,9 @@ pub struct Term {
 pub struct Settled {
     /// The entries that were counted.
     pub log: Log,
-    /// By position: the term in which the entry was counted first. Zero after the end.
+    /// Term, by position, in which the entry was counted first. Zero after the end.
     pub by: [u8; crate::log::LOG_MAX],
-    /// Up to here a leader has counted; beyond, only origins.
+    /// Position up to which a leader has counted; beyond it, only origins have.
     pub by_leaders: u8,
 }
 
@@ -107,9 +107,9 @@ pub struct Broken {
     pub two_leaders: bool,
     /// A leader lacks, or others replaced, what a leader had counted.
     pub committed_lost: bool,
-    /// The same for what only an origin had counted.
+    /// A leader lacks, or others replaced, what only an origin had counted.
     pub acknowledged_lost: bool,
-    /// Something was counted that no majority had on disk.
+    /// A leader or an origin counted an entry that no majority had on disk.
     pub not_durable: bool,
     /// A member truncated what it knows to be committed.
     pub committed_truncated: bool,

@@ -1,6 +1,6 @@
 //! Symmetry: members differ only in their numbers.
 //!
-//! What one member can do, another could have done. States that differ only in the members' numbers
+//! A step of one member is possible for any other. States that differ only in the members' numbers
 //! count as one state, and the checker visits only their representative.
 
 use crate::bounds::{Bounds, MEMBERS_MAX};

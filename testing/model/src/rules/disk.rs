@@ -13,7 +13,7 @@ pub(crate) fn may_sync(state: &State, id: u8) -> bool {
     (member.term, member.vote, &member.log) != (disk.term, disk.vote, &disk.log)
 }
 
-/// Everything written so far is on stable storage.
+/// Stores everything that a member has written.
 pub(crate) fn sync(group: &Group, state: &mut State, id: u8) {
     let member = state.member_mut(id);
     let vote = if group.has(Mistake::ForgetVote) {
