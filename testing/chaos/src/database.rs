@@ -1,7 +1,7 @@
-//! A member's database: what was applied, in order.
+//! Database of a member: the actions that were applied, in order.
 //!
-//! It reaches its file late, like a database that does not flush at commit. What a killed process
-//! had not written, it has to get from its log again.
+//! The database reaches its file late, like one that does not flush at commit. After a kill, the
+//! member has to get the unwritten rest from its log again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

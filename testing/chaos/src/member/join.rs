@@ -1,5 +1,5 @@
-//! How a member joins the group: from its own log if the log has what its database lacks, otherwise
-//! by a full copy.
+//! Join of a member: from its own log if the log has what its database lacks, otherwise by a full
+//! copy.
 //!
 //! The steps are those of the provider.
 

@@ -1,6 +1,6 @@
 //! Clients: each works at one member, with one request at a time, and records the answers.
 //!
-//! What they record is the evidence for the oracle, and shows whether the group makes progress.
+//! Their records are the evidence for the oracle, and show whether the group makes progress.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

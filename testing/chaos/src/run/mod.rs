@@ -126,7 +126,7 @@ fn prepared(options: &Options) -> io::Result<(PathBuf, bool)> {
     }
 }
 
-/// Why a run has failed; each line is a reason.
+/// Verdict on a run: the reasons for its failure, one per line.
 type Verdict = Result<(), Vec<String>>;
 
 struct Run<'a> {

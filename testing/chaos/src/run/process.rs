@@ -18,7 +18,7 @@ use crate::protocol::{Command, Reply, receive, send};
 /// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// There is no process.
+    /// The process does not exist.
     Down,
     /// The process runs.
     Running,

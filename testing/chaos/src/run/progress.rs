@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Progress {
     /// Longest time without a commit.
     limit: Duration,
-    /// Since when a majority has lived without interruption.
+    /// Time since which a majority has lived without interruption.
     since: Option<Instant>,
     /// Longest time without a commit while a majority lived.
     pub(crate) longest: Duration,

@@ -1,4 +1,4 @@
-//! The log of a run: what was done to the group and when, in the file `story.log` and in memory.
+//! Log of a run: the events of the group and their times, in the file `story.log` and in memory.
 //!
 //! A failure shows its last lines.
 
