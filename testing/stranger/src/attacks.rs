@@ -85,7 +85,7 @@ struct Calls {
     welcomed: usize,
     refused: usize,
     sent: usize,
-    /// Why the last one was refused.
+    /// Reason for which the last one was refused.
     why: String,
 }
 

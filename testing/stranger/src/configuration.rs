@@ -1,4 +1,4 @@
-//! How the attacked group is secured, and which credentials the stranger holds.
+//! Security of the attacked group's connections, and the credentials of the stranger.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -15,9 +15,9 @@ use synod_tls::{Credentials as TlsCredentials, SecretFile, Tls, TlsFiles, TlsSet
 pub(crate) enum Configuration {
     /// In clear, on loopback addresses: every program of the machine may call.
     Clear,
-    /// By a secret of the group.
+    /// Secured by a secret of the group.
     Secret,
-    /// By certificates of one authority.
+    /// Secured by certificates of one authority.
     Certificates,
 }
 

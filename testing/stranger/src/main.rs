@@ -10,13 +10,13 @@
 //! Three servers form a group, clients insert rows without a pause, and one attack follows another
 //! ([`attacks`]). After each: every server still runs and is in the primary view, its database is
 //! there, the group has committed with no long gap, and the servers' memory has not grown much. A
-//! table says what happened. Exit code 1: something gave way.
+//! table lists the results. Exit code 1: an attack affected the group.
 //!
-//! - [`configuration`]: how the group is secured, and which credentials the stranger holds.
+//! - [`configuration`]: security of the group's connections, and the stranger's credentials.
 //! - [`caller`]: one call by the protocol, in any name.
-//! - [`messages`]: every message that there is, with plausible and extreme values.
-//! - [`attacks`]: what is tried; [`commands`]: by the way of commands.
-//! - [`watch`]: what must not give way, and its measurement.
+//! - [`messages`]: every kind of message, with plausible and extreme values.
+//! - [`attacks`]: the attacks; [`commands`]: attacks by commands.
+//! - [`watch`]: measures what attacks must not affect.
 #![forbid(unsafe_code)]
 
 mod attacks;
