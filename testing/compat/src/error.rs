@@ -8,7 +8,7 @@ use synod_local_cluster::ClusterError;
 
 use crate::catalogue::TestName;
 
-/// Why the tests could not run, or not all of them.
+/// Error that kept the tests, or some of them, from running.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompatError {
     /// The suites are not installed.
