@@ -29,7 +29,7 @@ pub struct ClientHello {
     pub versions: VersionRange,
     /// The operator's name for the group; empty: whichever group the called is in.
     pub cluster_name: String,
-    /// Who calls, for the log of the called: nothing depends on it.
+    /// The caller's name, for the log of the called: nothing depends on it.
     pub name: String,
 }
 
@@ -69,7 +69,8 @@ impl Caller {
     /// Reads the first frame of a caller; ignores what a later version may have added at the end.
     ///
     /// # Errors
-    /// As [`Hello::decode`]; or the caller wants something that this program does not know.
+    /// Those of [`Hello::decode`], and [`DecodeError::UnknownCode`] for a purpose that this program
+    /// does not know.
     pub fn decode(bytes: &[u8]) -> Result<Caller, DecodeError> {
         let (hello, rest) = read_hello_fields(bytes)?;
         match rest.first().copied().unwrap_or(PURPOSE_MESSAGES) {

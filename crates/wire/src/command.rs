@@ -1,4 +1,4 @@
-//! What an operator orders of the group, and what the group answers.
+//! Operators' commands to the group, and the answers to them.
 //!
 //! An operator gives a [`Command`] to any member. It goes to the leader, or to the member that it
 //! concerns, as [`PeerMessage::Command`](crate::PeerMessage::Command). Both enums are the interface
@@ -96,7 +96,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// What a command has led to.
+/// Result of a command that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The configuration is changed, and that cannot be lost any more.

@@ -197,8 +197,8 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
     })
 }
 
-/// What a reply promises; nothing in version 1, in which all members took their own timing for the
-/// others'.
+/// Reads the promise of a heartbeat's reply: zero in version 1, which has no such field; there all
+/// members took their own timing for the others'.
 fn read_promise(r: &mut Reader) -> Result<u64, DecodeError> {
     if r.version() < VERSION_2 {
         return Ok(0);

@@ -29,7 +29,7 @@ pub enum DecodeError {
     /// A code that this version does not know.
     #[error("unknown {what} code {code}")]
     UnknownCode {
-        /// What the code stands for.
+        /// The field that the code is in.
         what: &'static str,
         /// The code.
         code: u8,
@@ -47,7 +47,7 @@ pub enum DecodeError {
     /// A list claims more items than the message has bytes for.
     #[error("list of {count} {what} cannot be in {left} bytes")]
     ImpossibleCount {
-        /// What the items are.
+        /// Name of the items.
         what: &'static str,
         /// Items claimed.
         count: u32,
@@ -66,7 +66,7 @@ pub enum DecodeError {
     /// A list that must ascend does not.
     #[error("{what} are not in ascending order")]
     NotAscending {
-        /// What the items are.
+        /// Name of the items.
         what: &'static str,
     },
     /// The entries of an append do not follow one another.
@@ -116,7 +116,7 @@ pub enum EncodeError {
     /// A list has more items than a message may carry.
     #[error("list of {len} {what} is longer than the {max} allowed")]
     TooMany {
-        /// What the items are.
+        /// Name of the items.
         what: &'static str,
         /// Number of items.
         len: usize,
@@ -260,7 +260,7 @@ pub enum HandshakeError {
     WrongVersion {
         /// The version it chose.
         version: u16,
-        /// What was offered.
+        /// Versions that were offered.
         offered: VersionRange,
     },
 }

@@ -29,7 +29,7 @@ pub struct FetchRequest {
     pub with_payloads: bool,
 }
 
-/// Where the wanted entries begin.
+/// Beginning of the wanted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchFrom {
     /// Right after the entry of this action.
@@ -66,6 +66,6 @@ pub enum FetchRefusal {
         /// The first action in its log.
         first: Seqno,
     },
-    /// It does not have the entry before the asker's log as a committed one: it lags itself.
+    /// The asked member has not committed the entry before the asker's log: it lags itself.
     Behind,
 }

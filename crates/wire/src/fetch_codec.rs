@@ -1,4 +1,4 @@
-//! What a member fetches from another one, as bytes.
+//! Fetch requests and their answers as bytes.
 
 use synod_consensus::{LogIndex, Seqno, SessionId};
 

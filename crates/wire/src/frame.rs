@@ -33,7 +33,7 @@ const FIRST_RESERVE: usize = 64 * 1024;
 /// A whole, checked frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Which message the body is; see `docs/wire-protocol.md`.
+    /// Number of the body's message type; see `docs/wire-protocol.md`.
     pub kind: u8,
     /// The encoded message.
     pub body: Bytes,

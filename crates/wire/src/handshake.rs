@@ -30,7 +30,7 @@ pub const KIND_HELLO_REPLY: u8 = 2;
 /// Limit for a [`FrameReader`] during the handshake, in bytes.
 pub const HANDSHAKE_FRAME_MAX: u32 = HELLO_MAX as u32;
 
-/// What the called needs of itself to answer a hello.
+/// Versions, group and names of the called, from which it answers a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalIdentity {
     /// Versions it speaks.
@@ -160,7 +160,7 @@ impl LocalIdentity {
 /// Sends a hello.
 ///
 /// # Errors
-/// If it cannot be encoded or the transport fails.
+/// If the hello cannot be encoded or the transport fails.
 pub fn write_hello<W: Write>(
     writer: &mut FrameWriter<W>,
     hello: &Hello,
@@ -171,7 +171,7 @@ pub fn write_hello<W: Write>(
 /// Sends a client's hello.
 ///
 /// # Errors
-/// If it cannot be encoded or the transport fails.
+/// If the hello cannot be encoded or the transport fails.
 pub fn write_client_hello<W: Write>(
     writer: &mut FrameWriter<W>,
     hello: &ClientHello,
@@ -182,7 +182,7 @@ pub fn write_client_hello<W: Write>(
 /// Waits for the hello of a member or of a client.
 ///
 /// # Errors
-/// As [`read_hello`].
+/// Those of [`read_hello`].
 pub fn read_caller<R: Read>(reader: &mut FrameReader<R>) -> Result<Caller, HandshakeError> {
     Ok(Caller::decode(&read(reader, KIND_HELLO)?.body)?)
 }
@@ -199,7 +199,7 @@ pub fn read_hello<R: Read>(reader: &mut FrameReader<R>) -> Result<Hello, Handsha
 /// Sends the answer to a hello.
 ///
 /// # Errors
-/// If it cannot be encoded or the transport fails.
+/// If the reply cannot be encoded or the transport fails.
 pub fn write_reply<W: Write>(
     writer: &mut FrameWriter<W>,
     reply: &HelloReply,

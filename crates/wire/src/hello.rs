@@ -120,7 +120,7 @@ impl Hello {
     /// Reads what [`Hello::encode`] wrote; ignores what a later version may have added at the end.
     ///
     /// # Errors
-    /// If it is longer than [`HELLO_MAX`], does not begin with Synod's mark, or ends early.
+    /// If the bytes are more than [`HELLO_MAX`], do not begin with Synod's mark, or end early.
     pub fn decode(bytes: &[u8]) -> Result<Hello, DecodeError> {
         Ok(read_hello_fields(bytes)?.0)
     }
@@ -161,7 +161,7 @@ impl HelloReply {
     /// Reads what [`HelloReply::encode`] wrote; ignores what a later version may have added.
     ///
     /// # Errors
-    /// If it is longer than [`HELLO_MAX`], does not begin with Synod's mark, or ends early.
+    /// If the bytes are more than [`HELLO_MAX`], do not begin with Synod's mark, or end early.
     pub fn decode(bytes: &[u8]) -> Result<HelloReply, DecodeError> {
         let mut r = open(bytes)?;
         match r.u8()? {

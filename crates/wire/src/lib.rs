@@ -19,8 +19,8 @@
 //! - A frame is accepted whole or refused. After a refusal the connection is closed, because the
 //!   next frame cannot be found.
 //! - Reading never panics, whatever the bytes.
-//! - The bytes of a released version never change (test `version_1_never_changes`). The layout of
-//!   the handshake changes in no version.
+//! - The bytes of a released version never change (test `bytes_of_a_version_never_change`). The
+//!   layout of the handshake changes in no version.
 //!
 //! # The bytes of one message
 //!
@@ -37,7 +37,7 @@
 //! let bytes = writer.get_ref();
 //! assert_eq!(bytes[..2], *b"Sy"); // the mark
 //! assert_eq!(bytes[2], 22); // kind: Leave
-//! assert_eq!(bytes[3], 0); // flags: none are defined
+//! assert_eq!(bytes[3], 0); // flags: the body is not compressed (0x01)
 //! assert_eq!(bytes[4..8], 8_u32.to_le_bytes()); // length of the body
 //! // 8..12: CRC32C of the body. 12..16: CRC32C of the bytes before.
 //! assert_eq!(bytes[16..], 7_u64.to_le_bytes()); // the body: the session

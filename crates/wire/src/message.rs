@@ -112,7 +112,7 @@ pub enum PeerMessage {
         session: SessionId,
         /// Its number.
         number: u64,
-        /// What it has led to.
+        /// Result of the command, or why it was refused.
         answer: Result<Done, CommandRefusal>,
     },
     /// From the leader: an operator has ordered that the receiver votes, or does not. In force
@@ -158,7 +158,7 @@ pub enum PeerMessage {
     Pong {
         /// The number of the ping.
         number: u64,
-        /// What the sender's wall clock shows, in microseconds since 1970.
+        /// Time of the sender's wall clock, in microseconds since 1970.
         wall_us: u64,
     },
     /// To a configured member: asks for committed entries that the sender's database needs and its
@@ -277,7 +277,7 @@ pub struct Propose {
     pub payload: Bytes,
 }
 
-/// Which entries a feeder sends on to a learner, in the leader's name.
+/// An order to a feeder: the entries to send on to a learner, in the leader's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedOrder {
     /// The receiver of the entries.
@@ -305,7 +305,7 @@ pub enum ProposalRefusal {
         /// Seqno of the latest such action.
         with: Seqno,
     },
-    /// It is based on a position older than the leader's certification window.
+    /// The action's snapshot position is older than the leader's certification window.
     TooOld,
     /// The payload is not what its kind says.
     Malformed,
@@ -366,7 +366,7 @@ pub enum JoinReply {
     },
     /// Not now; ask again.
     Retry {
-        /// What stands in the way, in words.
+        /// The cause in words.
         text: String,
     },
 }
@@ -379,15 +379,15 @@ pub enum JoinRefusal {
     WrongGroup = 0,
     /// A live member has that name.
     NameTaken = 1,
-    /// It does not speak the group's protocol version.
+    /// The member does not speak the group's protocol version.
     UnknownVersion = 2,
     /// The group has as many members as it may.
     GroupFull = 3,
     /// The member, or the one that it would replace, is bound to another certificate; or another
     /// member is bound to this one.
     CertificateMismatch = 4,
-    /// It had joined, and was removed since. Only its operator lets it join again, by a start.
-    /// Since version 5.
+    /// The member had joined, and was removed since. Only its operator lets it join again, by a
+    /// start. Since version 5.
     Removed = 5,
 }
 
@@ -427,7 +427,7 @@ pub struct Report {
     pub member: MemberId,
     /// Its session.
     pub session: SessionId,
-    /// What its database does.
+    /// State of its database.
     pub state: DataState,
     /// Seqno up to which every action is in its database.
     pub applied: Seqno,
@@ -522,7 +522,7 @@ pub struct StateResult {
     pub code: i32,
     /// Position of the copy; [`Seqno::UNDEFINED`] on failure.
     pub seqno: Seqno,
-    /// What went wrong; empty on success.
+    /// Description of the error; empty on success.
     pub text: String,
 }
 
@@ -553,7 +553,7 @@ pub struct IntroducedMember {
 pub struct AppliedPosition {
     /// The sender's session.
     pub session: SessionId,
-    /// What its database does. [`DataState::Donor`] also if operators took it out (desynced).
+    /// State of its database. [`DataState::Donor`] also if operators took it out (desynced).
     pub state: DataState,
     /// Everything up to here has left the commit order.
     pub left: Seqno,
@@ -594,7 +594,7 @@ pub struct MemberLag {
     pub lag_us: u64,
 }
 
-/// Which members are present, as the leader knows it: those that have not left.
+/// Members that are present, by the leader: those that have not left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PresenceReport {
     /// The leader's term.
@@ -613,8 +613,8 @@ pub struct HeardMember {
     pub silent_ms: u64,
 }
 
-/// What a member has that runs while its group has no majority, for an operator who has to choose
-/// the one that continues.
+/// Log and database of a member that runs while its group has no majority, for an operator who has
+/// to choose the one that continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurvivorReport {
     /// The last entry of its log.

@@ -13,10 +13,10 @@ pub struct Region(Arc<str>);
 /// Why a text is no name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
-    /// It is empty.
+    /// The name is empty.
     #[error("the name of a region has at least one letter")]
     Empty,
-    /// It is too long.
+    /// The name is longer than [`Region::LENGTH_MAX`] bytes.
     #[error(
         "the name of a region has at most {} letters, not {length}",
         Region::LENGTH_MAX
@@ -25,7 +25,7 @@ pub enum RegionError {
         /// Its length in bytes.
         length: usize,
     },
-    /// It has a character that may not be in it.
+    /// The name has a character that is no letter, digit, dot, hyphen or underscore.
     #[error(
         "the name of a region consists of the letters a to z and A to Z, digits, '.', '-' and '_', \
          and has no {found:?}"

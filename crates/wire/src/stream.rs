@@ -78,11 +78,11 @@ impl<R: Read> FrameReader<R> {
         self.read_frame_below(|| max)
     }
 
-    /// As [`FrameReader::read_frame`], with a limit that may change while the frame is awaited: it
-    /// is asked for whenever bytes have arrived.
+    /// Like [`FrameReader::read_frame`], with a limit that may change while the frame is awaited:
+    /// `max` is called whenever bytes have arrived.
     ///
     /// # Errors
-    /// As [`FrameReader::read_frame`].
+    /// Those of [`FrameReader::read_frame`].
     pub fn read_frame_below(
         &mut self,
         max: impl Fn() -> u32,
@@ -127,7 +127,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// What compression made of a message, header included.
+/// Size of a message before and after compression, header included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     /// Bytes that it has without.
@@ -196,7 +196,7 @@ impl<W: Write> FrameWriter<W> {
     /// peer must take compressed bodies.
     ///
     /// # Errors
-    /// As [`FrameWriter::push`].
+    /// Those of [`FrameWriter::push`].
     pub fn push_compressed(
         &mut self,
         version: u16,

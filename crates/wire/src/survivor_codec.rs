@@ -1,4 +1,4 @@
-//! What a survivor of a lost majority has, as bytes.
+//! Reports of survivors of a lost majority as bytes.
 
 use synod_consensus::{LogIndex, MemberId, Seqno};
 

@@ -31,7 +31,7 @@ fn frame_bytes_of(version: u16, message: &PeerMessage) -> Vec<u8> {
     segments.concat()
 }
 
-/// What is left of a message that travels in version 2.
+/// The message as a receiver in version 2 reads it: without the fields of later versions.
 fn in_version_2(message: PeerMessage) -> PeerMessage {
     let mut message = in_version_4(message);
     if let PeerMessage::Consensus(Message { body, .. }) = &mut message
@@ -46,7 +46,7 @@ fn in_version_2(message: PeerMessage) -> PeerMessage {
     message
 }
 
-/// What is left of a message that travels in version 3 or 4.
+/// The message as a receiver in version 3 or 4 reads it: without the fields of version 5.
 fn in_version_4(mut message: PeerMessage) -> PeerMessage {
     if let PeerMessage::Consensus(Message { body, .. }) = &mut message
         && let Body::InstallBase { base, .. } = body
@@ -68,7 +68,7 @@ fn in_version_4(mut message: PeerMessage) -> PeerMessage {
     message
 }
 
-/// What is left of a message that travels in version 1.
+/// The message as a receiver in version 1 reads it: without the fields of later versions.
 fn in_version_1(message: PeerMessage) -> PeerMessage {
     let mut message = in_version_2(message);
     let unbind = |config: &mut ConfigAt| {
@@ -1101,7 +1101,7 @@ const HEARTBEAT_REPLY_1: &str = concat!(
     "09",
     "04000000000000000500000000000000",
 );
-/// As version 1, then the promise.
+/// Bytes of version 1, then the promise.
 const HEARTBEAT_REPLY_2: &str = concat!(
     "537910003100000064d7f4f8598cc5da",
     "010000000000000002000000000000000300000000000000",
@@ -1120,7 +1120,7 @@ const INSTALL_BASE_1: &str = concat!(
     "0100000000000000000101006e0300613a3101000200",
     "0400000000000000",
 );
-/// As version 1, with a certificate after each member's versions.
+/// Bytes of version 1, with a certificate after each member's versions.
 const INSTALL_BASE_5: &str = concat!(
     "5379100066000000cd6450a4bb032536",
     "010000000000000002000000000000000300000000000000",
@@ -1159,9 +1159,9 @@ const REPORT: &str = concat!(
     "01",
 );
 const REPORT_5_HEAD: &str = "537918003c00000076ec0af39c61578a";
-/// What version 5 adds: the format of the log, a region.
+/// Fields that version 5 adds: the format of the log, a region.
 const REPORT_5_END: &str = concat!("03000000", "02006575");
-/// As in version 2, with a byte of bits before the payload.
+/// Bytes of version 2, with a byte of bits before the payload.
 const APPEND_3: &str = concat!(
     "53791100860000003206b1dc19ca830c",
     "010000000000000002000000000000000100000000000000",

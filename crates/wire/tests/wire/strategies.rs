@@ -446,7 +446,7 @@ pub(crate) fn command_message() -> impl Strategy<Value = PeerMessage> {
     ]
 }
 
-/// What a survivor of a lost majority has. Since version 5.
+/// The report of a survivor of a lost majority. Since version 5.
 pub(crate) fn survivor_message() -> impl Strategy<Value = PeerMessage> {
     let parts = (
         entry_id(),
