@@ -33,7 +33,7 @@ impl Address {
     /// `tcp://` or `ssl://` before it.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// A text with the cause.
     pub fn parse(text: &str) -> Result<Address, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("tcp", text));
         let tls = match scheme {

@@ -108,7 +108,7 @@ impl Options {
         }
     }
 
-    /// What is set and means nothing beside the rest.
+    /// Notices about options that are set and have no effect with the other ones.
     pub(crate) fn encryption_notices(&self) -> Vec<Notice> {
         let mut notices = Vec::new();
         if self.bool(key::SOCKET_DYNAMIC) && !self.has_credentials() {

@@ -1,4 +1,4 @@
-//! What can be wrong with options, in the words for the server's error log.
+//! Errors of options, in the words for the server's error log.
 //!
 //! The text is the line to log. Lines that Galera writes too have Galera's words, because test
 //! suites look for them.
@@ -30,7 +30,7 @@ pub enum OptionsError {
     Malformed {
         /// The part between two semicolons.
         segment: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: &'static str,
     },
     /// The value does not fit the option.
@@ -40,7 +40,7 @@ pub enum OptionsError {
         name: &'static str,
         /// The value as it was written.
         value: String,
-        /// What was expected.
+        /// The values that the option takes, or why it does not take this one.
         reason: String,
     },
     /// Set at run time.

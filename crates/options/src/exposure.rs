@@ -1,12 +1,12 @@
-//! Who can speak to a member by what its options say: secure by default.
+//! Exposure: the processes that can speak to a member by its options; secure by default.
 //!
 //! A member starts with credentials, or where only processes of its own machine reach it, or if its
-//! operator has written down that it may be insecure. Asked at every connect, because a cluster
+//! operator has written down that it may be insecure. Checked at every connect, because a cluster
 //! address may change the options.
 
 use super::{Address, Options, key};
 
-/// Who is let in.
+/// Processes whose connections a member accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exposure {
     /// Members with credentials.
@@ -32,15 +32,15 @@ pub enum Exposure {
     port = listen.port.unwrap_or(super::DEFAULT_PORT)
 )]
 pub struct ExposedError {
-    /// Where the member would listen.
+    /// Address at which the member would listen.
     pub listen: Address,
 }
 
 impl Options {
-    /// Who can speak to this member.
+    /// Processes that can speak to this member.
     ///
     /// # Errors
-    /// If it would be anyone, and `synod.insecure` does not say so.
+    /// If any process could speak to this member, and `synod.insecure` is not set.
     pub fn exposure(&self) -> Result<Exposure, ExposedError> {
         let listen = self.listen_address();
         if self.has_credentials() {
@@ -60,7 +60,7 @@ impl Options {
 }
 
 impl Exposure {
-    /// What an operator must know at every start: a line for the log, at WARNING.
+    /// Warning that an operator must read at every start: a line for the log, at WARNING.
     pub fn warning(&self) -> Option<String> {
         match self {
             Exposure::Members | Exposure::Machine => None,

@@ -54,7 +54,7 @@ use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};
 
 const RELOAD: &str = "socket.ssl_reload";
 
-/// What some defaults depend on: arguments of `init`.
+/// Arguments of `init` that some defaults depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// Data directory of the server, with a slash at the end.
@@ -73,22 +73,22 @@ pub struct Options {
 
 #[derive(Clone, Debug)]
 struct Slot {
-    /// As written, or as the default is written: what `options_get` shows.
+    /// Text of the value as it was written, or of the default: shown by `options_get`.
     text: String,
     value: Value,
     /// Whether it was set: at start, or since.
     is_set: bool,
 }
 
-/// What a successful change did.
+/// Result of a successful change.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Update {
     /// Options named in the text, in its order, with their new values.
     pub changed: Vec<(&'static str, Value)>,
-    /// Those that a saved list would have changed, and that only a person may.
+    /// Options that a saved list would have changed, and that only a person may.
     pub not_restored: Vec<NotRestored>,
-    /// What the operator should know. For the log, at INFO.
+    /// Notices to the operator. For the log, at INFO.
     pub notices: Vec<Notice>,
 }
 
@@ -142,7 +142,7 @@ impl Options {
     /// Options that are written one by one, as in the file of a logger; then defaults.
     ///
     /// # Errors
-    /// As [`Options::new`].
+    /// Those of [`Options::new`].
     pub fn from_pairs(
         defaults: Defaults,
         pairs: &[(String, String)],
@@ -155,7 +155,7 @@ impl Options {
     /// Applies the `?name=value` part of a cluster address, before connecting. All or nothing.
     ///
     /// # Errors
-    /// As [`Options::new`].
+    /// Those of [`Options::new`].
     pub fn set_from_url(&mut self, pairs: &[(String, String)]) -> Result<Update, OptionsError> {
         self.apply(pairs.to_vec(), Phase::Start)
     }
@@ -164,7 +164,7 @@ impl Options {
     /// of the group ([`NotRestored`]).
     ///
     /// # Errors
-    /// As [`Options::new`], and for options that can be set at start only.
+    /// Those of [`Options::new`], and any option that can be set at start only.
     pub fn set(&mut self, text: &str) -> Result<Update, OptionsError> {
         self.apply(list::parse(text)?, Phase::Running)
     }
@@ -234,8 +234,8 @@ impl Options {
         }
     }
 
-    /// Where to listen for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A missing
-    /// port is `base_port`.
+    /// Address to listen on for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A
+    /// missing port is `base_port`.
     pub fn listen_address(&self) -> Address {
         let base_port = u16::try_from(self.int(key::BASE_PORT)).unwrap_or(DEFAULT_PORT);
         let configured = self
@@ -250,8 +250,8 @@ impl Options {
         }
     }
 
-    /// Where peers reach this member: `base_host`, or the host of `fallback` (`host:port`, IPv6 in
-    /// brackets), and the port listened on.
+    /// Address at which peers reach this member: `base_host`, or the host of `fallback`
+    /// (`host:port`, IPv6 in brackets), and the port listened on.
     pub fn own_address(&self, fallback: &str) -> Address {
         let parse = |text: &str| Address::parse(text).ok();
         let host = parse(self.text(key::BASE_HOST))
@@ -264,7 +264,8 @@ impl Options {
         }
     }
 
-    /// What `synod.leader_weight` and `synod.leader_handover` want for this member.
+    /// Leader weight and handover of this member: `synod.leader_weight` and
+    /// `synod.leader_handover`.
     pub fn leader_preference(&self) -> LeaderPreference {
         let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
         LeaderPreference {
@@ -282,7 +283,8 @@ impl Options {
         }
     }
 
-    /// What `synod.voters_wanted` and `synod.dead_voter_after` want while this member leads.
+    /// Policy for voters while this member leads: `synod.voters_wanted` and
+    /// `synod.dead_voter_after`.
     pub fn voter_policy(&self) -> VoterPolicy {
         VoterPolicy {
             // The table's bounds are those of a group.

@@ -1,4 +1,4 @@
-//! What options say to a node: the settings that a server and a logger make in the same way.
+//! Settings of a node from options: those that a server and a logger make in the same way.
 
 use synod_node::{CompressionChoice, FullLogPolicy, InconsistencyPolicy, LogOptions};
 
@@ -26,7 +26,7 @@ impl Options {
         }
     }
 
-    /// What a leader does whose log is full of what too few databases have.
+    /// Policy of a leader whose log is full of actions that too few databases have.
     pub fn full_log_policy(&self) -> FullLogPolicy {
         match self.word(key::LOG_FULL) {
             "drop" => FullLogPolicy::Drop,

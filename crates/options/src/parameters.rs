@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::Defaults;
 
-    /// As MariaDB 11.8 writes a value that it sets.
+    /// Text that MariaDB 11.8 writes for a value that it sets.
     fn written(value: &ParameterValue) -> String {
         match value {
             ParameterValue::Bool(true) => "yes".to_owned(),

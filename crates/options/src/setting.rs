@@ -1,9 +1,9 @@
-//! What a host calls the settings that log lines speak of: options by their names, and the few that
-//! are no options by the host's own.
+//! Names of the settings that log lines speak of: those of options, and the host's own for the few
+//! settings that are no options.
 
 use synod_node::Setting;
 
-/// What a host calls the settings that are no options there.
+/// The host's names of the settings that are no options there.
 #[derive(Clone, Copy, Debug)]
 pub struct HostNames {
     /// [`Setting::MemberName`].
@@ -17,7 +17,7 @@ pub struct HostNames {
 }
 
 impl HostNames {
-    /// What the host's operators call a setting; two names are joined by " or ".
+    /// Name of a setting for the host's operators; two names are joined by " or ".
     pub fn name_of(&self, setting: Setting) -> &'static str {
         match setting {
             Setting::MemberName => self.member_name,

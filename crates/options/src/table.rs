@@ -1,4 +1,4 @@
-//! What an option is, and the table of all of them.
+//! The table of all options, and the type of its rows.
 //!
 //! The table is made while compiling, so that [`key`](super::key) can refuse a name or a type that
 //! is not in it. The order of the table is the order in which options are shown.
@@ -19,7 +19,7 @@ pub enum Settable {
     Trigger,
 }
 
-/// What an option means here.
+/// Effect of an option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// The option works.
@@ -67,10 +67,10 @@ pub struct OptionSpec {
     pub of_group: bool,
     /// Unit, or what the text is; may be empty.
     pub unit: &'static str,
-    /// What it means here.
+    /// Its effect here.
     pub meaning: Meaning,
-    /// What it does, and the trade-off of its default: at most two sentences. Empty for an option
-    /// without effect, which has a reason instead.
+    /// Description for operators: effect, and trade-off of the default, in at most two sentences.
+    /// Empty for an option without effect, which has a reason instead.
     pub about: &'static str,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn find(name: &str) -> Option<usize> {
     SPECS.iter().position(|spec| spec.name == name)
 }
 
-/// As [`find`], while compiling: a name that is not there does not compile.
+/// Like [`find`], while compiling: a name that is not there does not compile.
 pub(crate) const fn index_of(name: &str) -> usize {
     const ALL: [OptionSpec; COUNT] = all();
     let mut i = 0;

@@ -1,4 +1,4 @@
-//! What option strings, defaults and changes at run time lead to.
+//! Tests of option strings, defaults and changes at run time.
 
 use synod_node::Credentials;
 

@@ -1,7 +1,6 @@
 //! Cluster addresses: `synod://host:port,host2?name=value&name2=value2`, or with `gcomm://`.
 //!
-//! `synod://host:port,host?name=value&name=value`; `gcomm://` means the same. Without a host the server
-//! starts a new group.
+//! Without a host the server starts a new group.
 
 use std::fmt;
 
@@ -53,7 +52,7 @@ pub enum UrlError {
     Peer {
         /// The member as written.
         peer: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
     /// An option without `=` or name.
@@ -68,7 +67,7 @@ impl ClusterUrl {
     /// Parses an address. Members without a port get `default_port`; the same member twice is one.
     ///
     /// # Errors
-    /// Says which part is wrong.
+    /// [`UrlError`], which names the wrong part.
     pub fn parse(url: &str, default_port: u16) -> Result<ClusterUrl, UrlError> {
         let trimmed = url.trim();
         let rest = trimmed

@@ -9,7 +9,7 @@ use synod_node::{Region, RegionError};
 
 use super::address::Address;
 
-/// What an option holds.
+/// Type of an option's value, with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// `yes/no`, `on/off`, `true/false`, `1/0`, `y/n`, `none`; any case.
