@@ -3,7 +3,7 @@
 /// Bytes of a checksum.
 pub const CHECKSUM_BYTES: usize = 4;
 
-/// What events end with.
+/// Kind of checksum at the end of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
     /// No checksum.

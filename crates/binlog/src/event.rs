@@ -45,7 +45,7 @@ pub enum EventError {
     Malformed {
         /// Its type.
         event_type: EventType,
-        /// What is wrong.
+        /// The cause.
         why: &'static str,
     },
 }
@@ -55,7 +55,7 @@ pub enum EventError {
 pub struct Event<'a> {
     /// Its header.
     pub header: EventHeader,
-    /// What follows the header, without a checksum.
+    /// Bytes after the header, without a checksum.
     pub body: &'a [u8],
 }
 
@@ -112,7 +112,7 @@ impl<'a> Events<'a> {
         Ok(Event { header, body })
     }
 
-    /// What follows the header, without a checksum.
+    /// Bytes of an event after its header, without a checksum.
     fn body(&mut self, header: &EventHeader, event: &'a [u8]) -> Result<&'a [u8], EventError> {
         let event_type = header.event_type;
         let without = if event_type == EventType::FORMAT_DESCRIPTION {

@@ -3,7 +3,7 @@
 use crate::event::EventError;
 use crate::header::EventType;
 
-/// What is left of an event's bytes.
+/// Bytes of an event that have not been read yet.
 pub(crate) struct Fields<'a> {
     event_type: EventType,
     rest: &'a [u8],

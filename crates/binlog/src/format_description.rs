@@ -16,7 +16,7 @@ const SERVER_VERSION_BYTES: usize = 50;
 /// Types that are described, beginning with 1: all of MariaDB 10.2 to 11.4.
 const TYPES: usize = 171;
 
-/// What a binlog begins with.
+/// Body of the first event of a binlog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatDescription {
     /// Version of the server, by which readers tell what to expect. At most 50 bytes.
@@ -24,7 +24,7 @@ pub struct FormatDescription {
     /// When the server began the binlog at its start, in seconds since 1970. Zero to a reader that
     /// comes again: at any other number it drops its temporary tables.
     pub created: u32,
-    /// What the events after it end with.
+    /// Checksum at the end of the events after it.
     pub checksum: Checksum,
 }
 
@@ -32,7 +32,8 @@ impl FormatDescription {
     /// Reads the body of the event, as it is without a checksum at its end.
     ///
     /// # Errors
-    /// The bytes are none, or events have headers that are not known here.
+    /// If the bytes are not the body of such an event, or events have headers that are not known
+    /// here.
     pub fn parse(body: &[u8]) -> Result<FormatDescription, EventError> {
         let mut fields = Fields::of(EventType::FORMAT_DESCRIPTION, body);
         if fields.u16()? != BINLOG_VERSION {

@@ -109,7 +109,7 @@ impl GtidList {
     /// Reads the body of a GTID list event.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// If the bytes are not the body of such an event.
     pub fn parse(body: &[u8]) -> Result<GtidList, EventError> {
         let mut fields = Fields::of(EventType::GTID_LIST, body);
         let count = (fields.u32()? & COUNT_MASK) as usize;
@@ -198,7 +198,7 @@ impl GtidEvent {
     /// Reads the body of a GTID event.
     ///
     /// # Errors
-    /// The bytes are none, or the transaction is one of XA.
+    /// If the bytes are not the body of such an event, or the transaction is one of XA.
     pub fn parse(body: &[u8]) -> Result<GtidEvent, EventError> {
         let mut fields = Fields::of(EventType::GTID, body);
         let sequence = fields.u64()?;

@@ -27,7 +27,7 @@ impl EventType {
     pub const RAND: EventType = EventType(13);
     /// A user variable that the next statement uses.
     pub const USER_VAR: EventType = EventType(14);
-    /// Which format the events after it have.
+    /// The format of the events after it.
     pub const FORMAT_DESCRIPTION: EventType = EventType(15);
     /// The commit of a transaction.
     pub const XID: EventType = EventType(16);
@@ -97,7 +97,7 @@ impl EventType {
     }
 }
 
-/// What every event begins with.
+/// Header of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHeader {
     /// When its statement began, in seconds since 1970; zero in artificial events.
@@ -108,7 +108,7 @@ pub struct EventHeader {
     pub server_id: u32,
     /// Bytes of the event, with header and checksum.
     pub event_bytes: u32,
-    /// Where it ends in its binlog; zero where it has no place in one.
+    /// Position of the event's end in its binlog; zero where it has no place in one.
     pub end_position: u32,
     /// Bits about the event, such as [`ARTIFICIAL`].
     pub flags: u16,
@@ -118,7 +118,7 @@ impl EventHeader {
     /// Reads the header of an event.
     ///
     /// # Errors
-    /// There are too few bytes for a header.
+    /// If there are too few bytes for a header.
     pub fn parse(bytes: &[u8]) -> Result<EventHeader, EventError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(EventError::Short {

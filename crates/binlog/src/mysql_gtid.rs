@@ -120,7 +120,7 @@ struct Run {
 /// A text that is no set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MysqlGtidError {
-    /// It has another form.
+    /// The text has another form.
     #[error(
         "'{0}' is no set of MySQL's GTIDs: it is written uuid:first-last, such as \
          3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
@@ -318,7 +318,7 @@ fn add_run(runs: &mut Vec<Run>, mut run: Run) {
     runs.splice(begin..end.max(begin), [run]);
 }
 
-/// What is left of a run without this number.
+/// A run without this number: itself, or up to two runs.
 fn around(run: Run, number: u64) -> Vec<Run> {
     if number < run.first || number > run.last {
         return vec![run];

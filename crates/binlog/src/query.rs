@@ -30,7 +30,7 @@ impl<'a> Query<'a> {
     /// Reads the body of the event.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// If the bytes are not the body of such an event.
     pub fn parse(body: &'a [u8]) -> Result<Query<'a>, EventError> {
         let mut fields = Fields::of(EventType::QUERY, body);
         let thread = fields.u32()?;
@@ -58,7 +58,7 @@ const ERROR_AT: usize = 4 + 4 + 1;
 /// The body of the event with another error code: what a reader is to expect of the statement.
 ///
 /// # Errors
-/// The bytes are no body of the event.
+/// If the bytes are not the body of such an event.
 pub fn with_error(body: &[u8], code: u16) -> Result<Vec<u8>, EventError> {
     Query::parse(body)?;
     let mut out = body.to_vec();
@@ -74,7 +74,7 @@ const STATUS_AT: usize = ERROR_AT + 2 + 2;
 /// The body of the event with other status variables.
 ///
 /// # Errors
-/// The bytes are no body of the event, or the variables are longer than they can be.
+/// If the bytes are not the body of such an event, or the variables are longer than they can be.
 pub fn with_status(body: &[u8], status: &[u8]) -> Result<Vec<u8>, EventError> {
     let old = Query::parse(body)?.status.len();
     let length = u16::try_from(status.len()).map_err(|_| EventError::Malformed {
@@ -89,7 +89,7 @@ pub fn with_status(body: &[u8], status: &[u8]) -> Result<Vec<u8>, EventError> {
 /// The body of the event with another statement.
 ///
 /// # Errors
-/// The bytes are no body of the event.
+/// If the bytes are not the body of such an event.
 pub fn with_statement(body: &[u8], statement: &[u8]) -> Result<Vec<u8>, EventError> {
     let before = body.len() - Query::parse(body)?.statement.len();
     Ok([body.get(..before).unwrap_or_default(), statement].concat())

@@ -8,7 +8,7 @@ use crate::event::EventError;
 use crate::fields::Fields;
 use crate::header::EventType;
 
-/// Where a reader continues.
+/// Binlog and position at which a reader continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotate<'a> {
     /// Position of the next event there.
@@ -21,7 +21,7 @@ impl<'a> Rotate<'a> {
     /// Reads the body of the event.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// If the bytes are not the body of such an event.
     pub fn parse(body: &'a [u8]) -> Result<Rotate<'a>, EventError> {
         let mut fields = Fields::of(EventType::ROTATE, body);
         Ok(Rotate {

@@ -20,7 +20,7 @@ const EXTRA_SIZE_BYTES: u16 = 2;
 const PACKED_MAX: u8 = 250;
 const PACKED_TWO: u8 = 252;
 
-/// Which table an event with rows is about.
+/// Table and flags of an event with rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsHead {
     /// The number that a table map has given it.
@@ -33,7 +33,7 @@ impl RowsHead {
     /// Reads the beginning of the body of an event of this type.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// If the bytes are not the body of an event with rows.
     pub fn parse(event_type: EventType, body: &[u8]) -> Result<RowsHead, EventError> {
         let mut fields = Fields::of(event_type, body);
         Ok(RowsHead {
@@ -51,7 +51,7 @@ impl RowsHead {
 /// Whether the rows in the body of an event of this type have all columns of their table.
 ///
 /// # Errors
-/// The bytes are no rows.
+/// If the bytes are not the body of an event with rows.
 pub fn have_all_columns(event_type: EventType, body: &[u8]) -> Result<bool, EventError> {
     let mut fields = Fields::of(event_type, body);
     fields.u48()?;

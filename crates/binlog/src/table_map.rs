@@ -8,7 +8,7 @@ use crate::event::EventError;
 use crate::fields::Fields;
 use crate::header::EventType;
 
-/// Which table a number stands for.
+/// Table that a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMap<'a> {
     /// The number.
@@ -27,7 +27,7 @@ impl<'a> TableMap<'a> {
     /// Reads the body of the event.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// If the bytes are not the body of such an event.
     pub fn parse(body: &'a [u8]) -> Result<TableMap<'a>, EventError> {
         let mut fields = Fields::of(EventType::TABLE_MAP, body);
         Ok(TableMap {

@@ -45,7 +45,7 @@ pub enum TransactionError {
     /// The last rows are not marked as the last ones.
     #[error("the rows of a statement end without the mark of its end")]
     Unfinished,
-    /// What is no single statement where one should be.
+    /// An action in total order without a statement, or with several.
     #[error("an action in total order holds {0} statements instead of one")]
     Statements(usize),
 }
@@ -54,7 +54,7 @@ pub enum TransactionError {
 /// query.
 ///
 /// # Errors
-/// The bytes are not one statement.
+/// If the bytes are not one statement.
 pub fn statement(gtid: Gtid, events: &[u8]) -> Result<Vec<Outgoing<'_>>, TransactionError> {
     let mut outgoing = Vec::new();
     let mut statements = 0;
@@ -103,7 +103,7 @@ impl Transaction {
     /// The events of the next write set, with the transaction's beginning before its first.
     ///
     /// # Errors
-    /// They are none that a transaction can have.
+    /// If an event is damaged, or cannot be in a transaction at this place.
     pub fn add<'a>(&mut self, events: &'a [u8]) -> Result<Vec<Outgoing<'a>>, TransactionError> {
         let mut outgoing = Vec::new();
         for event in Events::of(events) {
@@ -124,7 +124,7 @@ impl Transaction {
     /// The event that commits the transaction; none if it has no events.
     ///
     /// # Errors
-    /// Its last statement is not complete.
+    /// If the transaction's last statement is not complete.
     pub fn finish(self) -> Result<Option<Outgoing<'static>>, TransactionError> {
         if self.tables.is_in_statement() {
             return Err(TransactionError::Unfinished);

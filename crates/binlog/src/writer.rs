@@ -22,7 +22,7 @@ pub struct Outgoing<'a> {
     pub event_type: EventType,
     /// Bits of its header.
     pub flags: u16,
-    /// What follows the header, without a checksum.
+    /// Bytes after the header, without a checksum.
     pub body: Cow<'a, [u8]>,
 }
 
@@ -59,7 +59,7 @@ impl BinlogWriter {
         &self.file
     }
 
-    /// Where the next event begins. As in a server's own binlog, it begins again at zero after
+    /// Position of the next event. As in a server's own binlog, positions begin again at zero after
     /// 4 GiB of one transaction.
     pub fn position(&self) -> u32 {
         self.position
@@ -68,7 +68,7 @@ impl BinlogWriter {
     /// Gives an event its place.
     ///
     /// # Errors
-    /// It is larger than an event can be; the place is free still.
+    /// If the event is larger than an event can be; the place is free still.
     pub fn place<'a>(&mut self, event: &'a Outgoing<'_>) -> Result<Placed<'a>, EventError> {
         let header = EventHeader {
             timestamp: event.timestamp,
@@ -84,7 +84,7 @@ impl BinlogWriter {
     /// Gives an event of another binlog its place, with the server and the flags that it has there.
     ///
     /// # Errors
-    /// As [`BinlogWriter::place`].
+    /// Those of [`BinlogWriter::place`].
     pub fn place_foreign<'a>(&mut self, event: &Event<'a>) -> Result<Placed<'a>, EventError> {
         let header = EventHeader {
             flags: event.header.flags & !ARTIFICIAL,
@@ -96,7 +96,7 @@ impl BinlogWriter {
     /// The event that tells a reader which binlog it gets. It has no place there.
     ///
     /// # Errors
-    /// The name of the binlog is larger than an event can be.
+    /// If the name of the binlog makes the event larger than an event can be.
     pub fn file_name(&self) -> Result<Placed<'static>, EventError> {
         let rotate = Rotate {
             position: u64::from(self.position),
@@ -108,7 +108,7 @@ impl BinlogWriter {
     /// The event that tells a reader the format of the others.
     ///
     /// # Errors
-    /// Never: it is small.
+    /// None in practice: the event is far smaller than the largest one.
     pub fn format(
         &mut self,
         server_version: &str,
@@ -133,7 +133,7 @@ impl BinlogWriter {
     /// The event that says that there is no other.
     ///
     /// # Errors
-    /// The name of the binlog is larger than an event can be.
+    /// If the name of the binlog makes the event larger than an event can be.
     pub fn heartbeat(&self) -> Result<Placed<'static>, EventError> {
         let body = heartbeat::body(&self.file);
         self.artificial(EventType::HEARTBEAT, body, self.position)
@@ -143,7 +143,7 @@ impl BinlogWriter {
     /// newest GTID of each domain.
     ///
     /// # Errors
-    /// There are more domains than an event can have.
+    /// If there are more domains than an event can have.
     pub fn until_reached(&self, gtids: &GtidList) -> Result<Placed<'static>, EventError> {
         let body = gtids.until_reached_body();
         self.artificial(EventType::GTID_LIST, body, self.position)

@@ -13,7 +13,7 @@ pub fn body(number: u64) -> Vec<u8> {
 /// Reads the body of the event.
 ///
 /// # Errors
-/// The bytes are none.
+/// If the bytes are not the body of such an event.
 pub fn parse(body: &[u8]) -> Result<u64, EventError> {
     Fields::of(EventType::XID, body).u64()
 }
