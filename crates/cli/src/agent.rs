@@ -143,7 +143,7 @@ impl AgentCommandError {
 /// yet: until then the checks say so.
 ///
 /// # Errors
-/// It cannot start.
+/// If the agent cannot start.
 pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
     let token = arguments
         .token_file

@@ -10,7 +10,7 @@ use synod_doctor::{Finding, GatherError, Place, Severity, examine};
 
 use crate::operate::print_line;
 
-/// Where `--fix-config` writes to.
+/// The file that `--fix-config` writes.
 const FIX_FILE: &str = "/etc/mysql/mariadb.conf.d/70-synod-doctor.cnf";
 
 /// Arguments of `synod doctor`.
@@ -87,7 +87,7 @@ struct Document<'a> {
 /// Runs the command; gives the exit code.
 ///
 /// # Errors
-/// The server cannot be asked, or a file cannot be written.
+/// If the server cannot be asked, or a file cannot be written.
 pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
     let place = Place {
         client: client_arguments(arguments),

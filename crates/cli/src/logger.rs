@@ -43,7 +43,7 @@ Exit codes:
 /// Runs the logger; gives the exit code.
 ///
 /// # Errors
-/// It does not start, or has failed.
+/// If the logger does not start, or has failed.
 pub fn run(arguments: &LoggerArgs) -> Result<u8, LoggerError> {
     if arguments.check {
         let config = LoggerConfig::read(&arguments.config)?;

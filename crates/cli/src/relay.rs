@@ -63,7 +63,7 @@ const WRONG_FILE: u8 = 3;
 /// Runs the relay; gives the exit code.
 ///
 /// # Errors
-/// It does not start, or has failed: the exit code, and why.
+/// If the relay does not start, or has failed: the exit code, and the cause in words.
 pub fn run(arguments: &RelayArgs) -> Result<u8, (u8, String)> {
     if let Some(command) = &arguments.command {
         return operate::upstream(command).map_err(|error| (error.exit_code(), error.to_string()));

@@ -15,7 +15,7 @@ pub fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is known, or a dash.
+/// The value, or a dash if there is none.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! What `synod keygen` writes, and that members take it.
+//! Output of `synod keygen`, which members take.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;

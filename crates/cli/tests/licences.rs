@@ -13,7 +13,7 @@ use sources::{read, workspace};
 /// The package whose library is loaded into the server.
 const LIBRARY: &str = "synod-provider";
 
-/// Of all crates in the lock file: those that this machine has not built yet are fetched.
+/// Metadata of all crates in the lock file: those that this machine has not built yet are fetched.
 fn metadata() -> Value {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--format-version=1", "--locked"]);
@@ -21,7 +21,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&printed(command)).unwrap()
 }
 
-/// What a command prints that is run on the workspace, and must succeed.
+/// Output of a command that is run on the workspace, and must succeed.
 fn printed(mut command: Command) -> Vec<u8> {
     let output = command.current_dir(workspace()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

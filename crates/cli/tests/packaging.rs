@@ -1,4 +1,4 @@
-//! What the Debian packages contain: 'scripts/build-packages' finds all of it, and the sample
+//! Contents of the Debian packages: 'scripts/build-packages' finds all of it, and the sample
 //! configuration is that of the README.
 
 mod sources;

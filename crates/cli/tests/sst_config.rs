@@ -1,4 +1,4 @@
-//! What `synod sst-config` writes: the same on all members with one secret.
+//! Output of `synod sst-config`: the same on all members with one secret.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

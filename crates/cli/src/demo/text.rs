@@ -1,4 +1,4 @@
-//! What the demo prints: progress, the table of nodes, what to try next.
+//! Output of the demo: progress, the table of nodes, what to try next.
 //!
 //! Progress goes to standard error with the seconds since the command began; the rest to standard
 //! output.
@@ -48,7 +48,7 @@ pub(super) fn print_status(cluster: &Cluster, json: bool) -> Result<()> {
     answer(&table(&status))
 }
 
-/// What `start` answers.
+/// Answer of `start`.
 pub(super) fn started(node: u8, started: Started) -> String {
     match started {
         Started::Already(pid) => format!("node{node} is already running (pid {pid})"),

@@ -51,7 +51,7 @@ pub use conflicts::{ConflictsArgs, run as conflicts};
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Which server is asked.
+/// Arguments that name the server to ask.
 #[derive(Args, Clone, Debug, Default)]
 #[group(skip)]
 pub struct PlaceArgs {
@@ -65,7 +65,7 @@ pub struct PlaceArgs {
     member: MemberAddress,
 }
 
-/// Which server is asked, and how its answer is shown.
+/// Arguments that name the server to ask, and the form of its answer.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub enum OperateError {
     /// The order is dangerous.
     #[error("{stakes}. If that is what you want, repeat the command with --yes")]
     NeedsYes {
-        /// What is at stake.
+        /// The danger, in a sentence.
         stakes: String,
     },
     /// `synod recover` in a group that is not lost.

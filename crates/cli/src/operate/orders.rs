@@ -125,7 +125,7 @@ Example: prefer another leader than db1, until db1 is restarted:
 /// Runs `synod member`; gives the exit code.
 ///
 /// # Errors
-/// No server answers, it refuses, or `--yes` is missing.
+/// If no server answers, the server refuses, or `--yes` is missing.
 pub fn member(arguments: &MemberArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         MemberCommand::List { server } => {
@@ -152,7 +152,7 @@ pub fn member(arguments: &MemberArgs) -> Result<u8, OperateError> {
     }
 }
 
-/// What is removed cannot be put back, so it is confirmed in any case.
+/// Removes a member. That cannot be undone, so it is confirmed in any case.
 fn remove(order: &MemberOrder) -> Result<u8, OperateError> {
     let member = order.name.clone();
     if !order.yes {
@@ -216,7 +216,7 @@ pub(super) fn weakening(server: &ServerArgs, request: Request) -> Result<u8, Ope
 /// Runs `synod leader`; gives the exit code.
 ///
 /// # Errors
-/// No server answers, or it refuses.
+/// If no server answers, or the server refuses.
 pub fn leader(arguments: &LeaderArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         Some(LeaderCommand::Transfer { name, server }) => {
@@ -235,7 +235,7 @@ pub fn leader(arguments: &LeaderArgs) -> Result<u8, OperateError> {
 /// Runs `synod weight`; gives the exit code.
 ///
 /// # Errors
-/// No server answers, or it refuses.
+/// If no server answers, or the server refuses.
 pub fn weight(arguments: &WeightArgs) -> Result<u8, OperateError> {
     let request = Request::SetWeight {
         member: arguments.name.clone(),
@@ -244,7 +244,7 @@ pub fn weight(arguments: &WeightArgs) -> Result<u8, OperateError> {
     carry_out(&arguments.server, request)
 }
 
-/// Who leads.
+/// The leader, its term and the last election.
 #[derive(Debug, serde::Serialize)]
 struct Leader<'a> {
     leader: Option<&'a str>,

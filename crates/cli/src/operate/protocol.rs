@@ -38,7 +38,7 @@ enum ProtocolCommand {
     },
 }
 
-/// What an operator wants.
+/// The version that an operator orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Auto,
@@ -75,7 +75,7 @@ Upgrade one server after the other. Going back to the old program is possible un
 /// Runs `synod protocol`; gives the exit code.
 ///
 /// # Errors
-/// No server answers, it refuses, or `--yes` is missing.
+/// If no server answers, the server refuses, or `--yes` is missing.
 pub fn run(arguments: &ProtocolArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         ProtocolCommand::Get { server } => {
@@ -161,8 +161,8 @@ impl Protocol<'_> {
         format!("{}\n\n{}", self.summary(), lay_out(&rows))
     }
 
-    /// Who does not speak a newer version, which others speak already. The group keeps its version
-    /// until these are upgraded or removed, also if they are not present.
+    /// Members that do not speak a newer version, which others speak already. The group keeps its
+    /// version until these are upgraded or removed, also if they are not present.
     fn who_blocks(&self, version: u16) -> String {
         let is_behind = |member: &&MemberVersions<'_>| member.newest.is_none_or(|n| n <= version);
         let behind: Vec<&str> = self

@@ -92,8 +92,8 @@ fn foreign(dir: &Path, user: u32) -> String {
     )
 }
 
-/// Those that take commands from this user; all, if none does. A relay or a logger beside a server
-/// has a user of its own, so the server's user means the server.
+/// Directories of the members that take commands from this user; all, if none does. A relay or a
+/// logger beside a server has a user of its own, so the server's user means the server.
 fn usable(listening: &[PathBuf], may_use: impl Fn(&PathBuf) -> bool) -> Vec<PathBuf> {
     let usable: Vec<PathBuf> = listening
         .iter()

@@ -48,7 +48,7 @@ pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
     Ok(0)
 }
 
-/// What people read.
+/// The status as text for people.
 pub(super) fn text(status: &Status) -> String {
     let mut parts = vec![head(status)];
     if !status.members.is_empty() {
@@ -146,7 +146,7 @@ fn millis(microseconds: u64) -> String {
     format!("{:.digits$}", microseconds as f64 / 1e3) // exact below 285 years
 }
 
-/// As [`millis`], with a sign.
+/// Like [`millis`], with a sign.
 fn signed_millis(microseconds: i64) -> String {
     let sign = if microseconds < 0 { '-' } else { '+' };
     format!("{sign}{}", millis(microseconds.unsigned_abs()))

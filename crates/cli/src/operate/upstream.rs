@@ -111,7 +111,7 @@ struct ReaderArgs {
 /// Runs a command for a running relay; gives the exit code.
 ///
 /// # Errors
-/// No relay answers, or it refuses.
+/// If no relay answers, or the relay refuses.
 pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
     match command {
         UpstreamCommand::Status { relay } => {
@@ -151,7 +151,7 @@ pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
     }
 }
 
-/// Which row says up to where the log is.
+/// Number of the row that says up to where the log is.
 const KEPT_ROW: usize = 2;
 
 fn text(status: &RelayStatus) -> String {

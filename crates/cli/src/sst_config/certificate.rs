@@ -11,7 +11,7 @@ use synod_tls::GroupSecret;
 
 use super::SstConfigError;
 
-/// What the key is derived for; another word makes another key.
+/// Purpose that the key is derived for; another text makes another key.
 const PURPOSE: &str = "key of full copies";
 
 /// The name in the certificate. The server's scripts send it to the donor in a text that ends at a
@@ -45,7 +45,7 @@ impl SstCredentials {
     }
 }
 
-/// It is its own authority: members accept it and no other.
+/// Parameters of the certificate, which is its own authority: members accept no other one.
 fn params() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.distinguished_name = DistinguishedName::new();

@@ -44,7 +44,7 @@ Exit codes:
 
 /// The account that the script connects to the donor as.
 const ACCOUNT: &str = "synod_sst";
-/// What the account's password is derived for.
+/// Purpose that the account's password is derived for.
 const PASSWORD_PURPOSE: &str = "password of the account for full copies";
 /// Bytes of the password, before they are written as hexadecimal digits.
 const PASSWORD_BYTES: usize = 16;
@@ -129,7 +129,7 @@ fn write_for_owner_of(like: &Path, path: &Path, text: &str) -> Result<(), SstCon
     })
 }
 
-/// What belongs into the server's configuration, and the statements for its account.
+/// Text for the server's configuration, and the statements for its account.
 fn configuration(secret: &GroupSecret, files: &SstFiles) -> String {
     let section = files.section();
     let password: String = secret.derive(PASSWORD_PURPOSE)[..PASSWORD_BYTES]

@@ -106,7 +106,7 @@ fn force(arguments: &RecoverArgs) -> Result<u8, OperateError> {
     Ok(0)
 }
 
-/// What the servers of these directories know; the only one that runs, if none is named.
+/// Answers of the servers of these directories; of the only one that runs, if none is named.
 fn ask_all(arguments: &RecoverArgs) -> Result<Vec<Asked>, OperateError> {
     if arguments.dir.is_empty() {
         let recovery = ask_one(&arguments.place(None))?;

@@ -1,4 +1,4 @@
-//! What follows from what the survivors of a lost majority have.
+//! The plan for a lost majority, from the logs and databases of the survivors.
 //!
 //! The server that is given the order decides for itself, by the same rule; here it is for the
 //! operator, who may ask several servers.
@@ -17,7 +17,7 @@ pub(super) struct Asked {
     pub(super) recovery: Recovery,
 }
 
-/// Who continues, and what that costs.
+/// The server that should continue, and the loss that comes with it.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
     /// `wsrep_cluster_name`.
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub(super) continue_with: Option<Chosen>,
     /// Voters that lose their votes: they do not answer, or their logs are damaged.
     pub(super) lost: Vec<String>,
-    /// What is lost at most.
+    /// The greatest possible loss.
     pub(super) loss: Loss,
 }
 
@@ -47,13 +47,13 @@ pub(super) struct Chosen {
     pub(super) is_marked: bool,
 }
 
-/// What is lost at most.
+/// The greatest possible loss.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Loss {
     /// Every majority of the voters has a member among the survivors.
     Nothing,
-    /// What was committed after a time, or at any time if that is not known.
+    /// Actions that were committed after a time, or at any time if that is not known.
     After {
         /// In milliseconds since 1970.
         unix_ms: Option<u64>,
@@ -142,7 +142,7 @@ fn is_fit(member: &Survivor) -> bool {
     member.is_voter && member.has.as_ref().is_some_and(is_whole)
 }
 
-/// What elections compare: the last entry, its term first (Raft, section 5.4.1).
+/// Term and index of a member's last entry, which elections compare (Raft, section 5.4.1).
 fn last(member: &Survivor) -> (u64, u64) {
     let has = member.has.as_ref();
     has.map_or((0, 0), |has| (has.last_term, has.last_index))

@@ -1,4 +1,4 @@
-//! The plan, as people read it.
+//! The plan as text for people.
 
 use synod_admin::recovery::Survivor;
 
@@ -24,7 +24,7 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.join("\n\n")
 }
 
-/// What an operator reads when the order is carried out.
+/// Text for the operator when the order is carried out.
 pub(super) fn done(text: &str) -> String {
     format!(
         "{text}.\n\
