@@ -49,7 +49,7 @@ fn source_us() -> u64 {
     seconds.saturating_mul(1_000_000) + nanoseconds / 1_000
 }
 
-/// What the wall clock shows, in microseconds since 1970; zero before.
+/// Time of the wall clock, in microseconds since 1970; zero before.
 pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -60,7 +60,7 @@ pub(crate) fn wall_us() -> u64 {
 /// Compares this node's clock with the wall clock.
 #[derive(Debug)]
 pub(crate) struct StandstillWatch {
-    /// What both clocks showed at the latest look; `None`: there was none.
+    /// Times of both clocks at the latest look; `None`: there was none.
     last: Option<(Time, u64)>,
 }
 

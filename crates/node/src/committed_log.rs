@@ -1,4 +1,4 @@
-//! What the group has committed, as this member's log has it, for readers beside the host.
+//! The committed part of this member's log, for readers beside the host.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,7 +61,7 @@ impl CommittedLog {
     /// Reads everything after the action `after`.
     ///
     /// # Errors
-    /// The log does not have it any more, or cannot be read.
+    /// If the log does not have `after` any more, or cannot be read.
     pub fn follow(&self, after: Seqno) -> Result<Follower, FollowError> {
         Follower::after(self.reader.clone(), self.shared.clone(), after)
     }

@@ -73,7 +73,7 @@ pub struct NodeConfig {
     /// Whether the group is one of relays: no member has a database, and the log is all that the
     /// group keeps. All members must have the same.
     pub in_relay_group: bool,
-    /// Which history the database holds, and up to where. Ignored for a member without one.
+    /// Group of the database, and its last action. Ignored for a member without one.
     pub database: DatabasePosition,
     /// How often the database flushes what it has applied. Ignored for a member without one.
     pub flush_period: Duration,
@@ -91,7 +91,8 @@ pub struct NodeConfig {
 /// Encryption of connections between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// What members show to each other. Read at start and by [`crate::Node::reload_tls`].
+    /// Credentials that members show to each other. Read at start and by
+    /// [`crate::Node::reload_tls`].
     pub credentials: Credentials,
     /// Also accept members that do not encrypt, during a change from one to the other. Anyone who
     /// can alter traffic can then keep members from encrypting.
@@ -180,7 +181,7 @@ pub enum NodeError {
         address: String,
         /// The setting with the address, as the host spells it.
         setting: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// Connections cannot be encrypted as they should be.
@@ -191,7 +192,7 @@ pub enum NodeError {
     Thread {
         /// Its name.
         name: String,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The log and the database belong to different histories.
@@ -214,9 +215,9 @@ pub enum NodeError {
     /// The log was copied from another machine, and the original member runs.
     #[error("{text} (it answers at {address})")]
     DuplicateIdentity {
-        /// Where the other process answers.
+        /// Address at which the other process answers.
         address: String,
-        /// What the operator can do.
+        /// Advice to the operator.
         text: String,
     },
     /// The log is that of a member with a database, and this one has none; or the reverse.

@@ -15,7 +15,7 @@ const RANDOM_BITS: u32 = 22;
 /// Draws the random inputs of a start.
 ///
 /// # Errors
-/// The system gives no random numbers.
+/// If the system gives no random numbers.
 pub(crate) fn draw() -> Result<StartEntropy, NodeError> {
     Ok(StartEntropy {
         session: new_session(SystemTime::now(), random_u64()?),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Bound on the lines that wait.
 const BYTES_MAX: usize = 1 << 20;
-/// What a line takes in memory, beside its text.
+/// Memory of a line beside its text, in bytes.
 const LINE_OVERHEAD: usize = 64;
 
 /// The lines that wait, each with a level of type `L`.
@@ -29,7 +29,7 @@ struct State<L> {
     left_out: u64,
     /// A thread takes lines, or is about to.
     is_served: bool,
-    /// It is writing what it has taken.
+    /// The thread is writing the lines that it has taken.
     is_writing: bool,
     is_stopping: bool,
 }

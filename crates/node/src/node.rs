@@ -104,7 +104,7 @@ impl Node {
         self.submit_with(action, WaitPolicy::default())
     }
 
-    /// As [`Node::submit`], with another policy of waiting for the result.
+    /// Like [`Node::submit`], with another policy of waiting for the result.
     pub fn submit_with(&self, action: &Action, policy: WaitPolicy) -> Arc<Pending> {
         let pending = self.pending(policy);
         // The position is known from the start: held while the pieces before the last one wait.
@@ -276,7 +276,7 @@ impl Node {
     /// all that are present have said that they have none. Not beside a delivery.
     ///
     /// # Errors
-    /// No member has them, or the node stops.
+    /// If no member has those actions, or the node stops.
     pub fn find_actions_after(&self, seqno: Seqno) -> Result<(), NotFetched> {
         let log_moved = self.delivery.log_moved();
         while let Some(seen) = log_moved.count() {
@@ -438,7 +438,7 @@ impl Node {
         status
     }
 
-    /// What compression does for the connections to other members.
+    /// Totals of compression on the connections to other members.
     pub fn compression(&self) -> CompressionStatus {
         self.transport.compression_status()
     }
@@ -462,8 +462,9 @@ impl Node {
         self.leave_by(Event::Leave);
     }
 
-    /// As [`Node::leave`], but stays a voter, with its log and without a database, until the others
-    /// have a quorum without it. Ends early when [`Node::leave`] or [`Node::stop`] is called.
+    /// Like [`Node::leave`], but stays a voter, with its log and without a database, until the
+    /// others have a quorum without it. Ends early when [`Node::leave`] or [`Node::stop`] is
+    /// called.
     pub fn leave_when_not_needed(&self) {
         self.leave_by(Event::LeaveWhenNotNeeded);
     }

@@ -49,10 +49,10 @@ impl Node {
         Node::start_on(Arc::new(RealFiles), config, mode, host)
     }
 
-    /// As [`Node::start`], with the log on these files.
+    /// Like [`Node::start`], with the log on these files.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Those of [`Node::start`].
     pub fn start_on(
         files: Arc<dyn Files>,
         mut config: NodeConfig,
@@ -169,7 +169,7 @@ impl Node {
     }
 }
 
-/// Where other members reach this one: a socket that listens, and how connections are secured.
+/// The socket on which other members reach this one, and the security of its connections.
 struct Endpoint {
     security: Security,
     listener: TcpListener,
@@ -372,8 +372,8 @@ fn refuse_other_subject(
     }
 }
 
-/// Where the numbers of questions to other members start. An answer to an earlier session of this
-/// member must not pass for an answer to this one.
+/// Number of this session's first question to other members. An answer to an earlier session of
+/// this member must not pass for an answer to this one.
 fn first_question(session: SessionId) -> u64 {
     (session.0 << 32) >> 1
 }

@@ -24,7 +24,7 @@ const HOLD_BACK_MAX: Duration = Duration::from_millis(1);
 /// How long a turn continues although an event waits that goes first.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
-/// Where everything that happens to this member goes.
+/// Queue of everything that happens to this member.
 pub(crate) type Events = Driving<Incoming>;
 
 /// An event, and the bytes it took from a budget of received messages.
@@ -155,7 +155,7 @@ impl DriverMachine {
     }
 }
 
-/// What the core thread runs on.
+/// State of the core thread.
 pub(crate) struct CoreThread {
     pub(crate) driver: Driver,
     pub(crate) clock: Clock,

@@ -20,7 +20,7 @@ thread_local! {
     static IN_TURN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What can be read of the log, and who hands it over.
+/// Delivery of one node: its deliverer, and the event counts that threads wait on.
 #[derive(Default)]
 pub(crate) struct Delivery {
     /// None before the host asks for deliveries, and after they have ended. The delivery thread

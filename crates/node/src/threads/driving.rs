@@ -1,4 +1,4 @@
-//! Who drives: whichever thread brings an event runs the driver, one at a time.
+//! Driving: the thread that brings an event runs the driver, one thread at a time.
 //!
 //! A thread with an event puts it into the queue here. If none drives at that moment, the thread
 //! takes the driver, handles what is queued, and lets what follows happen at once: the next message
@@ -44,7 +44,7 @@ const CORE_TURNS: usize = usize::MAX;
 /// How long the core thread sleeps while another one drives, at most: until that one lets go.
 const WHILE_DRIVEN: Duration = Duration::from_secs(3600);
 
-/// What is driven: the member's driver, or that of a test.
+/// A machine that threads drive: the member's driver, or that of a test.
 pub(crate) trait Machine<E>: Send {
     /// Begins, before anything else. On the core thread.
     fn begin(&mut self);

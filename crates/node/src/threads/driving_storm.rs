@@ -33,7 +33,7 @@ impl TestClock {
     }
 }
 
-/// What a sender sends: its number, and how many it has sent before.
+/// An event of a sender: the sender's number, and how many events it has sent before.
 type Sent = (usize, usize);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ enum Step {
 }
 
 impl Queued for Step {
-    /// What every other sender sends goes first.
+    /// Events of every other sender go first.
     fn goes_first(&self) -> bool {
         matches!(self, Step::Event((sender, _)) if sender % 2 == 0)
     }
@@ -56,7 +56,7 @@ impl Queued for bool {
     }
 }
 
-/// What a test sees of its machine.
+/// Record of a machine for its test.
 #[derive(Default)]
 struct Seen {
     /// The next event of each sender.
@@ -386,7 +386,7 @@ fn panic_on_a_sender_ends_the_core_thread_and_none_drives_again() {
     assert!(lock(&storm.driving.machine).is_none(), "it is dropped");
 }
 
-/// What goes first: a vote. The rest is data.
+/// A received message: a vote goes first, the rest is data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Received {
     Data(usize),
@@ -433,7 +433,7 @@ impl Machine<Received> for Receiver {
     fn end(&mut self) {}
 }
 
-/// What a machine notes that finds this in its queue.
+/// Notes of a machine that finds these events in its queue.
 fn received(
     queued: &[Received],
     vote_during: Option<usize>,

@@ -18,11 +18,11 @@ use crate::clock::Clock;
 /// Writes wait for it.
 const TURNS_MAX: usize = 2;
 
-/// What the log thread runs on.
+/// State of the log thread.
 pub(crate) struct LogThread {
     pub(crate) clock: Clock,
     pub(crate) storage: Storage,
-    /// What the driver wants written, in order.
+    /// Writes that the driver orders, in order.
     pub(crate) jobs: Receiver<Job>,
     /// Takes the reports.
     pub(crate) events: Arc<Events>,

@@ -20,7 +20,7 @@ const APART_US: u64 = 1_000_000;
 /// They are said to agree again below this. Microseconds.
 const TOGETHER_US: u64 = 500_000;
 
-/// What the ping thread runs on.
+/// State of the ping thread.
 pub(crate) struct PingThread {
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,
@@ -48,13 +48,13 @@ impl PingThread {
     }
 }
 
-/// Which clocks were said to differ.
+/// Members whose clocks were logged as differing from this one's.
 #[derive(Debug, Default)]
 struct ClockWatch {
     apart: BTreeSet<MemberId>,
 }
 
-/// What is to be said about a clock.
+/// Change of a clock that is to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClockChange {
     Apart(ClockOffset),
@@ -62,7 +62,8 @@ enum ClockChange {
 }
 
 impl ClockWatch {
-    /// What is new. A member without a measurement stays as it was; one that is gone is forgotten.
+    /// Changes since the last look. A member without a measurement stays as it was; one that is
+    /// gone is forgotten.
     fn look(&mut self, links: &[LinkStatus]) -> Vec<(MemberId, ClockChange)> {
         let is_linked = |member: &MemberId| links.iter().any(|link| link.member == *member);
         self.apart.retain(is_linked);

@@ -1,4 +1,4 @@
-//! Which callers are called back, and where.
+//! Calls back to callers: the callers that get one, and the address that is called.
 //!
 //! Each direction is a connection of its own, so a caller that is to get answers has to be called.
 //! A stranger that has proven nothing could name any address: it is called only where it called

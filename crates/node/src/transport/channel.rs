@@ -26,7 +26,7 @@ impl Channel {
         Channel::Encrypted(Box::new(stream))
     }
 
-    /// What the peer has proven in the handshake.
+    /// Credential that the peer has proven in the handshake.
     pub(super) fn peer(&self) -> &PeerCredential {
         match self {
             Channel::Plain(_) => &PeerCredential::None,

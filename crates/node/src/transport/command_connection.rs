@@ -58,8 +58,8 @@ impl<'a> CommandConnection<'a> {
         }
     }
 
-    /// Who the client is: its own name for itself, its address, and what it has proven to hold. A
-    /// part of a sentence, for the log.
+    /// Description of the client: its own name for itself, its address, and the credential that it
+    /// has proven to hold. A part of a sentence, for the log.
     pub fn client(&self) -> &str {
         &self.client
     }

@@ -1,4 +1,4 @@
-//! What compression has saved since the start of the node.
+//! Bytes that compression has saved since the start of the node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use synod_wire::Compression;
 
 use super::Transport;
 
-/// What was sent over the bulk lanes, for operators.
+/// Bytes sent over the bulk lanes, with and without compression, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompressionStatus {
     /// Bytes of the messages, without compression.
@@ -32,7 +32,7 @@ impl CompressionTotals {
 }
 
 impl Transport {
-    /// What was sent over the bulk lanes so far.
+    /// Bytes sent over the bulk lanes so far.
     pub(crate) fn compression_status(&self) -> CompressionStatus {
         let links = lock(&self.links);
         let compressing = links.values().filter(|link| link.compresses());

@@ -1,4 +1,4 @@
-//! Whose connection makes room when a pool of connections is full.
+//! Chooses the connection that makes room when a pool of connections is full.
 //!
 //! A caller that opens many connections competes with itself: the oldest connection of the source
 //! that has the most is given up. A caller from another source, which has one, keeps it.
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
-/// Where a caller calls from: an address of IPv4, or a network of IPv6. One host commonly has all
-/// 2^64 addresses of a network.
+/// Source of calls: an address of IPv4, or a network of IPv6. One host commonly has all 2^64
+/// addresses of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
 

@@ -48,7 +48,7 @@ pub(super) enum DialError {
 }
 
 impl DialError {
-    /// What an operator has to fix. `None` if the peer may only be away.
+    /// The cause, if an operator has to fix it. `None` if the peer may only be away.
     pub(super) fn for_operator(&self) -> Option<String> {
         match self {
             DialError::Connect(_) | DialError::Tls(TlsHandshakeError::Io(_)) => None,

@@ -15,7 +15,7 @@ pub const GREETING_LIMIT: Duration = Duration::from_secs(1);
 /// A caller that has said nothing for so long before it hung up waited for a greeting.
 pub(super) const SILENCE_MIN: Duration = Duration::from_millis(2500);
 
-/// What is read of a greeting: its header, its version and its type.
+/// Bytes that are read of a greeting: its header, its version and its type.
 const HEAD: usize = 10;
 /// Bytes that follow the header in the greetings seen: fewer than the least one, more than the
 /// largest one.
@@ -43,7 +43,7 @@ fn is_greeting(head: [u8; HEAD]) -> bool {
 mod tests {
     use super::*;
 
-    /// As Galera 26.4.23 sent it.
+    /// A greeting as Galera 26.4.23 sent it.
     const SEEN: [u8; 44] = [
         0x24, 0x00, 0x00, 0x02, 0x16, 0x13, 0x91, 0x48, 0x00, 0x01, 0x10, 0x00, 0xd6, 0x08, 0xb0,
         0x5c, 0xe7, 0x79, 0x11, 0xf1, 0xa0, 0x33, 0xde, 0xd7, 0xc3, 0xc2, 0x02, 0xf6, 0xfa, 0xd3,

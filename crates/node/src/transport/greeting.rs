@@ -24,7 +24,7 @@ use super::galera::SILENCE_MIN;
 use super::inbound::InboundError;
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
 
-/// Who passed the handshake.
+/// A caller or client that passed the handshake.
 pub(super) enum Admitted {
     /// A member, or a process that wants to be one.
     Caller(AdmittedCaller),
@@ -36,7 +36,7 @@ pub(super) enum Admitted {
 pub(super) struct AdmittedCaller {
     pub(super) hello: Hello,
     pub(super) version: u16,
-    /// Where it called from. IPv4 in its usual form, also if the socket is for both.
+    /// Address that it called from. IPv4 in its usual form, also if the socket is for both.
     pub(super) ip: IpAddr,
     /// The process speaks for the member until this is dropped.
     pub(super) presence: SessionPresence,

@@ -204,7 +204,7 @@ impl Drop for LinkPresence {
     }
 }
 
-/// What a caller may do at the moment.
+/// Rights of a caller at the moment.
 struct Standing<'a> {
     transport: &'a Transport,
     slot: &'a ConnectionSlot,

@@ -15,12 +15,13 @@ use synod_tls::PeerCredential;
 #[derive(Default)]
 pub(super) struct KnownPeers(RwLock<BTreeMap<MemberId, KnownPeer>>);
 
-/// What a connection counts as.
+/// Class of a connection in a member's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Known,
     Stranger,
-    /// It is another process than the member in whose name it was opened.
+    /// The process is not the member in whose name the connection was opened, or its credentials
+    /// are not accepted any more.
     Refused,
 }
 

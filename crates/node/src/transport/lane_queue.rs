@@ -75,7 +75,7 @@ pub(super) struct OpenLane {
     pub(super) session: SessionId,
     /// The group of the peer at the other end.
     pub(super) group: GroupId,
-    /// What the process at the other end has proven.
+    /// Credential that the process at the other end has proven.
     pub(super) shown: PeerCredential,
 }
 
@@ -225,7 +225,7 @@ impl LaneQueue {
     ///
     /// # Errors
     ///
-    /// The connection is over or to be closed.
+    /// If the connection is over or to be closed.
     pub(super) fn take(
         &self,
         writer: LaneWriter,

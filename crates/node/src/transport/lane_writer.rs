@@ -18,13 +18,13 @@ use super::link_speed::{LinkSpeed, Sent};
 pub(super) struct LaneWriter {
     frames: FrameWriter<Channel>,
     version: u16,
-    /// Of a lane that may compress.
+    /// Measurements of a lane that may compress.
     speed: Option<LinkSpeed>,
-    /// What was pushed since the last flush, and the time that compressing it took.
+    /// Bytes pushed since the last flush, and the time that compressing them took.
     pushed: (Compression, Duration),
 }
 
-/// What came of encoding messages.
+/// Result of encoding messages.
 #[derive(Debug, Default)]
 pub(super) struct Pushed {
     /// Bytes of a lane that may compress, without and with that.
@@ -92,7 +92,7 @@ impl LaneWriter {
     /// Writes everything; waits for the socket.
     ///
     /// # Errors
-    /// The connection is over.
+    /// If the connection is over.
     pub(super) fn flush(&mut self) -> Result<(), StreamError> {
         let begun = Instant::now();
         self.frames.flush()?;
@@ -103,7 +103,7 @@ impl LaneWriter {
     /// Writes what the socket takes without a wait; whether that is everything.
     ///
     /// # Errors
-    /// The connection is over.
+    /// If the connection is over.
     pub(super) fn flush_now(&mut self) -> Result<bool, StreamError> {
         let begun = Instant::now();
         self.frames.get_mut().set_waiting_writes(false);

@@ -29,7 +29,7 @@ const FRESH: Duration = Duration::from_millis(200);
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Where a link calls.
+/// Address that a link calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// `host:port`.
@@ -53,7 +53,7 @@ pub(super) struct Link {
     /// The driver ordered it, so what its member answers counts; otherwise a stranger that called
     /// is called back.
     is_ordered: AtomicBool,
-    /// Where the stranger called from.
+    /// Source of the stranger's call; none for a link that the driver has ordered.
     source: Option<Source>,
     begun: Instant,
     lanes: [LaneQueue; 2],
@@ -133,7 +133,8 @@ impl Link {
         self.is_ordered.load(Ordering::Acquire)
     }
 
-    /// Where the stranger called from, and since when it is called.
+    /// Source of the stranger's call, and since when the stranger is called; none for a link that
+    /// the driver has ordered.
     pub(super) fn place(&self) -> Option<(Source, Instant)> {
         let source = self.source.filter(|_| !self.is_ordered())?;
         Some((source, self.begun))

@@ -33,13 +33,13 @@ pub enum CompressionChoice {
     /// While its link is slower than its load, and compression lets more through.
     #[default]
     Auto,
-    /// What gets shorter by it.
+    /// Whenever a message gets shorter by it.
     Always,
     /// Never.
     Never,
 }
 
-/// What one flush of a lane sent, and the time it took.
+/// Bytes that one flush of a lane sent, and the time it took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     /// Bytes without compression, and as sent.
@@ -195,7 +195,7 @@ mod tests {
         left_percent: u64,
     }
 
-    /// It carries less than half of its load, and bytes that become much shorter.
+    /// A lane whose link carries less than half of its load, and whose bytes become much shorter.
     const SLOW_LINK: Lane = Lane {
         load: 30 * MB,
         link: 12 * MB,
@@ -221,7 +221,7 @@ mod tests {
             (changes, was)
         }
 
-        /// What fits into one step, of `owed` bytes.
+        /// The part of `owed` bytes that fits into one step.
         fn step(&self, compresses: bool, owed: u64) -> Sent {
             let step = STEP.as_micros() as u64;
             let per_byte = |rate: u64, bytes: u64| bytes * 1_000_000 / rate;

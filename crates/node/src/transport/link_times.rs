@@ -1,4 +1,4 @@
-//! How far away one peer is, and what its clock shows beside this member's: what pings have told.
+//! Round trip and clock offset of one peer, as pings have measured them.
 //!
 //! As NTP does it (RFC 5905): the answer shows the peer's clock, and half of the round trip has
 //! passed since. Of the last minute the sample with the shortest round trip counts, because the
@@ -24,7 +24,7 @@ const ANSWER_LIFE: Duration = Duration::from_secs(10);
 /// Bound on offsets, in microseconds: a hundred years. A clock without a battery begins in 1970.
 const OFFSET_MAX_US: i64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
-/// What a peer's clock shows beside this member's.
+/// Offset between a peer's clock and this member's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     /// The peer's clock is ahead by so many microseconds; behind, if negative.
@@ -116,7 +116,7 @@ impl LinkTimes {
             .map(Duration::from_micros)
     }
 
-    /// What the peer's clock shows; none if no ping was answered in the last minute.
+    /// Offset of the peer's clock; none if no ping was answered in the last minute.
     pub(super) fn clock(&self, now: Time) -> Option<ClockOffset> {
         let lives = |sample: &&Sample| now.since(sample.at) < SAMPLE_LIFE;
         let living = self.samples.iter().filter(lives);

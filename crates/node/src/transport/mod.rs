@@ -91,7 +91,7 @@ const STRANGER_BYTES_MAX: usize = 1 << 20;
 /// The connections of a member, and what their threads share.
 pub(crate) struct Transport {
     identity: Mutex<LocalIdentity>,
-    /// Where this member listens, as peers see it.
+    /// Address of this member for its peers.
     address: String,
     limits: FrameLimits,
     security: Security,
@@ -129,7 +129,7 @@ pub(crate) struct Transport {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What [`Transport::start`] needs.
+/// Arguments of [`Transport::start`].
 pub(crate) struct TransportStart {
     pub(crate) identity: LocalIdentity,
     pub(crate) address: String,
@@ -205,9 +205,9 @@ impl Transport {
         }
     }
 
-    /// As [`Transport::send`], but with the others of this turn, see [`Transport::end_turn`]; only
-    /// over this connection, if one is given: a message never overtakes an earlier one that was
-    /// lost with it.
+    /// Like [`Transport::send`], but with the others of this turn, see [`Transport::end_turn`];
+    /// only over this connection, if one is given: a message never overtakes an earlier one that
+    /// was lost with it.
     fn send_in_turn(&self, to: MemberId, connection: Option<u64>, message: PeerMessage) {
         let lane = message.lane();
         let Some(link) = self.push(to, message, connection) else {
@@ -270,7 +270,7 @@ impl Transport {
         )
     }
 
-    /// What its operator can do about a process that is not the only one of its member.
+    /// Advice to the operator of a process that is not the only one of this member.
     pub(crate) fn duplicate_identity_text(&self) -> String {
         session_registry::duplicate_identity_text(lock(&self.identity).member)
     }
@@ -315,7 +315,7 @@ impl Transport {
         self.known.objection(member, shown, takes_clear)
     }
 
-    /// What a connection in a member's name counts as now, by what it shows.
+    /// Present class of a connection in a member's name, by what it shows.
     fn admission(&self, member: MemberId, shown: &PeerCredential) -> Admission {
         if self.objection(member, shown).is_some() {
             Admission::Refused
@@ -498,7 +498,7 @@ impl Transport {
         self.log_limited(&self.log_limit, ip, level, why, text);
     }
 
-    /// As [`Transport::log_about`], of what happened with a process that this member calls.
+    /// Like [`Transport::log_about`], but about a process that this member calls.
     fn log_of_link(&self, link: &Link, level: Level, why: &str, text: impl FnOnce() -> String) {
         match link.place() {
             Some((source, _)) => self.log_about(source.ip(), level, why, text),

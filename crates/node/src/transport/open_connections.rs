@@ -61,12 +61,12 @@ struct OpenConnection {
     used: Instant,
     /// The peer's group, once it has said so.
     group: Option<GroupId>,
-    /// What a welcomed connection shows, to be judged again.
+    /// Credential that a welcomed connection shows, to be judged again.
     shown: PeerCredential,
     is_known: Arc<AtomicBool>,
 }
 
-/// What a connection counts as.
+/// Pool that a connection is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Called,

@@ -1,4 +1,4 @@
-//! Which members answered when this member called the seeds, its own list of addresses.
+//! Members that answered when this member called the seeds, its own list of addresses.
 //!
 //! Each direction is a connection of its own here, while users of an allowlist expect one for both:
 //! a member whose allowlist is empty, but that calls the group itself, must hear the group. So a

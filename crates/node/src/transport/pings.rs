@@ -25,12 +25,12 @@ pub struct LinkStatus {
     /// Time from a ping to its answer, smoothed, with what the threads at both ends add; none if
     /// none was answered in the last ten seconds.
     pub round_trip: Option<Duration>,
-    /// What the other member's clock shows beside this one's; none if that was not measured in the
+    /// Offset of the other member's clock from this one's; none if that was not measured in the
     /// last minute.
     pub clock: Option<ClockOffset>,
 }
 
-/// What pings have told about the members that this one calls.
+/// Results of the pings to the members that this one calls.
 pub(super) struct Pings {
     clock: Clock,
     /// Microseconds since 1970.

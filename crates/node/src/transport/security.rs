@@ -1,4 +1,4 @@
-//! Whether connections are encrypted, and what happens where two members do not agree on it.
+//! Encryption of connections, and the cases in which two members do not agree on it.
 //!
 //! A member encrypts all its connections or none. During a change from one to the other it may
 //! accept peers in clear ([`TlsConfig::accept_plain`]). Texts call the settings as the host spells
@@ -33,7 +33,7 @@ pub(crate) struct Security {
 /// Encryption by TLS.
 struct Encryption {
     config: TlsConfig,
-    /// What new connections use.
+    /// Keys and certificates for new connections.
     current: RwLock<Arc<Tls>>,
 }
 
@@ -104,7 +104,7 @@ impl Security {
         tls.subject().map(str::to_owned)
     }
 
-    /// What is in use, in a line for the log.
+    /// Description of the encryption in use, in a line for the log.
     pub(crate) fn summary(&self) -> String {
         let Some(encryption) = &self.tls else {
             return "connections between members are not encrypted".to_owned();

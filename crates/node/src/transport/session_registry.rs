@@ -1,4 +1,4 @@
-//! Which process speaks for a member.
+//! The registry of the process that speaks for each member.
 //!
 //! A log directory that was copied, for instance with its machine, makes two processes with one
 //! identity, and each would give away the other's votes. A process is known by its session. While
@@ -205,7 +205,7 @@ impl MemberSessions {
     }
 }
 
-/// What the operator of a refused process can do, for its error log.
+/// Advice to the operator of a refused process, for its error log.
 pub(super) fn duplicate_identity_text(member: MemberId) -> String {
     format!(
         "a process that runs somewhere else is this very member ({member}) already: the log \

@@ -46,8 +46,8 @@ impl ByteBudget {
         self.take_unless(bytes, || false)
     }
 
-    /// As [`ByteBudget::take`], but false, with nothing taken, if `unwanted` holds. Who makes it
-    /// hold calls [`ByteBudget::look_again`].
+    /// Like [`ByteBudget::take`], but false, with nothing taken, if `unwanted` holds. A thread that
+    /// makes it hold calls [`ByteBudget::look_again`].
     pub(crate) fn take_unless(&self, bytes: usize, unwanted: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
         loop {
@@ -73,7 +73,7 @@ impl ByteBudget {
         self.freed.notify_all();
     }
 
-    /// As [`ByteBudget::take`], but without a wait: false also if there is no room now.
+    /// Like [`ByteBudget::take`], but without a wait: false also if there is no room now.
     pub(crate) fn take_now(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);
         let fits = state.used == 0 || state.used + bytes <= self.total;

@@ -60,7 +60,7 @@ impl EventCount {
         waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 
-    /// As [`EventCount::wait_beyond`], at most until `deadline`.
+    /// Like [`EventCount::wait_beyond`], at most until `deadline`.
     pub(crate) fn wait_beyond_until(&self, seen: u64, deadline: Instant) {
         let mut state = lock(&self.state);
         state.waiting += 1;

@@ -1,4 +1,4 @@
-//! What threads of a node wait on, and nothing else: these types know no protocol.
+//! Types that threads of a node wait on, and nothing else: they know no protocol.
 //!
 //! - [`EventCount`]: a thread sleeps until something has moved; used by delivery.
 //! - [`ByteBudget`]: a thread sleeps until there is room for its bytes; used between queues.

@@ -39,7 +39,7 @@ pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
     policy: WaitPolicy,
-    /// What the submission of a piece may be waiting for.
+    /// Budget that the submission of a piece may be waiting for.
     room: Option<Arc<ByteBudget>>,
 }
 

@@ -75,7 +75,7 @@ fn member_that_the_group_cannot_reach_is_told_its_own_address() {
     stray.host.wait("the address", |record| record.says(&said));
 }
 
-/// It would still receive the group's data.
+/// A member that is still called would still receive the group's data.
 #[test]
 fn member_that_may_not_call_any_more_is_not_called_either() {
     let mut group = Group::of(3, "taken-off");

@@ -15,7 +15,7 @@ fn wait_everywhere(member: &Member, seqno: Seqno) {
     member.host.wait("application everywhere", is_there);
 }
 
-/// What the member was told, without "nothing has to be waited for".
+/// Seqnos that the member was told, without "nothing has to be waited for".
 fn told(member: &Member) -> Vec<Seqno> {
     let everywhere = member.host.lock().everywhere.clone();
     let told = everywhere.into_iter().map(|(_, seqno)| seqno);

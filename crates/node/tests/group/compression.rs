@@ -7,7 +7,7 @@ use crate::support::{Group, seqno_of};
 const ACTIONS: usize = 40;
 const ROW_BYTES: usize = 20_000;
 
-/// Of rows that look alike.
+/// An action of rows that look alike.
 fn text(i: usize) -> Vec<u8> {
     let row = format!("row {i} of the table of accounts, all of which look alike; ");
     row.bytes().cycle().take(ROW_BYTES).collect()

@@ -78,7 +78,7 @@ fn group_that_began_from_a_database_is_found_again_after_a_restart() {
     assert!(seqno_of(first.order("k", "after")) > seqno);
 }
 
-/// What databases and logs of the former group hold after the copy has the same numbers.
+/// Databases and logs of the former group hold other actions with the same numbers after the copy.
 #[test]
 fn group_begun_with_a_copy_is_another_one_than_that_of_the_copy() {
     let mut first = member("first", "copied", 2, None);

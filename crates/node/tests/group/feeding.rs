@@ -4,7 +4,7 @@ use synod_member::StartMode;
 
 use crate::support::{Group, Member, seqno_of};
 
-/// What the leader says of a learner that has a feeder, before the feeder's name.
+/// Log line of the leader about a learner that has a feeder, before the feeder's name.
 const BY_WAY_OF: &str = "gets the log by way of ";
 
 /// A leader in one region, and two learners in another one.

@@ -1,4 +1,4 @@
-//! What a member's own log lacks comes from the others.
+//! Entries that a member's own log lacks come from the others.
 
 use bytes::Bytes;
 use synod_node::{DataState, NodeConfig, NotFetched, Seqno, StartMode};

@@ -158,7 +158,7 @@ fn removed_logger_stops_and_stays_removed_until_it_is_started_again() {
     group.members[LOGGER].wait_voter();
 }
 
-/// It gets no log any more, so it cannot learn of its removal from that.
+/// The logger gets no log any more, so it cannot learn of its removal from that.
 #[test]
 fn logger_that_was_cut_off_when_it_was_removed_is_refused_and_stops() {
     let group = with_logger("logger-cut");

@@ -61,7 +61,7 @@ fn leader_that_leaves_hands_over_first() {
     group.check_same_history();
 }
 
-/// As after a crash: two of three disks are there.
+/// Two of three disks are there, as after a crash: that is enough.
 #[test]
 fn return_of_a_leaver_is_enough_after_another_member_was_lost_for_good() {
     let mut group = Group::of(3, "lostlater");
@@ -194,7 +194,7 @@ fn members_that_leave_at_once_let_each_other_go() {
     }
 }
 
-/// As any member; it may have lost its database and kept its log.
+/// The leader may have lost its database and kept its log, as any member may.
 #[test]
 fn leader_that_needs_a_full_copy_finds_a_donor() {
     let group = Group::of(3, "leadercopy");
@@ -217,7 +217,7 @@ fn leader_that_needs_a_full_copy_finds_a_donor() {
     assert_eq!(donor_asked(), Some(node.identity().0));
 }
 
-/// It was ordered to continue without a majority, or the database is of another group.
+/// The member was ordered to continue without a majority, or its database is of another group.
 #[test]
 fn database_that_is_further_than_the_group_is_refused_by_its_own_member() {
     let group = Group::of(1, "ahead");

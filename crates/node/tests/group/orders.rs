@@ -15,7 +15,7 @@ fn order(member: &Member, command: Command) -> Result<Done, CommandRefusal> {
     member.node().administrate(command, PATIENCE)
 }
 
-/// What is refused, and the sentence with it.
+/// Reason and text of the refusal of a command.
 fn refused(member: &Member, command: Command) -> (RefusalReason, String) {
     let refusal = order(member, command).unwrap_err();
     (refusal.reason, refusal.text)
@@ -103,7 +103,7 @@ fn any_member_takes_orders_and_answers_when_they_are_committed() {
     group.check_same_history();
 }
 
-/// It reports that it wants to vote, and would be promoted again.
+/// The member reports that it wants to vote, and would be promoted again.
 #[test]
 fn demoted_voter_stays_a_learner_under_another_leader_until_it_is_promoted() {
     let group = Group::of(4, "demoted");
@@ -158,7 +158,7 @@ fn removed_member_is_not_counted_and_does_not_come_back_by_itself() {
     group.check_same_history();
 }
 
-/// It gets no log any more, so it cannot learn of its removal from that.
+/// The member gets no log any more, so it cannot learn of its removal from that.
 #[test]
 fn member_that_was_cut_off_when_it_was_removed_is_told_and_stops() {
     let group = Group::of(3, "cut-off");

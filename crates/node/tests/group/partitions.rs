@@ -39,7 +39,7 @@ fn isolated_member_is_out_until_it_has_contact_again() {
     group.check_same_history();
 }
 
-/// As a server does in its handler of fatal signals: the node is not told.
+/// The host does what a server does in its handler of fatal signals: the node is not told.
 #[test]
 fn leader_whose_host_has_cut_itself_off_exchanges_nothing() {
     let group = Group::of(3, "cutoff");

@@ -27,7 +27,7 @@ fn three(name: &str) -> Group {
     group
 }
 
-/// What a relay submits: nothing that could conflict.
+/// Submits an action as a relay does: without keys, so it cannot conflict.
 fn submit(member: &Member, text: &str) -> ProposalResult {
     let action = Action {
         class: Class::TotalOrder,

@@ -1,4 +1,4 @@
-//! Whose writes the group takes: those of all members, or the leader's only.
+//! The members whose writes the group takes: all of them, or the leader only.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ pub(crate) const SUSPECT: Duration = Duration::from_secs(2);
 /// Small, so that large actions have many.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a host's methods were called with, since its member's database was made.
+/// Calls of a host's methods, since its member's database was made.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) deliveries: Vec<Delivery>,
@@ -100,7 +100,7 @@ impl Record {
 pub(crate) struct Recorder {
     record: Mutex<Record>,
     changed: Condvar,
-    /// It has cut itself off.
+    /// The host has cut itself off.
     pub(crate) isolated: AtomicBool,
 }
 
@@ -228,8 +228,8 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Where a member can listen on this machine, as `host:port`. The system gives the port to no
-/// outbound connection: those have ports above these.
+/// Address at which a member can listen on this machine, as `host:port`. The system gives the port
+/// to no outbound connection: those have ports above these.
 pub(crate) fn free_address(ip: IpAddr) -> String {
     static GIVEN: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -484,7 +484,7 @@ impl Group {
         Group::prepared_by(size, name, |_| {})
     }
 
-    /// As [`Group::prepared`], with settings of their own.
+    /// Like [`Group::prepared`], with settings of their own.
     pub(crate) fn prepared_by(
         size: usize,
         name: &str,
