@@ -84,7 +84,7 @@ impl BinlogWriter {
     /// Gives an event of another binlog its place, with the server and the flags that it has there.
     ///
     /// # Errors
-    /// Those of [`BinlogWriter::place`].
+    /// Errors of [`BinlogWriter::place`].
     pub fn place_foreign<'a>(&mut self, event: &Event<'a>) -> Result<Placed<'a>, EventError> {
         let header = EventHeader {
             flags: event.header.flags & !ARTIFICIAL,

@@ -1,4 +1,4 @@
-//! Which history a member starts with: the one of its log, or one that it begins.
+//! The history that a member starts with: the one of its log, or one that it begins.
 //!
 //! Called once per start, by [`crate::Start::new`], before the consensus core exists.
 //!

@@ -26,7 +26,7 @@ pub enum ProposalResult {
     Conflict {
         /// Seqno of the action ordered before it; undefined if the leader no longer knows it.
         with: Seqno,
-        /// Who has found the conflict.
+        /// The member that has found the conflict.
         by: RefusedBy,
     },
     /// Refused by the leader: its snapshot position is older than the certification window. The
@@ -49,7 +49,7 @@ pub enum ProposalResult {
     NotProposed,
 }
 
-/// Who has refused an action because of a conflict.
+/// The member that has refused an action because of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedBy {
     /// The leader, which would have ordered it.

@@ -107,8 +107,8 @@ pub enum StartMode {
     /// another group is what the new one begins with: it may be a copy of the past, which the
     /// databases and logs of that group are ahead of.
     Bootstrap,
-    /// As [`StartMode::Bootstrap`], but the group is the one that the database belongs to, from its
-    /// position on: it is taken over from another library, whose servers have all stopped.
+    /// Like [`StartMode::Bootstrap`], but the group is the one that the database belongs to, from
+    /// its position on: it is taken over from another library, whose servers have all stopped.
     TakeOver,
     /// Find the group, and join it.
     Join,

@@ -15,7 +15,7 @@ use synod_wire::FetchFrom;
 
 use crate::shared::lock;
 
-/// What a reader wants of the entries before this member's own log.
+/// The entries before this member's own log that a reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchWish {
     /// The first entry.
@@ -44,11 +44,11 @@ impl FetchWish {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{asked}")]
 pub struct NotFetched {
-    /// Which members were asked, and where their logs begin, in words.
+    /// The members that were asked, and the first actions of their logs, in words.
     pub asked: String,
 }
 
-/// What was fetched: consecutive entries from the beginning of the wish, at least one.
+/// Fetched entries: consecutive from the beginning of the wish, at least one.
 pub(crate) type FetchResult = Result<Vec<Entry>, NotFetched>;
 
 /// The place where a reader's wish and the answer meet.
@@ -69,7 +69,7 @@ impl FetchBox {
         answer
     }
 
-    /// As [`FetchBox::take`], but leaves the entries for a reader that wants the same.
+    /// Like [`FetchBox::take`], but leaves the entries for a reader that wants the same.
     pub(crate) fn is_there(&self, wish: FetchWish) -> Option<Result<(), NotFetched>> {
         let answer = self.take(wish)?;
         let found = answer.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -79,7 +79,7 @@ impl FetchBox {
         Some(found)
     }
 
-    /// What is wanted and not here yet.
+    /// The wish that has no answer yet.
     pub(crate) fn wanted(&self) -> Option<FetchWish> {
         let state = lock(&self.0);
         state

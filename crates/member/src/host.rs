@@ -29,12 +29,12 @@ pub enum Level {
     Error,
 }
 
-/// What an event is about that operators ask for afterwards.
+/// Topic of an event that operators ask for afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// Elections, handovers, a lost or regained majority.
     Leadership,
-    /// Who is in the group: views, joins, leaves, refusals.
+    /// Members of the group: views, joins, leaves, refusals.
     Membership,
     /// The pace at which writes are taken, and databases that commits do not wait for.
     Pace,
@@ -126,7 +126,7 @@ pub enum StateTransferEvent {
     },
 }
 
-/// What brings a member back that has stopped for good.
+/// Action that brings a member back that has stopped for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// A restart, once its disk works again: it gets what it lacks from the other members.
@@ -152,7 +152,7 @@ pub trait Host: Send + Sync {
     }
     /// Takes a line for the host's log; does not wait for that to be written.
     fn log(&self, level: Level, text: &str);
-    /// As [`Host::log`], of an event that operators ask for afterwards.
+    /// Like [`Host::log`], for an event that operators ask for afterwards.
     fn note(&self, _topic: Topic, level: Level, text: &str) {
         self.log(level, text);
     }
@@ -190,8 +190,8 @@ pub trait Host: Send + Sync {
     /// The decision about the outcomes of an action is committed. Called as soon as it is, for
     /// threads that wait with an error.
     fn outcome_decided(&self, _decision: &OutcomeDecision) {}
-    /// As [`Host::outcome_decided`], but in the decision's place among the deliveries, and also for
-    /// decisions from before this session.
+    /// Like [`Host::outcome_decided`], but in the decision's place among the deliveries, and also
+    /// for decisions from before this session.
     fn deliver_decision(&self, _decision: &OutcomeDecision) {}
     /// Entries were purged from the log before they were delivered. There was no action among them,
     /// but there may have been decisions. Those that came to the log in this session were reported
@@ -203,7 +203,7 @@ pub trait Host: Send + Sync {
     /// The time of such an action from its append to the log until it was known here to be
     /// committed.
     fn own_action_committed(&self, _took: Duration) {}
-    /// As the leader, this member begins to certify an action, of this or another member. The host
+    /// Leader only: this member begins to certify an action, of this or another member. The host
     /// measures how long that takes: within a turn the member itself has no clock.
     fn certification_begins(&self) {}
     /// The certification that has begun last is done.

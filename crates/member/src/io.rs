@@ -26,7 +26,7 @@ pub struct KnownPeer {
 pub trait Network: Send {
     /// Sends a message, if the member is known and reachable; otherwise the message is lost.
     fn send(&self, to: MemberId, message: PeerMessage);
-    /// As [`Network::send`], but only over this connection (see [`crate::Event::LinkUp`]). If the
+    /// Like [`Network::send`], but only over this connection (see [`crate::Event::LinkUp`]). If the
     /// connection is lost, so is the message: it never arrives without those sent before it.
     fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage);
     /// Whether there is a connection to this member, or the network tries to make one.

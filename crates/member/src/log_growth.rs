@@ -36,7 +36,7 @@ pub(crate) struct LogGrowthWatch {
 }
 
 impl LogGrowthWatch {
-    /// What is to be said of a log of this size, if anything. `now` is the wall clock.
+    /// Warning about a log of this size, if one is due. `now` is the wall clock.
     pub(crate) fn warning(&mut self, now: SystemTime, size: LogSize) -> Option<Growth> {
         let LogSize {
             bytes,

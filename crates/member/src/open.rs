@@ -56,7 +56,7 @@ pub enum OpenError {
 /// `in_relay_group`, whether the group is one of relays.
 ///
 /// # Errors
-/// Those of [`Log::open`]. Damage is an error only if it cannot be repaired.
+/// Errors of [`Log::open`]. Damage is an error only if it cannot be repaired.
 pub fn open_log(
     files: Arc<dyn Files>,
     dir: &Path,

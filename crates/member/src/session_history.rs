@@ -29,7 +29,7 @@ pub enum SessionHistoryError {
     NotFetched {
         /// The action after which the history begins.
         after: Seqno,
-        /// Who was asked.
+        /// The members that were asked.
         source: NotFetched,
     },
 }

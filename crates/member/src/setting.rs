@@ -20,7 +20,7 @@ pub enum Setting {
     LogRetainSize,
     /// The share of the disk that a log leaves free when it grows for members that need it.
     LogMinFree,
-    /// What happens when logs are full of what too few databases have.
+    /// Policy for logs that are full of actions that too few databases have.
     LogFull,
     /// Whether connections between members are encrypted.
     Encryption,

@@ -81,17 +81,17 @@ pub struct NodeStatus {
     pub protocol_is_held: bool,
     /// Number of the format in which this member's log is written; zero before it is known.
     pub log_format: u32,
-    /// Whose writes the group takes, by the newest configuration in this member's log.
+    /// Members whose writes the group takes, by the newest configuration in this member's log.
     pub writers: Writers,
     /// Messages refused because their senders have no right to them, since the start.
     pub refused_messages: u64,
     /// How far databases lag, and at which pace actions are admitted.
     pub pace: PaceStatus,
-    /// What commits of this member's clients wait for.
+    /// Commit wait of this member's clients.
     pub commit_wait: CommitWaitStatus,
     /// The last index that is durable on this member's disk.
     pub durable_index: LogIndex,
-    /// As the leader: up to which index the logs of others are durable. Empty on others.
+    /// Leader only: up to which index the logs of others are durable. Empty on others.
     pub durable_elsewhere: Vec<(MemberId, LogIndex)>,
     /// The databases as their members have reported them, by the leader's last status. Empty while
     /// no leader is known.
@@ -134,7 +134,7 @@ pub enum Presence {
 pub struct SurvivorStatus {
     /// The member.
     pub member: MemberId,
-    /// What it has; none if it does not report now.
+    /// Its latest report; none if it does not report now.
     pub report: Option<SurvivorReport>,
 }
 
@@ -143,7 +143,7 @@ pub struct SurvivorStatus {
 pub struct DatabaseStatus {
     /// The member.
     pub member: MemberId,
-    /// What the database does.
+    /// State of the database.
     pub state: DataState,
     /// The last action in it, with all before it.
     pub applied: Seqno,
@@ -155,10 +155,10 @@ pub struct DatabaseStatus {
     pub log_format: Option<u32>,
 }
 
-/// What commits of this member's clients wait for.
+/// Commit wait of this member's clients: the one in force, and the databases excluded from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitWaitStatus {
-    /// What is waited for now. [`CommitWait::Durable`] also while the group cannot do more.
+    /// Commit wait that is in force. [`CommitWait::Durable`] also while the group cannot do more.
     pub in_force: CommitWait,
     /// Names of the members whose databases are not waited for because they were too slow.
     pub excluded: Vec<String>,
@@ -175,7 +175,7 @@ pub struct PaceStatus {
     pub rate: u64,
     /// The member that lags most of the majority that keeps up best, by name; empty: not known.
     pub slowest: String,
-    /// That member's lag.
+    /// Lag of the member `slowest`.
     pub slowest_lag: Duration,
     /// Time in which proposals of the group waited for their admission, since this member came.
     pub paused: Duration,
@@ -221,7 +221,7 @@ pub struct Shared {
     pub(crate) fetched: FetchBox,
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
-    /// What readers of the log need of it.
+    /// Parts of the log that its readers need.
     pub(crate) readers: LogHolds,
     /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,

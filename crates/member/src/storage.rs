@@ -79,7 +79,7 @@ pub enum Job {
     Purge(PurgeJob),
 }
 
-/// What a purge must keep of the log.
+/// Bounds of a purge: the entries that the log must keep.
 #[derive(Clone)]
 pub struct PurgeJob {
     /// Nothing at or after this index is purged, unless the log exceeds its disk bound.
@@ -111,7 +111,7 @@ pub struct Storage {
     last_ticket: Option<WriteTicket>,
     /// The last batch is not covered by a durable floor yet.
     floor_due: bool,
-    /// What the log had to keep when that was last said.
+    /// The latest order to purge.
     last_purge: Option<PurgeJob>,
     /// The base after a purge for space, until it is taken.
     purged: Option<LogBase>,
@@ -161,7 +161,7 @@ impl Storage {
     /// log was purged, for [`crate::Event::Purged`]. Nothing is durable before [`Storage::sync`].
     ///
     /// # Errors
-    /// Those of [`LogWriter`]; the log must not be written any more then.
+    /// Errors of [`LogWriter`]; the log must not be written any more then.
     pub fn write(&mut self, job: Job, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
         self.batch_bytes += job_bytes(&job);
         if let Job::Purge(purge) = job {
@@ -180,7 +180,7 @@ impl Storage {
     /// [`crate::Event::Persisted`].
     ///
     /// # Errors
-    /// As [`Storage::write`].
+    /// Errors of [`Storage::write`].
     pub fn sync(&mut self) -> Result<Option<WriteTicket>, LogError> {
         self.batch_bytes = 0;
         let Some(ticket) = self.last_ticket.take() else {
@@ -254,7 +254,7 @@ impl Storage {
     /// Returns whether it did.
     ///
     /// # Errors
-    /// As [`Storage::write`].
+    /// Errors of [`Storage::write`].
     pub fn idle(&mut self) -> Result<bool, LogError> {
         if !std::mem::take(&mut self.floor_due) {
             return Ok(false);
@@ -267,7 +267,7 @@ impl Storage {
     /// No more jobs will come.
     ///
     /// # Errors
-    /// As [`Storage::write`].
+    /// Errors of [`Storage::write`].
     pub fn finish(&mut self) -> Result<(), LogError> {
         self.sync_with_room()
     }

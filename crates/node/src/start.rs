@@ -52,7 +52,7 @@ impl Node {
     /// Like [`Node::start`], with the log on these files.
     ///
     /// # Errors
-    /// Those of [`Node::start`].
+    /// Errors of [`Node::start`].
     pub fn start_on(
         files: Arc<dyn Files>,
         mut config: NodeConfig,

@@ -142,7 +142,7 @@ impl Options {
     /// Options that are written one by one, as in the file of a logger; then defaults.
     ///
     /// # Errors
-    /// Those of [`Options::new`].
+    /// Errors of [`Options::new`].
     pub fn from_pairs(
         defaults: Defaults,
         pairs: &[(String, String)],
@@ -155,7 +155,7 @@ impl Options {
     /// Applies the `?name=value` part of a cluster address, before connecting. All or nothing.
     ///
     /// # Errors
-    /// Those of [`Options::new`].
+    /// Errors of [`Options::new`].
     pub fn set_from_url(&mut self, pairs: &[(String, String)]) -> Result<Update, OptionsError> {
         self.apply(pairs.to_vec(), Phase::Start)
     }
@@ -164,7 +164,7 @@ impl Options {
     /// of the group ([`NotRestored`]).
     ///
     /// # Errors
-    /// Those of [`Options::new`], and any option that can be set at start only.
+    /// Errors of [`Options::new`], and any option that can be set at start only.
     pub fn set(&mut self, text: &str) -> Result<Update, OptionsError> {
         self.apply(list::parse(text)?, Phase::Running)
     }

@@ -182,7 +182,7 @@ pub fn write_client_hello<W: Write>(
 /// Waits for the hello of a member or of a client.
 ///
 /// # Errors
-/// Those of [`read_hello`].
+/// Errors of [`read_hello`].
 pub fn read_caller<R: Read>(reader: &mut FrameReader<R>) -> Result<Caller, HandshakeError> {
     Ok(Caller::decode(&read(reader, KIND_HELLO)?.body)?)
 }

@@ -82,7 +82,7 @@ impl<R: Read> FrameReader<R> {
     /// `max` is called whenever bytes have arrived.
     ///
     /// # Errors
-    /// Those of [`FrameReader::read_frame`].
+    /// Errors of [`FrameReader::read_frame`].
     pub fn read_frame_below(
         &mut self,
         max: impl Fn() -> u32,
@@ -196,7 +196,7 @@ impl<W: Write> FrameWriter<W> {
     /// peer must take compressed bodies.
     ///
     /// # Errors
-    /// Those of [`FrameWriter::push`].
+    /// Errors of [`FrameWriter::push`].
     pub fn push_compressed(
         &mut self,
         version: u16,

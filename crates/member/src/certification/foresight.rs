@@ -1,4 +1,4 @@
-//! What the origin of a proposal can tell of the leader's verdict, from its own log.
+//! Foresight of the leader's verdict on a proposal, by its origin, from the origin's own log.
 //!
 //! Every member feeds its log to its certification, so an origin often has the very action that its
 //! proposal will lose to. It then refuses the proposal itself, before it is sent: the client gets
@@ -57,8 +57,8 @@ impl CertificationState {
         }
     }
 
-    /// As for a chunk that the leader checks: the snapshot is known only when the action ends, but
-    /// the action has not seen what was ordered after its first chunk.
+    /// Conflict of a chunk, by the leader's check of chunks: the snapshot is known only when the
+    /// action ends, but the action has not seen what was ordered after its first chunk.
     fn conflict_of_chunk(&self, origin: &Origin, payload: &Bytes) -> Option<Seqno> {
         let chunk = Chunk::decode(payload.clone()).ok()?;
         let id = PartialActionId::of(origin, chunk.action_no);

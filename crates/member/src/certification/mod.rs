@@ -1,4 +1,4 @@
-//! What a member knows for certification: the key index and the partial actions of its log.
+//! Certification state of a member: the key index and the partial actions of its log.
 //!
 //! The leader asks for a verdict before it appends an entry ("certify once, at the leader"). Every
 //! member feeds each appended entry to its [`CertificationState`], so that a new leader can certify
@@ -78,7 +78,7 @@ fn malformed_action(why: impl Into<String>) -> CertifyError {
     })
 }
 
-/// What a truncation needs to know about an uncommitted entry.
+/// Record of an uncommitted entry, for a truncation.
 struct UndoPoint {
     index: LogIndex,
     /// Seqno of the first ordered entry at or after `index`.
@@ -456,8 +456,8 @@ impl CertificationState {
         }
     }
 
-    /// As [`CertificationState::committed`], for entries of which only the index is known. Returns
-    /// the first chunk of all actions in chunks that end at or before it.
+    /// Like [`CertificationState::committed`], for entries of which only the index is known.
+    /// Returns the first chunk of all actions in chunks that end at or before it.
     pub(crate) fn forget_ended(&mut self, index: LogIndex) -> Option<LogIndex> {
         let first_chunk = self.partial_actions.forget_ended(index);
         if first_chunk.is_some() {

@@ -32,7 +32,7 @@ const ACTIONS_MAX: usize = 4096;
 /// of a million rows.
 const KEY_BYTES_MAX: usize = 256 << 20;
 
-/// What the log has of one action in chunks.
+/// Chunks of one action in the log.
 struct PartialAction {
     /// Slices of the encoded keys, each with the index of the chunk that carries it.
     keys: Vec<(LogIndex, Bytes)>,
@@ -78,7 +78,7 @@ impl PartialAction {
 /// The partial actions of a log.
 #[derive(Default)]
 pub(crate) struct PartialActions {
-    /// Those that have not ended, and those whose end is not committed.
+    /// Actions that have not ended, and those whose end is not committed.
     actions: BTreeMap<PartialActionId, PartialAction>,
     /// See [`PartialActions::last_bulk_discard`].
     last_bulk_discard: Option<(LogIndex, LogIndex)>,
@@ -291,8 +291,8 @@ impl PartialActions {
         stale.map(|(id, _)| *id).collect()
     }
 
-    /// Of the actions that have not ended the one that began first, and the last action ordered
-    /// before that one began.
+    /// The action that began first among those that have not ended, and the last action ordered
+    /// before it began.
     pub(crate) fn oldest(&self) -> Option<(PartialActionId, Seqno)> {
         let actions = self.actions.iter();
         let not_ended = actions.filter(|(_, action)| !action.has_ended());
@@ -457,7 +457,7 @@ mod tests {
         assert!(matches!(too_many, Err(CertifyError::Malformed(_))));
     }
 
-    /// What may happen to a log. A number chooses among the actions that have not ended, so that
+    /// A step of a log's life. A number chooses among the actions that have not ended, so that
     /// every list of steps is possible.
     #[derive(Clone, Debug)]
     enum Step {

@@ -484,7 +484,7 @@ fn keys_wait_if_too_many_giants_are_compared_and_are_bounded() {
     assert_eq!(log.state.check_chunk(&origin(9), &of_second(5)), Ok(()));
 }
 
-/// What an origin whose locks do not protect the log's actions foresees.
+/// Conflict that an origin foresees whose locks do not protect the log's actions.
 fn foreseen(log: &Log, row: &str, last_seen: i64, leader_has: i64) -> Option<i64> {
     let payload = action(row, last_seen);
     let foreseen =

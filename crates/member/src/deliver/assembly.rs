@@ -114,7 +114,7 @@ pub(super) fn all_chunks(
     search.take_chunks(last)
 }
 
-/// Where entries are read, from one that the log has or the member can fetch.
+/// Source of entries, from one that the log has or the member can fetch.
 pub(super) trait EntrySource {
     /// No earlier entry can be had.
     fn lowest_index(&self) -> LogIndex;
@@ -165,7 +165,7 @@ pub(super) struct Assembling {
 }
 
 enum Stage {
-    /// Where are the chunks?
+    /// The chunks are looked for.
     Searching(ChunkSearch),
     /// Their data is read. The chunks are those that are not read yet.
     Reading {
@@ -253,7 +253,7 @@ struct ChunkSearch {
     end: LogIndex,
     /// The block before `end` that is being searched: what comes next, and what it has so far.
     block: Option<(LogIndex, Vec<ChunkPlace>)>,
-    /// What was before has been purged.
+    /// The entries before were purged.
     is_at_beginning: bool,
 }
 

@@ -30,7 +30,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Why a follower cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// What comes next was purged from the log.
+    /// The next entry was purged from the log.
     #[error("the log begins with action {first}: what was before it has been purged")]
     Purged {
         /// The first action in the log.
@@ -46,7 +46,7 @@ pub enum FollowError {
 pub enum Followed {
     /// An action.
     Action(FollowedAction),
-    /// Who is present from here on.
+    /// The members that are present from here on.
     View(View),
 }
 
@@ -80,7 +80,7 @@ impl Follower {
     /// Reads everything after the action `after`.
     ///
     /// # Errors
-    /// The log does not have it any more, or cannot be read.
+    /// If the log does not have the next entry any more, or cannot be read.
     pub fn after(
         reader: LogReader,
         shared: Arc<Shared>,
@@ -121,7 +121,7 @@ impl Follower {
     /// The next action or view; none while the group has committed no other.
     ///
     /// # Errors
-    /// The log does not have it any more, or cannot be read.
+    /// If the log does not have the next entry any more, or cannot be read.
     pub fn advance(&mut self) -> Result<Option<Followed>, FollowError> {
         while let Some(entry) = self.entry()? {
             let header = &entry.header;
@@ -145,7 +145,7 @@ impl Follower {
     /// The data of an action in one of its places.
     ///
     /// # Errors
-    /// The log does not have it any more, or cannot be read.
+    /// If the log does not have the entry any more, or cannot be read.
     pub fn data_at(&self, place: LogIndex) -> Result<Bytes, FollowError> {
         let read = self.reader.read(place, place, READ_BYTES);
         let entries = read.map_err(|error| self.log_error(error))?;
@@ -184,7 +184,7 @@ impl Follower {
     /// order, until `take` breaks; all of it must be committed. Does not change what comes next.
     ///
     /// # Errors
-    /// The log does not have them any more, or cannot be read.
+    /// If the log does not have the entries any more, or cannot be read.
     pub fn look_at(
         &self,
         start: LogIndex,
@@ -256,7 +256,7 @@ impl Follower {
         self.error(DeliverError::Log(error))
     }
 
-    /// What was purged is told apart: a reader that comes with a newer copy can be served.
+    /// Tells purged entries apart: a reader that comes with a newer copy can be served.
     fn error(&self, error: DeliverError) -> FollowError {
         match error {
             DeliverError::Purged { .. }
@@ -298,7 +298,8 @@ fn pass(assembly: &mut Assembly, entry: &Entry) -> Result<(), FollowError> {
     Ok(())
 }
 
-/// What an entry hands out, if it is an ordered one. `assembly` has the chunks that were passed.
+/// Value to hand out for an entry, if it is an ordered one. `assembly` has the chunks that were
+/// passed.
 fn ordered(
     reader: &LogReader,
     assembly: &mut Assembly,

@@ -69,7 +69,7 @@ pub enum DeliverError {
         after: Seqno,
         /// The first action in the log.
         first: Seqno,
-        /// Which members were asked, and where their logs begin.
+        /// The members that were asked, and the first actions of their logs, in words.
         asked: String,
     },
     /// The log has another action where the next one should be.
@@ -85,7 +85,7 @@ pub enum DeliverError {
     Payload {
         /// The entry.
         index: LogIndex,
-        /// What is wrong with its payload.
+        /// Fault of its payload.
         source: PayloadError,
     },
     /// Chunks of an action were purged from the log.
@@ -106,7 +106,7 @@ pub enum DeliverError {
 }
 
 impl DeliverError {
-    /// What brings the member back.
+    /// Action that brings the member back.
     pub fn remedy(&self) -> Remedy {
         match self {
             // A start sees by the position of the database whether it needs a full copy.
@@ -125,7 +125,7 @@ impl From<LogError> for DeliverError {
     }
 }
 
-/// What a step of delivery did.
+/// Result of a step of delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// Entries were handed over or skipped; there may be more.
@@ -139,7 +139,7 @@ pub enum Delivered {
     Stopped,
 }
 
-/// Where delivery stands.
+/// Position of delivery.
 enum Position {
     /// Waits until the group has committed this action, as far as this member knows: a full copy
     /// may be ahead of its log.
@@ -158,7 +158,7 @@ enum HandedOver {
     Done,
     /// The host has stopped.
     Stopped,
-    /// What the entry needs has to be fetched; it is handed over again then.
+    /// An entry has to be fetched first; this one is handed over again then.
     Fetching,
 }
 
@@ -172,7 +172,7 @@ pub struct Deliverer {
     position: Position,
     /// Entries that were fetched and not handed over yet; they begin with the next one.
     ahead: VecDeque<Entry>,
-    /// What comes next was fetched, and so is all up to the log.
+    /// The next entry was fetched, and so is every one up to the log.
     is_fetching: bool,
     /// The action whose chunks are being read.
     assembling: Option<Assembling>,
@@ -519,7 +519,7 @@ impl Deliverer {
 /// Index of the first entry to read after an action; none if the log begins later.
 ///
 /// # Errors
-/// The log does not reach the action.
+/// If the log does not reach the action.
 pub(crate) fn start_index(reader: &LogReader, after: Seqno) -> Result<Option<LogIndex>, LogError> {
     // In this order. If the log is purged between the two calls, the index is one that the log no
     // longer has; the next step fails to read it and comes back here.

@@ -16,7 +16,7 @@ use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
 pub(crate) struct Sink {
     wanted: usize,
     taken: Mutex<Vec<Delivery>>,
-    /// It would have to wait.
+    /// The host has no room: it would have to wait.
     is_full: AtomicBool,
     entries_skipped: Mutex<usize>,
 }

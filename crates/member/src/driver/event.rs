@@ -1,5 +1,4 @@
-//! What happens to a member, as the driver takes note of it: [`Event`], and what comes with the
-//! events.
+//! Events of a member, which the driver handles: [`Event`], and the values that come with events.
 //!
 //! Other threads make events; the thread of the driver hands each to [`crate::Driver::handle`], in
 //! order.
@@ -43,7 +42,7 @@ pub struct Submission {
 /// Takes an answer. If it is dropped uncalled, there will be none.
 pub type Reply = Box<dyn FnOnce(Seqno) + Send>;
 
-/// Where the answer to a read goes.
+/// Receiver of the answer to a read.
 pub struct ReadDone {
     /// Names the read in [`Event::CancelRead`].
     pub id: u64,
@@ -113,7 +112,7 @@ pub enum Event {
     DuplicateIdentity {
         /// The member that reports it, called because the configuration or another member names it.
         by: MemberId,
-        /// What this member's operator can do.
+        /// Advice to this member's operator.
         text: String,
     },
     /// Storage effects up to here are durable.
@@ -168,12 +167,13 @@ pub enum Event {
     FullLogPolicy(FullLogPolicy),
     /// Another preference of this member for leadership.
     LeaderPreference(LeaderPreference),
-    /// What this member does, while it leads, when writes come from elsewhere.
+    /// Another rule for the place of leadership while writes come from other members than the
+    /// leader.
     LeaderPlacement(LeaderPlacement),
     /// Another bound on the best majority's lag, see
     /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
     ApplyLagMax(Duration),
-    /// What clients wait for before they are told that an action is committed, see
+    /// Another wait of clients before they are told that an action is committed, see
     /// [`crate::Host::applied_everywhere`].
     CommitWait(CommitWait),
     /// An operator wants the group to take the writes of these members. Any member accepts it, and
@@ -195,7 +195,7 @@ pub enum Event {
     InconsistencyPolicy(InconsistencyPolicy),
     /// An orderly shutdown begins; it ends without the group's consent if that takes too long.
     Leave(LeaveDone),
-    /// As [`Event::Leave`], but without a deadline: as long as the other members need this
+    /// Like [`Event::Leave`], but without a deadline: as long as the other members need this
     /// member's vote, it remains a voter and keeps its log, without a database.
     LeaveWhenNotNeeded(LeaveDone),
     /// This member stops at once.

@@ -1,4 +1,4 @@
-//! Who this member is, in which group, with which settings.
+//! Identity of this member: its ids, its group, its settings.
 
 use synod_consensus::{EntryId, GroupId, Member};
 use synod_wire::Join;

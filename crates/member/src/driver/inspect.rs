@@ -4,7 +4,7 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno};
 
 use super::Driver;
 
-/// What grows with the load, and is bounded. For metrics and checkers.
+/// Quantities that grow with the load, and are bounded. For metrics and checkers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Payload bytes of newest entries.
@@ -37,7 +37,7 @@ impl Driver {
         self.membership.join.has_joined()
     }
 
-    /// As the leader: members that asked to leave and still vote; they may have gone already.
+    /// Leader only: members that asked to leave and still vote; they may have gone already.
     pub fn leavers(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.membership.presence.leavers().keys().copied()
     }
@@ -73,7 +73,7 @@ impl Driver {
         self.fetching.search.source()
     }
 
-    /// What grows with the load, at this moment.
+    /// Quantities that grow with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {
             entry_cache_bytes: self.own_log.cached_bytes(),

@@ -132,7 +132,7 @@ pub struct Me {
     pub session: SessionId,
 }
 
-/// What the driver is connected to.
+/// Connections of the driver to its surroundings.
 pub struct DriverLinks {
     /// The other members.
     pub peers: Box<dyn Network>,
@@ -140,7 +140,7 @@ pub struct DriverLinks {
     pub disk: Box<dyn Disk>,
     /// The program it runs in.
     pub host: Arc<dyn Host>,
-    /// What other threads see of it.
+    /// State of the driver that other threads see.
     pub shared: Arc<Shared>,
     /// Its log, for reading.
     pub reader: LogReader,
@@ -249,7 +249,7 @@ impl Driver {
         self.links.host.log(level, text.as_ref());
     }
 
-    /// As [`Driver::log`], of an event that operators ask for afterwards.
+    /// Like [`Driver::log`], for an event that operators ask for afterwards.
     fn note(&self, topic: Topic, level: Level, text: impl AsRef<str>) {
         self.links.host.note(topic, level, text.as_ref());
     }

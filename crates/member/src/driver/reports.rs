@@ -1,4 +1,4 @@
-//! What members report to the leader, and what its status says to all. The facts go to many
+//! Reports of members to the leader, and the leader's status for all. The facts go to many
 //! components: presence, certification, retention, leader priority.
 
 use std::sync::atomic::Ordering;
@@ -57,7 +57,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: sends all members its status. Not before each present member has reported:
+    /// Leader only: sends all members its status. Not before each present member has reported:
     /// one that has just come may lag far behind, and its write sets need the history.
     pub(super) fn broadcast_status(&mut self) {
         let presence = &self.membership.presence;

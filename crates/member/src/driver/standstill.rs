@@ -23,7 +23,7 @@ pub(super) struct Standstill {
 /// This member's own refusals of its leader's entries.
 #[derive(Default)]
 struct RefusedEntries {
-    /// Who sent them.
+    /// The leader that sent them.
     from: Option<MemberId>,
     lasting: Lasting,
 }
@@ -42,7 +42,7 @@ impl RefusedEntries {
     }
 }
 
-/// As the leader: members whose logs do not grow.
+/// Leader only: members whose logs do not grow.
 #[derive(Default)]
 struct StandingMembers {
     /// By member: where its log stands.
@@ -115,7 +115,7 @@ impl Driver {
         self.log(Level::Warning, text);
     }
 
-    /// As the leader: logs which members' logs stand still.
+    /// Leader only: logs which members' logs stand still.
     pub(super) fn watch_standstill(&mut self) {
         let (now, suspect) = (self.turns.now, self.identity.config.suspect);
         let last = self.core.last_id().index;

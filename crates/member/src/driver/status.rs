@@ -1,4 +1,4 @@
-//! What other threads may see of the driver's state, see [`crate::Shared`].
+//! State of the driver that other threads may see, see [`crate::Shared`].
 
 use synod_consensus::{LogIndex, MemberId, Role, Seqno};
 use synod_wire::Report;
@@ -81,8 +81,8 @@ impl Driver {
         lock(&self.links.shared.status).databases = databases.collect();
     }
 
-    /// What a leader knows of others: how far their logs are durable; and in which format the own
-    /// log is written. After each slow tick.
+    /// Publishes how far the logs of others are durable, as a leader knows it, and in which format
+    /// the own log is written. After each slow tick.
     pub(super) fn publish_progress(&self) {
         let leads = self.core.is_leader();
         let progress = self.core.progress().filter(|_| leads);

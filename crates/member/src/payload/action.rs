@@ -69,7 +69,7 @@ pub struct ActionPiece {
     pub data: Bytes,
 }
 
-/// Which part of an action a chunk carries.
+/// Part of an action that a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Encoded keys.
@@ -97,7 +97,7 @@ pub struct Chunk {
 pub struct PayloadError {
     /// The kind of payload, as a word for messages.
     pub what: &'static str,
-    /// What is wrong with it.
+    /// The cause.
     pub why: String,
 }
 
@@ -289,7 +289,7 @@ pub fn split_into_chunks(
 
 /// Yields the pieces of an action one by one, so that a large action is never in memory twice.
 pub struct ChunkSplitter {
-    /// What is left of the action; none after the last piece.
+    /// Rest of the action; none after the last piece.
     rest: Option<ActionPiece>,
     chunk_bytes: usize,
 }

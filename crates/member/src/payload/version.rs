@@ -30,7 +30,7 @@ impl Versions {
     /// The version found, if this program reads it.
     ///
     /// # Errors
-    /// It does not; the error names both.
+    /// If this program does not read the version; the error names both.
     pub(crate) fn check(&self, found: u8) -> Result<u8, PayloadError> {
         if self.known.contains(&found) {
             return Ok(found);

@@ -53,7 +53,7 @@ pub(super) struct Link {
     /// The driver ordered it, so what its member answers counts; otherwise a stranger that called
     /// is called back.
     is_ordered: AtomicBool,
-    /// Source of the stranger's call; none for a link that the driver has ordered.
+    /// Source of the stranger's call; none if the driver ordered the link at first.
     source: Option<Source>,
     begun: Instant,
     lanes: [LaneQueue; 2],

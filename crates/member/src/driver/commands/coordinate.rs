@@ -15,7 +15,7 @@ use super::{Appended, Asker, CommandRequest, Step, WORK_LIMIT, Work};
 use crate::driver::Driver;
 use crate::host::{Level, Topic};
 
-/// What an operator is told whose order has no answer.
+/// Text for an operator whose order has no answer.
 const UNSURE: &str = "it may have been carried out, or may still be. Look at the members before \
                       you repeat it";
 

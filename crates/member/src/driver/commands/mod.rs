@@ -1,5 +1,5 @@
-//! What operators order of the group: [`Commands`] knows which orders wait for an answer here, and,
-//! as the leader, which one is under way.
+//! Operators' orders to the group: [`Commands`] knows which orders wait for an answer here, and, on
+//! the leader, which one is under way.
 //!
 //! ```text
 //! operator ── Event::Command ──► any member ── PeerMessage::Command ──► leader: plan, append
@@ -40,7 +40,7 @@ pub struct CommandRequest {
 /// A leader gives an order up after this time. It may still be carried out later.
 const WORK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Who waits for the answer to an order.
+/// Member, session and number that wait for the answer to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asker {
     member: MemberId,
@@ -55,7 +55,7 @@ struct Appended {
     term: Term,
 }
 
-/// What the leader waits for.
+/// Event that the leader waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// The commit of a change, after which others follow.
@@ -87,10 +87,10 @@ pub(super) struct Commands {
     /// Orders given to this member, by number.
     waiting: BTreeMap<u64, Waiting>,
     last_number: u64,
-    /// As the leader: the order under way. Also kept for a moment by a leader that has stepped
+    /// Leader only: the order under way. Also kept for a moment by a leader that has stepped
     /// down, until it knows what became of it.
     work: Option<Work>,
-    /// As the leader: learners that an operator has demoted, and that have not confirmed it.
+    /// Leader only: learners that an operator has demoted, and that have not confirmed it.
     demoted: BTreeSet<MemberId>,
 }
 

@@ -1,4 +1,4 @@
-//! Which member an operator means.
+//! Finds the member that an operator means.
 
 use synod_consensus::{Config, MemberId};
 use synod_wire::{CommandRefusal, RefusalReason};

@@ -1,5 +1,5 @@
-//! What the leader makes of a command: which changes of the configuration, in which order, or why
-//! none.
+//! The leader's plan for a command: the changes of the configuration in their order, or the reason
+//! why there are none.
 //!
 //! A change is in force when it is appended. So the voters that answer have to be a majority of
 //! those that are left: otherwise it could never be committed, nor anything after it. That is never
@@ -13,7 +13,7 @@ use synod_wire::{Command, CommandRefusal, RefusalReason};
 use super::naming::{find, name_of};
 use super::protocol_order::set_protocol;
 
-/// What the leader knows.
+/// Facts that the leader knows.
 pub(super) struct Facts<'a> {
     pub(super) config: &'a Config,
     /// Members that answer the leader, itself included.
@@ -24,7 +24,7 @@ pub(super) struct Facts<'a> {
     pub(super) is_whole: &'a dyn Fn(MemberId) -> bool,
 }
 
-/// What the leader does for a command.
+/// Steps of the leader for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// These changes one after the other, each when the one before is committed.
@@ -90,7 +90,7 @@ pub(in crate::driver) fn refuse(reason: RefusalReason, text: impl Into<String>) 
     }
 }
 
-/// What to do for a command; otherwise, why nothing is done. Not for [`Command::SetWeight`]
+/// Plans the steps for a command; otherwise, why nothing is done. Not for [`Command::SetWeight`]
 /// and [`Command::Recover`], which are for the member itself.
 pub(super) fn plan(facts: &Facts, command: &Command) -> Result<Plan, CommandRefusal> {
     let find = |text: &str| find(facts.config, text);
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::driver::example_groups::voters_and_learners as config;
 
-    /// What the leader, member 1, answers while these members answer it.
+    /// Answer of the leader, member 1, while these members answer it.
     fn ask(config: &Config, answering: &[u64], command: &Command) -> Result<Plan, RefusalReason> {
         let answering: BTreeSet<MemberId> = answering.iter().map(|id| MemberId(*id)).collect();
         let facts = Facts {

@@ -1,4 +1,4 @@
-//! What the leader makes of an order about the group's protocol version.
+//! The leader's plan for an order about the group's protocol version.
 //!
 //! The version goes up only: entries in the logs of all members may be written as only programs of
 //! the present version read them, for days, and so may the logs themselves.
@@ -8,8 +8,8 @@ use synod_wire::{CommandRefusal, RefusalReason};
 
 use super::plan::{Facts, Plan, refuse};
 
-/// What to do for an order that the group speak this version, or, with none, that its version rise
-/// by itself.
+/// Plans the steps for an order that the group speak this version, or, with none, that its version
+/// rise by itself.
 pub(super) fn set_protocol(
     facts: &Facts,
     version: Option<u16>,

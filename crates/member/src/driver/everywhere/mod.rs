@@ -23,7 +23,7 @@ use synod_consensus::{MemberId, Seqno};
 use askers::Askers;
 use others::Others;
 
-/// What the host waits for before it tells its client that an action is committed.
+/// State that the host waits for before it tells its client that an action is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitWait {
     /// A majority of the voters has it on disk.
@@ -44,7 +44,7 @@ pub(super) struct Everywhere {
     is_in_force: Option<bool>,
     others: Others,
     askers: Askers,
-    /// What the host was told last.
+    /// Seqno that the host was told last.
     told: Seqno,
 }
 

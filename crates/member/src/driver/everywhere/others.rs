@@ -1,5 +1,5 @@
-//! Where the databases of the others are, as they have told this member, and which of them its
-//! commits wait for.
+//! Positions of the other databases, as their members have told this one, and the choice of those
+//! that its commits wait for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::driver::commit_times::CommitTimes;
 /// that it was excluded for.
 const KEEPS_UP: u32 = 4;
 
-/// What is known of the database of a present member.
+/// State of the database of a present member.
 struct Other {
     session: SessionId,
     /// When it was told, and what; none before that.
@@ -59,7 +59,8 @@ impl Other {
     }
 }
 
-/// What is asked about: the members that are present, and how long they are waited for.
+/// Facts for a question about the databases: the members that are present, and how long they are
+/// waited for.
 pub(super) struct Question<I> {
     pub(super) now: Time,
     /// The other members that are present with a database, and their sessions.
@@ -148,7 +149,7 @@ impl Others {
         self.exclusions
     }
 
-    /// What was told means nothing any more.
+    /// Forgets all positions: they mean nothing any more.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.own.reset();

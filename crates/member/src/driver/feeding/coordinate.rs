@@ -14,7 +14,7 @@ use crate::host::{Level, Topic};
 impl Driver {
     // --- the leader ----------------------------------------------------------------------------
 
-    /// As the leader: chooses who feeds whom. With each slow tick.
+    /// Leader only: chooses who feeds whom. With each slow tick.
     pub(in crate::driver) fn choose_feeders(&mut self) {
         let config = &self.core.config().config;
         let Some(own) = self.regions.of(self.identity.me.member) else {
@@ -54,7 +54,7 @@ impl Driver {
         self.note(Topic::Log, Level::Info, text);
     }
 
-    /// As the leader: has these entries sent by the feeder of their receiver; whether it has one.
+    /// Leader only: has these entries sent by the feeder of their receiver; whether it has one.
     pub(in crate::driver) fn order_feeding(&mut self, range: &SendEntries) -> bool {
         let learner = range.to;
         let Some(feeder) = self.feeding.feeders.of(learner) else {
@@ -86,7 +86,7 @@ impl Driver {
         true
     }
 
-    /// As the leader: serves the learners itself that got no entries by way of their feeders. The
+    /// Leader only: serves the learners itself that got no entries by way of their feeders. The
     /// core has just looked at the time: it asks such learners where the logs agree, without
     /// entries.
     pub(in crate::driver) fn notice_failed_feeding(&mut self) {

@@ -14,19 +14,20 @@ use synod_wire::Region;
 /// arrived.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// What the leader knows of another member.
+/// State of another member, as the leader knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer<'a> {
     pub(super) member: MemberId,
     pub(super) region: &'a Region,
     pub(super) is_voter: bool,
-    /// It answers, and takes entries as they are appended.
+    /// The member answers, and takes entries as they are appended.
     pub(super) is_up_to_date: bool,
-    /// It answers, and takes entries one message after the other: it is up to date, or catches up.
+    /// The member answers, and takes entries one message after the other: it is up to date, or
+    /// catches up.
     pub(super) takes_entries: bool,
 }
 
-/// Who feeds whom, chosen with each slow tick of a leader.
+/// Feeders of learners, chosen with each slow tick of a leader.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Feeders {
     of_learner: BTreeMap<MemberId, MemberId>,
@@ -56,7 +57,7 @@ impl Feeders {
         self.of_learner.get(&learner).copied()
     }
 
-    /// What the learner was to be sent has not arrived, or was refused.
+    /// The entries that the learner was to be sent have not arrived, or were refused.
     pub(super) fn failed(&mut self, now: Time, learner: MemberId) {
         if self.of_learner.remove(&learner).is_some() {
             self.distrusted_until.insert(learner, now.plus(DISTRUST));

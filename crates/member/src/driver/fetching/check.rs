@@ -1,10 +1,10 @@
-//! Whether fetched entries are what was asked for.
+//! Checks that fetched entries are the ones that were asked for.
 
 use synod_consensus::{EntryId, LogIndex, Seqno};
 use synod_log::Entry;
 use synod_wire::{FetchFrom, FetchedEntries};
 
-/// What the entries have to be.
+/// Requirements on the fetched entries.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::driver) struct Expected {
     pub(in crate::driver) from: FetchFrom,
@@ -18,7 +18,7 @@ pub(in crate::driver) struct Expected {
 /// the own log. Payloads that were not wanted are empty.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The cause in words, if the entries do not meet the requirements.
 pub(in crate::driver) fn check_entries(
     expected: &Expected,
     fetched: FetchedEntries,

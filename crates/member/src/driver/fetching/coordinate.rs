@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::fetch::{FetchResult, NotFetched};
 use crate::host::{Level, Topic};
 
-/// Who is asked has so many times [`synod_consensus::Timing::retry_us`] to answer.
+/// Time that a member has to answer, in periods of [`synod_consensus::Timing::retry_us`].
 const RETRIES: u32 = 10;
 /// Most entries in one answer, whatever their size.
 const ENTRIES_MAX: u64 = 65_536;
@@ -84,7 +84,7 @@ impl Driver {
         self.send(member, PeerMessage::Fetch(request));
     }
 
-    /// Which members have lost the entries, and which do not answer.
+    /// Names of the members that have lost the entries, and of those that do not answer, in words.
     fn who_was_asked(&self) -> String {
         let Some(sought) = self.fetching.search.sought() else {
             return String::new();

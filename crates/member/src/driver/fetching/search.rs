@@ -1,4 +1,4 @@
-//! Who is asked for the entries, and when the search is given up.
+//! The search for the entries: the member to ask next, and when the search is given up.
 //!
 //! Members are asked one after the other, first the one that has answered last. A round ends when
 //! all that can be reached were asked. If all members say that their logs have lost the entries, no
@@ -18,7 +18,7 @@ use crate::fetch::FetchWish;
 /// nothing, no member has them.
 const ROUNDS_MAX: u32 = 3;
 
-/// What is to be done next.
+/// Next step of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Next {
     /// This member is asked.
@@ -29,7 +29,7 @@ pub(in crate::driver) enum Next {
     GiveUp,
 }
 
-/// What is being looked for.
+/// Entries that are being looked for, and the members asked for them.
 #[derive(Debug)]
 pub(in crate::driver) struct Sought {
     pub(in crate::driver) wish: FetchWish,
@@ -37,11 +37,11 @@ pub(in crate::driver) struct Sought {
     pub(in crate::driver) number: u64,
     /// The last entry before the own log, and its seqno.
     pub(in crate::driver) base: (EntryId, Seqno),
-    /// Who is asked now.
+    /// The member that is asked now.
     asked: Option<MemberId>,
     /// When a member was asked last, or a round ended.
     since: Time,
-    /// Where the logs begin of those that have lost the entries.
+    /// First actions in the logs that have lost the entries, by member.
     pub(in crate::driver) refused: BTreeMap<MemberId, Seqno>,
     /// Asked at any time: others have no say.
     questioned: BTreeSet<MemberId>,
@@ -57,7 +57,7 @@ impl Sought {
         self.questioned.contains(&member)
     }
 
-    /// What the entries have to be.
+    /// Requirements on the entries.
     pub(in crate::driver) fn expected(&self) -> Expected {
         let base = self.base;
         let to = self.wish.to.unwrap_or(base.0.index);
@@ -112,7 +112,7 @@ impl Search {
         true
     }
 
-    /// What is being looked for.
+    /// Search under way, if there is one.
     pub(in crate::driver) fn sought(&self) -> Option<&Sought> {
         self.sought.as_ref()
     }
@@ -169,7 +169,8 @@ impl Search {
         sought.is_some_and(|sought| now.since(sought.since) >= patience)
     }
 
-    /// Who is asked next. `others`: the members of the group.
+    /// Next step of the search: ask another member, wait, or give up. `others`: the members of the
+    /// group.
     pub(in crate::driver) fn next(
         &mut self,
         now: Time,

@@ -1,4 +1,5 @@
-//! What this member reads for others that fetch entries, and what its log keeps for them.
+//! Members that fetch entries from this one: the reads for them, and the entries that the log
+//! keeps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,7 +13,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// A member that fetches.
 #[derive(Debug)]
 struct Served {
-    /// It needs nothing before this entry.
+    /// The member needs no entry before this one.
     from: LogIndex,
     /// When it asked last.
     at: Time,

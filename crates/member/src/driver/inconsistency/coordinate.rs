@@ -40,7 +40,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: a member reports how an action ended there.
+    /// Leader only: a member reports how an action ended there.
     pub(in crate::driver) fn handle_outcome_report(
         &mut self,
         from: MemberId,

@@ -45,7 +45,7 @@ pub(super) struct Inconsistency {
     failed_before: BTreeMap<Seqno, ApplyOutcome>,
     /// Actions that the leader has queried and this member has not answered.
     queried: BTreeSet<Seqno>,
-    /// As the leader: actions without a decision.
+    /// Leader only: actions without a decision.
     questions: BTreeMap<Seqno, Question>,
     /// Decisions in the log that are not known to be committed.
     appended: VecDeque<(LogIndex, OutcomeDecision)>,
@@ -58,7 +58,7 @@ struct Question {
     answers: BTreeMap<MemberId, (SessionId, ApplyOutcome)>,
 }
 
-/// What a report means to the leader.
+/// Effect of a report on the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportKind {
     /// Nothing: the action is decided, or has not failed anywhere.
@@ -69,7 +69,7 @@ pub(super) enum ReportKind {
     FirstError,
 }
 
-/// Whose answers count, and for how long the leader waits for them.
+/// Members whose answers count, and the time for which the leader waits for them.
 pub(super) struct Electorate<'a> {
     /// The members whose answers count.
     pub(super) members: BTreeSet<MemberId>,
@@ -96,7 +96,8 @@ impl Inconsistency {
         is_open
     }
 
-    /// What has failed here and is not decided: reported again and again.
+    /// The action that has failed here and is not decided, with its error: reported again and
+    /// again.
     pub(super) fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
         self.failed
     }
@@ -173,7 +174,7 @@ impl Inconsistency {
         }
     }
 
-    /// Those of the members present that have not answered.
+    /// Present members that have not answered.
     pub(super) fn unanswered(
         &self,
         seqno: Seqno,

@@ -352,7 +352,7 @@ impl Driver {
         }
     }
 
-    /// Where the database was at the start, unless that position has lost its meaning.
+    /// Position of the database at the start, unless that position has lost its meaning.
     pub(in crate::driver) fn database(&self) -> DatabasePosition {
         self.links.shared.position_of(self.identity.config.database)
     }
@@ -436,7 +436,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: takes weights and regions from the members' reports.
+    /// Leader only: takes weights and regions from the members' reports.
     pub(in crate::driver) fn weigh_reports(&mut self) {
         let config = &self.core.config().config;
         let reports = || self.membership.presence.reports();
@@ -445,7 +445,7 @@ impl Driver {
         self.set_leader_weights(weights, moved);
     }
 
-    /// As a follower: takes them from the leader's status.
+    /// Follower only: takes weights and regions from the leader's status.
     pub(in crate::driver) fn weigh_status(&mut self, members: &[Report]) {
         let config = &self.core.config().config;
         let moved = self.regions.note(config, members.iter());
@@ -461,7 +461,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: moves leadership to where nearly all writes come from, if that is elsewhere
+    /// Leader only: moves leadership to where nearly all writes come from, if that is elsewhere
     /// and an operator wants it.
     pub(in crate::driver) fn follow_writers(&mut self) {
         let (now, me) = (self.turns.now, self.identity.me.member);

@@ -26,13 +26,13 @@ pub(in crate::driver) struct DiskWatch {
     latest: WriteTicket,
     /// The latest look found the oldest write too old.
     was_late: bool,
-    /// What the looks have found.
+    /// The disk has stalled, by the looks so far.
     stalled: bool,
-    /// As the leader: not before this time, leadership is handed over for this reason again.
+    /// Leader only: leadership is not handed over again for this reason before this time.
     next_handover: Time,
 }
 
-/// What a look at the disk has found.
+/// News that a look at the disk has brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum DiskNews {
     /// The disk has stalled; the oldest write has taken so long.
@@ -106,7 +106,7 @@ impl DiskWatch {
         }
     }
 
-    /// What the latest look has found.
+    /// Whether the disk has stalled, by the latest look.
     pub(in crate::driver) fn is_stalled(&self) -> bool {
         self.stalled
     }

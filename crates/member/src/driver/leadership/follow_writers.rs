@@ -1,4 +1,4 @@
-//! Should leadership follow the writers?
+//! Decides whether leadership should follow the writers.
 //!
 //! A commit costs its client the way to the leader, and the leader the way to the nearest majority.
 //! Clients of the leader's own region save the first. So where nearly all writes come from another
@@ -34,17 +34,17 @@ const SHARE_PERCENT: u64 = 60;
 /// Fewer actions in a window are no reason to move: one in each sample.
 const ACTIONS_MIN: u64 = SAMPLES as u64;
 
-/// What a leader does when writes come from elsewhere.
+/// Policy of a leader when writes come from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaderPlacement {
-    /// It stays.
+    /// The leader stays.
     #[default]
     Stay,
-    /// It hands over to a voter in the region that nearly all writes come from.
+    /// The leader hands over to a voter in the region that nearly all writes come from.
     FollowWriters,
 }
 
-/// Where actions come from.
+/// Source of actions: a region, or a member without one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::driver) enum Place {
     /// From members of a region.
@@ -169,7 +169,7 @@ impl FollowWriters {
         self.sample_ends = now.plus(self.sample);
     }
 
-    /// As the leader: an action of this member was ordered.
+    /// Leader only: an action of this member was ordered.
     pub(in crate::driver) fn ordered(&mut self, origin: MemberId) {
         if self.placement == LeaderPlacement::FollowWriters {
             *self.counts.entry(origin).or_default() += 1;
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(follow.moves(), 1);
     }
 
-    /// Who leads from a second on.
+    /// A change of the leader, from a second on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Change {
         second: u64,

@@ -7,15 +7,16 @@
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::EntrySummary;
 
-/// What a member does when the majority is gone.
+/// Policy of a member for the loss of the majority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuorumLossPolicy {
-    /// It waits until it hears a majority again. The only safe policy.
+    /// The member waits until it hears a majority again. The only safe policy.
     #[default]
     Wait,
-    /// It continues if at least half of the voters are still connected: one of two may serve.
+    /// The member continues if at least half of the voters are still connected: one of two may
+    /// serve.
     ContinueWithHalf,
-    /// It continues, however many are gone.
+    /// The member continues, however many are gone.
     ContinueAlone,
 }
 

@@ -1,4 +1,4 @@
-//! Which members should rather lead: each reports its weight to the leader, whose status has them
+//! Weights of members for leadership: each reports its own to the leader, whose status has them
 //! all.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Which region is each member in? Members report it, and the leader's status has it of all.
+//! Regions of members: each reports its own to the leader, whose status has them all.
 
 use std::collections::BTreeMap;
 

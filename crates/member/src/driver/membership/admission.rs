@@ -19,7 +19,7 @@ use crate::payload::view::View;
 /// A group has no more members than this.
 pub(super) const MEMBERS_MAX: usize = 64;
 
-/// What the leader knows of a configured member.
+/// Standing of a configured member, as the leader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// No message of it came for the suspect timeout.
@@ -27,11 +27,11 @@ pub(super) enum Standing {
     /// Within its grace period: no message of it came since this leader was elected, and it still
     /// has time.
     InGracePeriod,
-    /// It sends messages.
+    /// The member sends messages.
     Live,
 }
 
-/// What the leader does for a joiner.
+/// The leader's decision about a joiner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Admit {
     /// Nothing: it is configured as it asks.
@@ -46,8 +46,7 @@ pub(super) enum Admit {
     Wait,
 }
 
-/// What is to be done for a member that asks to join, over a connection that showed this
-/// certificate.
+/// Decides about a member that asks to join, over a connection that showed this certificate.
 ///
 /// A member is bound to the certificate of its first join. That holds for a member that has lost
 /// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
@@ -189,7 +188,7 @@ impl Admission {
         }
     }
 
-    /// Where a log begins that is to have `index` and some entries before it.
+    /// Beginning of a log that is to have `index` and some entries before it.
     pub(super) fn backlog_before(&self, index: LogIndex) -> LogIndex {
         LogIndex(index.0.saturating_sub(self.join_backlog))
     }
@@ -279,7 +278,7 @@ mod tests {
         admit(config, NEW, &join(name, address), None, |_| standing)
     }
 
-    /// As `ask`, of a silent namesake, over a connection with this certificate.
+    /// Like `ask`, for a silent namesake, over a connection with this certificate.
     fn show(config: &Config, name: &str, certificate: Option<&str>) -> Admit {
         let join = join(name, "b:1");
         admit(config, NEW, &join, certificate, |_| Standing::Silent)

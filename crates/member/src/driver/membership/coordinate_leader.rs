@@ -233,9 +233,9 @@ impl Driver {
         JoinReply::Refused { reason, text }
     }
 
-    /// Where a new member's log shall start: late, but early enough for what its database lacks. In
-    /// a group of relays it starts where this one does: readers need all of it, and it is what the
-    /// group keeps.
+    /// Base of a new member's log: late, but early enough for the actions that its database lacks.
+    /// In a group of relays the log starts where this one does: readers need all of it, and it is
+    /// what the group keeps.
     fn base_for(&self, join: &Join) -> LogBase {
         if self.identity.config.in_relay_group {
             return self.core.base().clone();

@@ -11,7 +11,7 @@ use super::voters::{Facts, Loss, forgotten, loss, promotable};
 use crate::driver::Driver;
 use crate::host::Level;
 
-/// What the leader knows of the members, as [`Facts`] wants it.
+/// Owner of the sets that [`Facts`] borrows: the members as the leader knows them.
 struct Known {
     answering: BTreeSet<MemberId>,
     present: BTreeSet<MemberId>,

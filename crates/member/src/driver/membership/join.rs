@@ -22,10 +22,10 @@ const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
 /// starting.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What follows from a refusal.
+/// Consequences of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// It was not logged yet.
+    /// The refusal was not logged yet.
     pub(super) is_new: bool,
     /// This member gives up.
     pub(super) is_fatal: bool,
@@ -45,7 +45,7 @@ pub(in crate::driver) struct Join {
     accepted: Option<(Term, Time)>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
-    /// What the group has answered last; empty before it has.
+    /// Latest answer of the group; empty before there is one.
     last_answer: String,
     /// Texts of refusals that were logged.
     refusals: BTreeSet<String>,
@@ -130,7 +130,7 @@ impl Join {
         self.last_answer = answer;
     }
 
-    /// What the group has answered last, as a part of a sentence.
+    /// Latest answer of the group, as a part of a sentence.
     pub(super) fn last_answer(&self) -> String {
         if self.last_answer.is_empty() {
             "it has not answered the request to join".to_owned()

@@ -1,4 +1,4 @@
-//! What a member that has not joined yet waits for: a line in the log, each minute.
+//! Log line of a member that has not joined yet, each minute: what it waits for.
 //!
 //! A server may wait for its group without end, so its error log has to say which servers it lacks.
 //! See `driver/lasting.rs` for when.

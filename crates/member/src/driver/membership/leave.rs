@@ -27,18 +27,18 @@ pub(super) enum LeaveStep {
     GoThoughNeeded,
     /// No other voter is there: go.
     Go,
-    /// As the leader: transfer leadership.
+    /// Leader only: transfer leadership.
     TransferLeadership,
     /// Ask the leader to be taken out of the voters.
     AskLeader,
 }
 
-/// What the next step depends on.
+/// Facts that the next step depends on.
 #[derive(Clone, Copy)]
 pub(super) struct LeaveFacts {
     /// This member leads.
     pub(super) leads: bool,
-    /// As the leader: another member is leaving.
+    /// Leader only: another member is leaving.
     pub(super) others_leave: bool,
     /// Another member is a voter; for a leader, one that answers.
     pub(super) others_vote: bool,
@@ -59,8 +59,8 @@ struct Request {
     done: LeaveDone,
     /// When this member goes without the group's consent; none: never.
     deadline: Option<Time>,
-    /// As the leader it stays until then: other members may be about to ask for leave, or on their
-    /// way out with an answer that is not sent yet.
+    /// Leader only: it stays until then, since other members may be about to ask for leave, or on
+    /// their way out with an answer that is not sent yet.
     stay_until: Time,
     /// Since when the committed view lacks this member.
     out_of_view_since: Option<Time>,
@@ -106,7 +106,7 @@ impl Leave {
         }
     }
 
-    /// What to do next.
+    /// Next step of the shutdown.
     pub(super) fn step(&mut self, now: Time, facts: LeaveFacts) -> LeaveStep {
         let Some(request) = &mut self.request else {
             return LeaveStep::Wait;

@@ -1,4 +1,4 @@
-//! Who is in the group: this member's way in and out, and the leader's care for the others.
+//! Membership: this member's way in and out of the group, and the leader's care for the others.
 //!
 //! [`Membership`] has one part for each question, and none of them knows another:
 //!
@@ -48,7 +48,7 @@ use crate::config::StartMode;
 use crate::payload::view::View;
 use crate::tuning::Tuning;
 
-/// What this member knows of the group's members, itself included.
+/// Members of the group, as this member knows them, itself included.
 pub(super) struct Membership {
     pub(super) join: Join,
     pub(super) join_watch: JoinWatch,
@@ -61,7 +61,7 @@ pub(super) struct Membership {
     /// The format in which the log is to be written.
     log_format: LogFormat,
     pub(super) silence: Silence,
-    /// As the leader: the learner for which a dead voter has lost its vote, until it votes.
+    /// Leader only: the learner for which a dead voter has lost its vote, until it votes.
     pub(super) successor: Option<MemberId>,
     /// A learner that was silent for so long is forgotten.
     pub(super) learner_patience: Duration,
@@ -90,8 +90,9 @@ impl Membership {
         self.views.committed().contains(member, session)
     }
 
-    /// As the leader `me`: the view to announce, if it is another one than the latest. `unknown` is
-    /// its number if the log has lost the views before: one above all that they can have had.
+    /// Leader only: the view that the leader `me` is to announce, if it is another one than the
+    /// latest. `unknown` is its number if the log has lost the views before: one above all that
+    /// they can have had.
     pub(super) fn next_view(
         &mut self,
         me: MemberId,

@@ -1,4 +1,4 @@
-//! Who is present, as a leader keeps track of it: who has sent what, and when.
+//! Presence of members, as a leader keeps track of it: their latest messages and reports.
 //!
 //! Every member notes when others sent their last message; only a leader uses the rest. A new
 //! leader starts from the latest view and gives each of its members a grace period.

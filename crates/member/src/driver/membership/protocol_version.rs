@@ -2,10 +2,10 @@
 
 use synod_consensus::{Config, VersionRange};
 
-/// What a configuration means to a member that speaks certain versions.
+/// Effect of a configuration on a member that speaks certain versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obeyed {
-    /// It says nothing new.
+    /// The configuration is empty, or has the version that is obeyed already.
     Unchanged,
     /// The group speaks this version from now on.
     Now(u16),

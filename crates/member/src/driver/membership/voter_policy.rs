@@ -11,7 +11,7 @@ use std::time::Duration;
 use synod_consensus::MemberId;
 use synod_planted::planted;
 
-/// What an operator wants of the number of voters. The present leader's policy counts.
+/// Policy of an operator for the number of voters. The present leader's policy counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VoterPolicy {
     /// A group does not go below this number of voters by itself; zero: it keeps the tolerance that
@@ -40,10 +40,10 @@ impl VoterPolicy {
     }
 }
 
-/// What becomes of a voter that leaves.
+/// Decision about a voter that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// It goes, and keeps its vote: the others are a majority with it absent.
+    /// The voter goes, and keeps its vote: the others are a majority with it absent.
     Goes,
     /// This voter is taken out first: the leaver itself, or one that is absent.
     TakeOut(MemberId),
@@ -52,7 +52,7 @@ pub(super) enum Departure {
     Needed,
 }
 
-/// What the leader knows of the voters besides the leaver.
+/// The voters besides the leaver, as the leader knows them.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     /// They have answered since the leaver asked, the leader itself included.
@@ -63,7 +63,7 @@ pub(super) struct Others<'a> {
     pub(super) stays: bool,
 }
 
-/// What to do for the voter `leaver`.
+/// Decides about the voter `leaver`.
 ///
 /// A configuration is in force when it is appended. One whose majority does not answer could never
 /// be committed, nor anything after it, and the leaver's return would not help.

@@ -1,4 +1,5 @@
-//! Who votes: which dead voter loses its vote, and which learners may be promoted by themselves.
+//! Rules for votes: which dead voter loses its vote, and which learners may be promoted by
+//! themselves.
 //!
 //! While a voter is absent, a newcomer may be meant to replace it. So it waits as a learner: until
 //! the voter is back, and the group really grows; or until the voter is dead, and the newcomer
@@ -12,7 +13,7 @@ use synod_planted::planted;
 
 use super::voter_policy::VoterPolicy;
 
-/// What the leader knows of the group's members.
+/// The group's members, as the leader knows them.
 pub(super) struct Facts<'a> {
     pub(super) config: &'a Config,
     /// Members that answer the leader, itself included.
@@ -23,7 +24,7 @@ pub(super) struct Facts<'a> {
     pub(super) silent: &'a BTreeMap<MemberId, Duration>,
     /// Learners that want to vote, with a whole database if they have one.
     pub(super) willing: &'a BTreeSet<MemberId>,
-    /// Those of them that have caught up.
+    /// Learners of `willing` that have caught up.
     pub(super) ready: &'a BTreeSet<MemberId>,
 }
 

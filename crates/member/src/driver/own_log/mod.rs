@@ -29,11 +29,11 @@ pub(super) enum Replication {
     Send(PeerMessage),
     /// The disk has to be read.
     Read(CatchUp),
-    /// It is being read already, or too much is: the core repeats the request.
+    /// The range is being read already, or too much is: the core repeats the request.
     UnderWay,
 }
 
-/// What is known of an append, before the core sees it.
+/// An append message after its payloads were matched with its entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arrived {
     /// The configurations among its entries.
@@ -115,7 +115,7 @@ impl OwnLog {
     /// append is cut before an entry whose payload is nowhere, unless the core has that entry.
     ///
     /// # Errors
-    /// The message is not whole: why, for the log of this member.
+    /// If the message is not whole: the cause, for the log of this member.
     pub(super) fn arrived(
         &mut self,
         core: &Core,
@@ -379,7 +379,7 @@ mod tests {
         Core::new(params, recovered, Time(0))
     }
 
-    /// What comes of an append with these payloads, where `proposed` is a proposal of this member.
+    /// Result of an append with these payloads, where `proposed` is a proposal of this member.
     fn arrive(
         log: &mut OwnLog,
         core: &Core,
@@ -418,7 +418,8 @@ mod tests {
         assert_eq!(log.header(LogIndex(1)), Some(header));
     }
 
-    /// As of a member that sends entries in the name of the leader, which this member is.
+    /// The append is one of a member that sends entries in the name of the leader, which this
+    /// member is.
     #[test]
     fn payload_of_another_entry_of_the_same_index_is_not_taken() {
         let (mut log, own) = (own_log(), Bytes::from_static(b"abc"));

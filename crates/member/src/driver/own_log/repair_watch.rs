@@ -1,5 +1,4 @@
-//! What an operator has to know about the repair of a damaged log: that it is done, or why it
-//! cannot be.
+//! News of the repair of a damaged log, for an operator: that it is done, or why it cannot be.
 
 use std::time::Duration;
 
@@ -31,8 +30,8 @@ impl RepairWatch {
         }
     }
 
-    /// What is to be announced now. The log is under repair up to `until`; `is_alone`: no leader
-    /// has been heard for the suspect timeout.
+    /// News to announce now. The log is under repair up to `until`; `is_alone`: no leader has been
+    /// heard for the suspect timeout.
     pub(in crate::driver) fn news(
         &mut self,
         now: Time,

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// What admission is compared with: stop at the bound, start again at half of it.
+    /// Threshold that admission is compared with: stop at the bound, start again at half of it.
     fn plain_threshold() -> impl FnMut(Time, MajorityPace) -> bool {
         let mut stopped = false;
         move |_, majority| {

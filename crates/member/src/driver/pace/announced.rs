@@ -1,5 +1,5 @@
-//! What leaders announce of their admission, added up over leaders: how long and how often the
-//! group's clients waited for databases.
+//! Announcements of leaders about their admission, added up over leaders: how long and how often
+//! the group's clients waited for databases.
 
 use std::time::Duration;
 

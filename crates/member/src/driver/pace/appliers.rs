@@ -9,7 +9,7 @@ use synod_wire::{AppliedPosition, DataState};
 
 use super::FEEDBACK_AGE_MAX;
 
-/// What a member said of its database.
+/// Latest position of a member's database.
 #[derive(Clone, Copy)]
 struct Applier {
     heard: Time,
@@ -29,7 +29,8 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    /// Of `voters`, among which `loggers` have no database and answer the leader.
+    /// Number for a group of `voters`, among which `loggers` have no database and answer the
+    /// leader.
     pub(super) fn new(voters: usize, loggers: usize, patience: Duration) -> Needed {
         let databases = (voters / 2 + 1).saturating_sub(loggers).max(1);
         Needed {
@@ -192,7 +193,7 @@ mod tests {
         best_beside(appliers, now, members, 0)
     }
 
-    /// Of members 1 to `members`, beside so many loggers that answer.
+    /// Best majority of members 1 to `members`, beside so many loggers that answer.
     fn best_beside(
         appliers: &Appliers,
         now: Time,

@@ -126,7 +126,7 @@ impl Driver {
         self.pace.admission.note_waiting(now, waits);
     }
 
-    /// As the leader: says to all members at which pace actions are admitted, and why.
+    /// Leader only: says to all members at which pace actions are admitted, and why.
     pub(in crate::driver) fn announce_pace(&mut self) {
         let admission = &self.pace.admission;
         let (paused, pauses) = admission.pauses();

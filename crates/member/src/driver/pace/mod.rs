@@ -49,7 +49,7 @@ pub(super) struct Pace {
     admission: Admission,
     announced: Announced,
     throttle_watch: ThrottleWatch,
-    /// What a leader was told last, and which one.
+    /// The position that a leader was told last, and that leader.
     told: Option<(MemberId, AppliedPosition)>,
     next_look: Time,
 }
@@ -84,12 +84,12 @@ impl Pace {
         self.own_lag.reset();
     }
 
-    /// As the leader: whether an action may be appended now.
+    /// Leader only: whether an action may be appended now.
     pub(super) fn has_room_for_action(&mut self, now: Time) -> bool {
         self.admission.has_room(now)
     }
 
-    /// As the leader: an action was appended.
+    /// Leader only: an action was appended.
     pub(super) fn action_appended(&mut self) {
         self.admission.admitted();
     }

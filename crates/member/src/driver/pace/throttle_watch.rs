@@ -24,7 +24,7 @@ struct Episode {
     last_wait: Time,
 }
 
-/// What there is to tell.
+/// News of an episode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ThrottleNews {
     /// Writes begin to wait.

@@ -232,8 +232,8 @@ impl Driver {
         }
     }
 
-    /// As [`Ordering::answer`](super::Ordering), with the time it takes reported to the host if an
-    /// action is certified.
+    /// Like [`Ordering::answer`](super::Ordering), with the time it takes reported to the host if
+    /// an action is certified.
     fn rule_on(
         &mut self,
         propose: &Propose,

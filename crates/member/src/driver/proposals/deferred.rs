@@ -13,10 +13,10 @@ use synod_wire::Propose;
 
 use crate::payload::action::ActionPiece;
 
-/// What a proposal costs beside its payload, in bytes: an empty one is not free.
+/// Cost of a proposal beside its payload, in bytes: an empty one is not free.
 const PROPOSAL_BYTES: usize = 512;
 
-/// What an action is to the queue: one piece, or one of several.
+/// Size of an action for the queue: one piece, or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ActionSize {
     /// The action is a single proposal.
@@ -50,7 +50,7 @@ impl ActionSize {
 /// Names a flow. Its member is the one that proposes.
 type FlowKey = (MemberId, ActionSize);
 
-/// What waits of one flow.
+/// Proposals of one flow that wait.
 #[derive(Default)]
 struct Flow {
     queue: VecDeque<Propose>,

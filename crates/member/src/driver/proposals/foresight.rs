@@ -1,4 +1,4 @@
-//! Which of this session's proposals the leader will refuse for certain.
+//! Foresight: the proposals of this session that the leader will refuse for certain.
 //!
 //! The proposal is compared with this member's own log, as far as that is a part of the leader's:
 //!
@@ -15,10 +15,10 @@ use super::Ordering;
 use crate::certification::CertificationState;
 use crate::driver::Me;
 
-/// What this member can tell of the leader's verdicts.
+/// State of this member by which it foresees the leader's verdicts.
 pub(super) struct Foresight<'a> {
     certification: &'a CertificationState,
-    /// That of the proposals; their numbers are of no interest.
+    /// Origin of the proposals; their numbers are of no interest.
     origin: Origin,
     /// Up to here this log is a part of the leader's. Zero if nothing is to be foreseen: this
     /// member leads, so the verdict itself costs no more; or the group takes the leader's writes

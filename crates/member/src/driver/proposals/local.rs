@@ -40,7 +40,7 @@ const CHUNK_BYTES_MAX: usize = 8 << 20;
 pub(super) struct Submitted {
     pub(super) kind: EntryKind,
     payload: Bytes,
-    /// It is on its way to the present leader.
+    /// The proposal is on its way to the present leader.
     is_sent: bool,
     pub(super) waiter: Waiter,
     /// Held as long as the proposal is on its way.
@@ -68,7 +68,7 @@ impl Submitted {
     }
 }
 
-/// What is certain of the leader's verdict: the action that a proposal loses to.
+/// Foresight of the leader's verdict: the action that a proposal is certain to lose to.
 pub(super) type Foreseen<'a> = &'a dyn Fn(EntryKind, &Bytes) -> Option<Seqno>;
 
 /// A proposal to send.

@@ -19,20 +19,20 @@ use crate::driver::writers::WriterRule;
 use crate::payload::action::PayloadError;
 use crate::payload::discard::PartialActionId;
 
-/// What becomes of a proposal.
+/// Answer to a proposal.
 #[derive(Debug)]
 pub(super) enum ProposalAnswer {
     /// Nothing: it was appended already, or is meant for the leader of another term.
     Ignore,
-    /// It waits for room.
+    /// The proposal waits for room.
     Wait,
-    /// It is refused, again if it was before.
+    /// The proposal is refused, again if it was before.
     Refuse(ProposalRefusal),
-    /// It is refused because partial actions would take too much memory on every member.
+    /// The proposal is refused because partial actions would take too much memory on every member.
     TooMuch(String),
-    /// It is refused because this program cannot read it, or no log takes it.
+    /// The proposal is refused because this program cannot read it, or no log takes it.
     Malformed(PayloadError),
-    /// It is appended.
+    /// The proposal is appended.
     Append {
         /// The last action that must be applied before it.
         depends_on: Seqno,
@@ -95,7 +95,7 @@ impl Ordering {
     /// wait.
     ///
     /// # Errors
-    /// The proposal cannot be one of that member.
+    /// If the proposal cannot be one of that member.
     pub(super) fn arrived(
         &mut self,
         from: MemberId,

@@ -1,4 +1,4 @@
-//! Which survivor continues, or why none does.
+//! The choice of the survivor that continues, or the reason why none does.
 //!
 //! Of the survivors the one whose last entry is the highest (term first) has everything that any of
 //! them has and that may be committed: by this order voters choose leaders, too (Raft, section
@@ -11,13 +11,13 @@ use synod_wire::{CommandRefusal, RefusalReason, SurvivorReport};
 
 use crate::driver::commands::refuse;
 
-/// What the member knows that is asked to continue.
+/// Facts that are known to the member that is asked to continue.
 pub(super) struct Facts<'a> {
     pub(super) me: MemberId,
     pub(super) config: &'a Config,
-    /// What this member has itself.
+    /// Report of this member about itself.
     pub(super) own: SurvivorReport,
-    /// What another member has said a moment ago.
+    /// Report of another member, if it came a moment ago.
     pub(super) report_of: &'a dyn Fn(MemberId) -> Option<SurvivorReport>,
     /// For how long this member has heard no leader.
     pub(super) leaderless_for: Duration,
@@ -55,7 +55,7 @@ impl Facts<'_> {
     }
 }
 
-/// Which member continues: the one that is asked, or a logger that has more of the log than all
+/// The member that continues: the one that is asked, or a logger that has more of the log than all
 /// servers. That one hands over when the server has it, too.
 pub(super) fn choose(facts: &Facts) -> Result<MemberId, CommandRefusal> {
     check_lost(facts)?;

@@ -1,4 +1,4 @@
-//! Since when may this member's log lack something that is committed?
+//! The time since which this member's log may lack something that is committed.
 //!
 //! A leader states its commit index to all members with each of its status messages. A member whose
 //! own commit index has reached that has, from the moment of the message on, all that was committed
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use synod_consensus::{LogIndex, Time};
 
-/// What leaders have stated to this process, and what of it is in the log.
+/// Commit indexes that leaders have stated to this process, compared with the log.
 #[derive(Default)]
 pub(super) struct Completeness {
     /// A stated commit index that the log has not reached, and when it was stated.

@@ -82,7 +82,7 @@ impl Driver {
         }
     }
 
-    /// What the survivors have, for operators.
+    /// Publishes the reports of the survivors, for operators.
     fn publish_survivors(&self) {
         let now = self.turns.now;
         let me = self.identity.me.member;
@@ -101,7 +101,7 @@ impl Driver {
 
     // --- the order ---------------------------------------------------------------------------
 
-    /// Which member continues, if this one is asked.
+    /// The member that continues, if this one is asked.
     pub(in crate::driver) fn choose_survivor(
         &self,
         is_passed_on: bool,

@@ -26,7 +26,7 @@ impl Survivors {
         self.reports.retain(|id, _| is_kept(*id));
     }
 
-    /// What a survivor has said a moment ago, and how long ago that was.
+    /// Latest report of a survivor, if it is a moment old at most, and its age.
     pub(super) fn current(
         &self,
         now: Time,

@@ -44,7 +44,7 @@ impl AwakeTime {
         self.last = self.last.max(now);
     }
 
-    /// What the clock shows.
+    /// Time of this clock.
     pub(super) fn now(&self) -> Time {
         self.awake
     }

@@ -1,4 +1,4 @@
-//! Where committed actions in chunks begin in the log.
+//! Index of the places where committed actions in chunks begin in the log.
 //!
 //! A log that keeps an action must keep its chunks, and these may be far before it: other actions
 //! are ordered between them. This is an index from seqnos to first chunks, filled as actions are

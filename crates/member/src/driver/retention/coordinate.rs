@@ -107,7 +107,7 @@ impl Driver {
         configs
     }
 
-    /// As the leader: informs the operator why clients wait, and when that is over.
+    /// Leader only: informs the operator why clients wait, and when that is over.
     pub(in crate::driver) fn announce_full_log(&mut self) {
         let is_full = self.links.shared.is_log_full();
         let name = |setting| self.links.host.setting_name(setting);
@@ -156,7 +156,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: discards partial actions that began before this member's knowledge of the log
+    /// Leader only: discards partial actions that began before this member's knowledge of the log
     /// does. It would refuse their next chunks, and cannot say how long logs have to keep them.
     pub(in crate::driver) fn discard_unknown(&mut self) {
         let log = self.certified_log();
@@ -168,7 +168,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: discards partial actions that were not continued for a long time.
+    /// Leader only: discards partial actions that were not continued for a long time.
     pub(in crate::driver) fn discard_stale(&mut self) {
         for id in self.ordering.stale_actions(self.turns.now) {
             let why = format!(
@@ -179,7 +179,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: discards the partial action that keeps a full log from being purged, if one
+    /// Leader only: discards the partial action that keeps a full log from being purged, if one
     /// does.
     pub(in crate::driver) fn discard_action_in_the_way(&mut self) {
         let config = &self.core.config().config;

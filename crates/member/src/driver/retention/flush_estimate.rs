@@ -31,7 +31,7 @@ struct Sample<P> {
 ///
 /// Invariant: `flushed` never goes down, except by [`FlushEstimate::reset`].
 pub(super) struct FlushEstimate<P> {
-    /// What was applied so long ago counts as flushed.
+    /// Age from which an applied position counts as flushed.
     margin: Duration,
     /// Positions closer to each other in time are not noted: bounds the samples within one margin.
     step: Duration,

@@ -40,7 +40,7 @@ use redundancy::Redundancy;
 /// Samples of the reported estimate within one margin.
 const REPORTED_SAMPLES: u32 = 8;
 
-/// What this member's certification and log know of the actions in the log.
+/// Actions in the log, as this member's certification and log know them.
 #[derive(Clone, Copy)]
 pub(super) struct CertifiedLog {
     /// Everything after this entry was seen; partial actions that began before it are not known.
@@ -77,7 +77,7 @@ pub(super) struct Needs {
     pub(super) committed_seqno: Seqno,
     /// Last action in the database.
     pub(super) applied: Seqno,
-    /// As the leader: the least that a present follower has acknowledged.
+    /// Leader only: the least that a present follower has acknowledged.
     pub(super) least_match: Option<LogIndex>,
     /// The first entry that another member fetches from this log.
     pub(super) fetched_from: Option<LogIndex>,
@@ -92,7 +92,7 @@ pub(super) struct Retention {
     awake: AwakeTime,
     /// How far this member's own database no longer needs the log.
     local_flushed: FlushEstimate<LogIndex>,
-    /// What this member reports to the group of its database.
+    /// Estimate of the database's flushed position that this member reports to the group.
     reported_flushed: FlushEstimate<Seqno>,
     /// The action that the slowest held reader of this member's log has passed; none: there is no
     /// such reader.
@@ -100,13 +100,13 @@ pub(super) struct Retention {
     redundancy: Redundancy,
     chunk_starts: ChunkStarts,
     limit: PurgeLimit,
-    /// As the leader announced it: how far the slowest present member has applied.
+    /// Last action that the slowest present member has applied, as the leader has announced it.
     slowest_applied: Option<Seqno>,
-    /// What this member does as the leader of a full log.
+    /// Policy of this member while it leads and its log is full.
     full_log_policy: FullLogPolicy,
-    /// As the leader: the operator was informed that the log is full.
+    /// Leader only: the operator was informed that the log is full.
     full_is_announced: bool,
-    /// As the leader: the operator was informed that less is kept than a minority could take.
+    /// Leader only: the operator was informed that less is kept than a minority could take.
     drop_is_announced: bool,
 }
 
@@ -155,7 +155,7 @@ impl Retention {
         self.readers_at = passed;
     }
 
-    /// What the present members report of their databases.
+    /// Takes the reports of the present members about their databases.
     pub(super) fn note_reports(&mut self, config: &Config, reports: &[Report]) {
         self.redundancy.note(config, reports);
     }
@@ -213,8 +213,9 @@ impl Retention {
         is_due
     }
 
-    /// What this member's database has flushed, by estimate, as it reports to the group. Zero:
-    /// unknown. A member without a database reports what none of its held readers needs.
+    /// Last action that this member's database has flushed, by estimate, as it reports to the
+    /// group. Zero: unknown. A member without a database reports what none of its held readers
+    /// needs.
     pub(super) fn db_flushed(&self) -> Seqno {
         let flushed = self.reported_flushed.flushed();
         self.readers_at
@@ -260,11 +261,11 @@ impl Retention {
         self.limit.index()
     }
 
-    /// As the leader: computes the purge limit of a log that is full or not. `search` finds an
+    /// Leader only: computes the purge limit of a log that is full or not. `search` finds an
     /// action's entry in the log.
     ///
     /// # Errors
-    /// The log is damaged; the limit is zero.
+    /// If the log is damaged; the limit is zero.
     pub(super) fn compute_purge_limit(
         &mut self,
         config: &Config,
@@ -295,14 +296,14 @@ impl Retention {
         partial.into_iter().chain(committed).min()
     }
 
-    /// As the leader: whether the log has become full (`true`) or has room again (`false`) since
+    /// Leader only: whether the log has become full (`true`) or has room again (`false`) since
     /// the operator was last informed.
     pub(super) fn fullness_to_announce(&mut self, is_full: bool) -> Option<bool> {
         let was_full = std::mem::replace(&mut self.full_is_announced, is_full);
         (is_full != was_full).then_some(is_full)
     }
 
-    /// As the leader, whose log is full: whether it is purged of what too few databases have, and
+    /// Leader of a full log only: whether it is purged of actions that too few databases have, and
     /// the operator is not informed of that yet.
     pub(super) fn drop_to_announce(&mut self, config: &Config, is_full: bool) -> bool {
         let enough = self.redundancy.flushed(config, FullLogPolicy::Wait);
@@ -310,7 +311,7 @@ impl Retention {
         drops && !std::mem::replace(&mut self.drop_is_announced, true)
     }
 
-    /// As the leader: the oldest partial action (`oldest`, with the last action ordered before it),
+    /// Leader only: the oldest partial action (`oldest`, with the last action ordered before it),
     /// if the log is full, has been for a tick, and cannot be purged because of this action: enough
     /// databases have flushed everything before it. Clients would wait in vain for an origin that
     /// is dead, or for an action that is larger than the log.

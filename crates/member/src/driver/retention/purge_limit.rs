@@ -20,7 +20,7 @@ use super::CertifiedLog;
 #[derive(Default)]
 pub(super) struct PurgeLimit {
     index: LogIndex,
-    /// As the leader: an action, and the last entry before the action after it. Saves a search of
+    /// Leader only: an action, and the last entry before the action after it. Saves a search of
     /// the log.
     sought: Option<(Seqno, LogIndex)>,
 }
@@ -42,12 +42,12 @@ impl PurgeLimit {
         self.sought = None;
     }
 
-    /// As the leader: computes the limit. Enough databases have flushed everything up to `flushed`,
+    /// Leader only: computes the limit. Enough databases have flushed everything up to `flushed`,
     /// and `first_chunk` is the first chunk of any action after that. Zero if this member does not
     /// know enough.
     ///
     /// # Errors
-    /// The log is damaged where it was searched; the limit is zero.
+    /// If the log is damaged where it was searched; the limit is zero.
     pub(super) fn compute(
         &mut self,
         log: &CertifiedLog,

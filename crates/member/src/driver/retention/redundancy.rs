@@ -17,8 +17,8 @@ use synod_wire::{DataState, Report};
 
 use super::FullLogPolicy;
 
-/// What each database has flushed, by its member's own estimate. A database whose member is absent
-/// keeps what it had. Zero: nothing is known of it.
+/// Last action that each database has flushed, by its member's own estimate. A database whose
+/// member is absent keeps what it had. Zero: nothing is known of it.
 pub(super) struct Redundancy {
     flushed: BTreeMap<MemberId, Seqno>,
     /// The group is one of relays.

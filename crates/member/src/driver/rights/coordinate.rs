@@ -48,8 +48,8 @@ impl Driver {
         judgement == Judgement::Allowed
     }
 
-    /// What this member knows of a sender. A connection that shows another certificate than the one
-    /// that the member is bound to is not that member's.
+    /// Knowledge of this member about a sender. A connection that shows another certificate than
+    /// the one that the member is bound to is not that member's.
     fn sender(&self, from: MemberId, certificate: Option<&Arc<str>>) -> Sender {
         let leader = self.core.leader();
         let sender = Sender {
@@ -325,7 +325,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: binds members to the certificates that they show, for instance after the
+    /// Leader only: binds members to the certificates that they show, for instance after the
     /// group has moved to certificates. One at a time; the next tick continues.
     pub(in crate::driver) fn bind_certificates(&mut self) {
         let config = &self.core.config().config;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use synod_consensus::{MemberId, Time};
 
-/// What a member said so long ago does not count any more: it would say so again.
+/// Age from which a report does not count any more: its sender would repeat it.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What a further report means.
+/// Effect of a further report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// Not from a voter, or not the first of this voter within the window.

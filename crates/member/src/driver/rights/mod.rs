@@ -1,4 +1,4 @@
-//! Who may send what: every message of another process is judged here before it does anything.
+//! Rights of senders: every message of another process is judged here before it does anything.
 //!
 //! ```text
 //!  Event::Peer ──► sender (what this member knows of it) ──► table ──► handled, late or refused
@@ -29,7 +29,7 @@ pub(super) use binding::{is_bound_otherwise, other_holder};
 pub(super) use duplicate_identity::DuplicateIdentity;
 pub(super) use refused::RefusedMessages;
 
-/// What this member needs to judge a sender, beside its configuration and its leader.
+/// State by which this member judges a sender, beside its configuration and its leader.
 #[derive(Default)]
 pub(super) struct Rights {
     pub(super) acquaintances: Acquaintances,

@@ -1,4 +1,4 @@
-//! The table: which message needs which right, and who has it.
+//! The table of rights: the right that each message needs, and the senders that have it.
 //!
 //! A configured member is trusted: a member that sends what its state does not allow is late, not
 //! hostile, and the handler of the message decides by terms and sessions. A process outside the
@@ -12,7 +12,7 @@ use synod_consensus::{Body, MemberId};
 use synod_planted::planted;
 use synod_wire::PeerMessage;
 
-/// What a member needs to be to send a message.
+/// Standing that the sender of a message needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
     /// Any process.
@@ -34,7 +34,7 @@ pub(super) enum Right {
     Introducer,
 }
 
-/// What this member knows of a sender. More than one may hold.
+/// Knowledge of this member about a sender. Several of these may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sender {
     /// In the latest configuration of this member's log, or in the latest that is committed.
@@ -45,16 +45,16 @@ pub(super) struct Sender {
     pub(super) is_introduced: bool,
     /// This member has asked it to join, and has not found its group since.
     pub(super) is_asked: bool,
-    /// It is the leader that this member follows.
+    /// This member follows it as its leader.
     pub(super) is_followed: bool,
     /// This member follows or is a leader.
     pub(super) has_leader: bool,
 }
 
-/// What becomes of a message.
+/// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// It is handled.
+    /// The message is handled.
     Allowed,
     /// Its sender is known and has no right to it now, as after a change of leader: it is ignored.
     Late,
@@ -121,7 +121,7 @@ pub(super) enum Kind {
     Status,
     OutcomeReport,
     OutcomeQuery,
-    /// Of a joiner, for itself.
+    /// From a joiner, for itself.
     OwnStateRequest,
     /// For another member: the leader chose this one as the donor.
     StateRequest,
@@ -205,7 +205,7 @@ impl Kind {
         }
     }
 
-    /// What its sender needs to be.
+    /// Right that the sender of such a message needs.
     pub(super) fn right(self) -> Right {
         match self {
             Kind::Join => Right::Everyone,

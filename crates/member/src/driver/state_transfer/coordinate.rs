@@ -41,7 +41,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: sends a request on to the donor that costs the group least.
+    /// Leader only: sends a request on to the donor that costs the group least.
     fn choose_donor(&mut self, request: StateRequest) {
         let joiner = request.joiner;
         let chosen = self.state_transfers.donor_of(&request);
@@ -70,7 +70,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: the member that should give the copy.
+    /// Leader only: the member that should give the copy.
     fn best_donor(&self, request: &StateRequest) -> Option<MemberId> {
         let present_in = self.membership.presence.session_of(request.joiner);
         if !self.core.is_leader() || present_in != Some(request.session) {
@@ -101,7 +101,7 @@ impl Driver {
         }
     }
 
-    /// As a donor: has the host make the copy, unless it was asked for already.
+    /// Donor only: has the host make the copy, unless it was asked for already.
     fn donate(&mut self, request: StateRequest) {
         if let Some(answers) = self.state_transfers.received(&request) {
             for answer in answers {
@@ -124,7 +124,7 @@ impl Driver {
         });
     }
 
-    /// As a donor, or as the leader that has none: answers the joiner.
+    /// Donor, or leader that has none: answers the joiner.
     pub(in crate::driver) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
         self.state_transfers.offered(joiner, &offer);
         if joiner == self.identity.me.member {
@@ -134,20 +134,20 @@ impl Driver {
         }
     }
 
-    /// As a donor: informs the joiner that the copy is made, or failed.
+    /// Donor only: informs the joiner that the copy is made, or failed.
     pub(in crate::driver) fn answer_result(&mut self, joiner: MemberId, result: StateResult) {
         self.state_transfers.finished(joiner, &result);
         self.send(joiner, PeerMessage::StateResult(result));
     }
 
-    /// As the joiner: an answer to this member's request. A donor accepts for itself.
+    /// Joiner only: an answer to this member's request. A donor accepts for itself.
     pub(in crate::driver) fn handle_state_offer(&mut self, from: MemberId, offer: StateOffer) {
         if offer.donor == from || !offer.accepted {
             self.offered(offer);
         }
     }
 
-    /// As the joiner: a donor has accepted, or there is none.
+    /// Joiner only: a donor has accepted, or there is none.
     fn offered(&mut self, offer: StateOffer) {
         let StateOffer {
             id,
@@ -171,7 +171,7 @@ impl Driver {
         self.links.host.state_transfer_event(id, event);
     }
 
-    /// As the joiner: the copy is made, or failed.
+    /// Joiner only: the copy is made, or failed.
     pub(in crate::driver) fn handle_state_result(&mut self, from: MemberId, result: StateResult) {
         if !self.state_transfers.expects_result(result.id, from) {
             return;

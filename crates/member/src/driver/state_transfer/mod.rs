@@ -35,13 +35,13 @@ const JOINERS_MAX: usize = 64;
 pub(super) struct StateTransfers {
     /// The state of this member's database, as its host says.
     data_state: DataState,
-    /// As the joiner: the request that has no answer yet.
+    /// Joiner only: the request that has no answer yet.
     asked: Option<StateRequest>,
-    /// As the joiner: the newest request, and the donor that has accepted it.
+    /// Joiner only: the newest request, and the donor that has accepted it.
     newest: Option<(u64, Option<MemberId>)>,
-    /// As the leader: requests sent on to a donor, by joiner.
+    /// Leader only: requests sent on to a donor, by joiner.
     forwarded: BTreeMap<MemberId, Forwarded>,
-    /// As a donor: requests taken, by joiner.
+    /// Donor only: requests taken, by joiner.
     donations: BTreeMap<MemberId, Donation>,
 }
 
@@ -118,7 +118,7 @@ impl StateTransfers {
         newest.is_some_and(|(_, donor)| donor.is_none_or(|donor| donor == from))
     }
 
-    /// As the leader, this member sends a request on to a donor.
+    /// Leader only: this member sends a request on to a donor.
     pub(super) fn forwarded(
         &mut self,
         donor: MemberId,
@@ -143,8 +143,8 @@ impl StateTransfers {
         (known.request == *request).then_some(known.donor)
     }
 
-    /// As a donor, this member gets a request. `Some` if not for the first time: what it has
-    /// answered so far.
+    /// Donor only: this member gets a request. `Some` if not for the first time: the answers so
+    /// far.
     pub(super) fn received(&mut self, request: &StateRequest) -> Option<Vec<PeerMessage>> {
         let known = self.donations.get(&request.joiner);
         let same = known.filter(|known| (known.session, known.id) == (request.session, request.id));
@@ -166,21 +166,21 @@ impl StateTransfers {
         self.donations.get_mut(&joiner).filter(|d| d.id == id)
     }
 
-    /// As a donor, this member has accepted or declined.
+    /// Donor only: this member has accepted or declined.
     pub(super) fn offered(&mut self, joiner: MemberId, offer: &StateOffer) {
         if let Some(donation) = self.donation(joiner, offer.id) {
             donation.offer = Some(offer.clone());
         }
     }
 
-    /// As a donor, this member has made the copy, or failed to.
+    /// Donor only: this member has made the copy, or failed to.
     pub(super) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
         if let Some(donation) = self.donation(joiner, result.id) {
             donation.result = Some(result.clone());
         }
     }
 
-    /// What to send again over a new connection to this member, which is present in `session`.
+    /// Messages to send again over a new connection to this member, which is present in `session`.
     /// `leads`: it is the leader.
     pub(super) fn to_repeat(
         &self,

@@ -52,7 +52,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: an operator of this member wants the setting to be changed.
+    /// Leader only: an operator of member `from` wants the setting to be changed.
     pub(in crate::driver) fn handle_writers_order(&mut self, from: MemberId, writers: Writers) {
         let change = ConfigChange::SetWriters(writers);
         let error = match self.core.change_config(self.now(), change) {
@@ -97,8 +97,9 @@ impl Driver {
         )
     }
 
-    /// Whose writes are taken: as the group has set it. In a group of relays always the leader's:
-    /// it alone pulls from the upstream, and continues what the leaders before it have ordered.
+    /// The setting in force: as the group has set it. In a group of relays always the leader's
+    /// writes: the leader alone pulls from the upstream, and continues what the leaders before it
+    /// have ordered.
     fn writers_in_force(&self) -> Writers {
         match self.identity.config.in_relay_group {
             true => Writers::Leader,

@@ -1,5 +1,5 @@
-//! Whose writes does the group take? A setting in its configuration, obeyed by the leader when it
-//! orders.
+//! The members whose writes the group takes: a setting in its configuration, obeyed by the leader
+//! when it orders.
 //!
 //! ```text
 //! every member     permission  may the host take writes of its clients, and who else may?
@@ -24,6 +24,6 @@ use orders::WritersOrders;
 #[derive(Default)]
 pub(super) struct WritersSetting {
     orders: WritersOrders,
-    /// What the host was told last.
+    /// The permission that the host was told last.
     told: WritePermission,
 }

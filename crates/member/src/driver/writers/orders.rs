@@ -20,7 +20,7 @@ pub enum WritersRefusal {
 
 /// An operator's order.
 pub struct WritersRequest {
-    /// Whose writes the group is to take.
+    /// Members whose writes the group is to take.
     pub writers: Writers,
     /// For how long the order is pursued.
     pub limit: Duration,

@@ -1,19 +1,20 @@
-//! What a host may do with writes of its clients, before it has them ordered.
+//! Permission of a host to take writes of its clients, before it has them ordered.
 
 use synod_consensus::{MemberId, Seqno, Writers};
 
 /// Whether a host takes writes of its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePermission {
-    /// It does, like all others.
+    /// Every member takes writes.
     #[default]
     Everywhere,
-    /// It does, and no other: this member leads.
+    /// Only this member takes writes: it leads.
     Here {
-        /// It waits until its database has everything up to here: what earlier leaders ordered.
+        /// The host waits until its database has everything up to here: what earlier leaders
+        /// ordered.
         after: Seqno,
     },
-    /// It does not.
+    /// This member takes no writes.
     Elsewhere {
         /// The member that leads, and so is the writer; none: no leader is known.
         writer: Option<MemberId>,

@@ -16,10 +16,10 @@ use synod_wire::Propose;
 
 use crate::payload::action::ActionPiece;
 
-/// Which proposals a leader orders.
+/// Proposals that a leader orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum WriterRule {
-    /// Those of all members.
+    /// Proposals of all members.
     Any,
     /// Writes of the leader only.
     Only {
