@@ -328,11 +328,7 @@ mod tests {
         let group = status.group.as_mut().unwrap();
         group.is_primary = false;
         group.outlook = "3 voters, 1 answers (db2 absent, witness absent): nothing commits".into();
-        for check in [
-            Check::Primary,
-            Check::Writer,
-            READER,
-        ] {
+        for check in [Check::Primary, Check::Writer, READER] {
             let (is_healthy, why) = ask(check, &status);
             assert!(!is_healthy && why.contains("witness absent"), "{why}");
         }

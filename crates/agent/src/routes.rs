@@ -267,7 +267,9 @@ mod tests {
                 max_lag_ms: Some(max_lag_ms),
                 drains,
             };
-            health_of(check, &Ok(Arc::new(status.clone()))).status.as_u16()
+            health_of(check, &Ok(Arc::new(status.clone())))
+                .status
+                .as_u16()
         };
         assert_eq!(answer(&status, 1, true), 503, "in no group");
         status.server.is_ready = true;

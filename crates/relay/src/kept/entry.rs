@@ -93,7 +93,7 @@ pub(crate) struct Orders {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A part, or an order.
-    Head(Head),
+    Head(Box<Head>),
     /// A note.
     Note(Note),
 }
@@ -113,8 +113,8 @@ impl Entry {
             other => return Err(EntryError::Version(other)),
         };
         match bytes.get_u8() {
-            ORDER => Ok(Entry::Head(Head::decode(bytes, false, is_mysql)?)),
-            PART => Ok(Entry::Head(Head::decode(bytes, true, is_mysql)?)),
+            ORDER => Ok(Entry::Head(Box::new(Head::decode(bytes, false, is_mysql)?))),
+            PART => Ok(Entry::Head(Box::new(Head::decode(bytes, true, is_mysql)?))),
             NOTE => Ok(Entry::Note(Note::get(bytes)?)),
             _ => Err(EntryError::Malformed("its kind is not known")),
         }
@@ -440,7 +440,10 @@ mod tests {
         ] {
             let events = [Bytes::from_static(b"one"), Bytes::from_static(b"two")];
             let mut bytes = head.encode(&events).unwrap();
-            assert_eq!(Entry::decode(&mut bytes), Ok(Entry::Head(head.clone())));
+            assert_eq!(
+                Entry::decode(&mut bytes),
+                Ok(Entry::Head(Box::new(head.clone())))
+            );
             let rest: &[u8] = if head.part.is_some() { b"onetwo" } else { b"" };
             assert_eq!(bytes, rest);
         }

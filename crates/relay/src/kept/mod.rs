@@ -64,7 +64,7 @@ pub(crate) fn entry_after(
         if let Followed::Action(action) = followed
             && let (Entry::Head(head), _) = entry_of(&follower, &action)?
         {
-            return Ok(Some((action.seqno, head)));
+            return Ok(Some((action.seqno, *head)));
         }
     }
     Ok(None)
@@ -84,7 +84,7 @@ fn last_entry_between(
         if let Followed::Action(action) = followed
             && let (Entry::Head(head), _) = entry_of(&follower, &action)?
         {
-            last = Some(head);
+            last = Some(*head);
         }
     }
     Ok(last)

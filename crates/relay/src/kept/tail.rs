@@ -206,7 +206,7 @@ impl Reading {
         };
         match entry_of(&self.follower, &action)? {
             (Entry::Note(note), _) => self.note(tail, action.seqno, &note),
-            (Entry::Head(head), events) => self.head(tail, &action, head, &events)?,
+            (Entry::Head(head), events) => self.head(tail, &action, *head, &events)?,
         }
         Ok(true)
     }
