@@ -69,8 +69,8 @@ impl Caller {
     /// Reads the first frame of a caller; ignores what a later version may have added at the end.
     ///
     /// # Errors
-    /// Errors of [`Hello::decode`], and [`DecodeError::UnknownCode`] for a purpose that this program
-    /// does not know.
+    /// Errors of [`Hello::decode`], and [`DecodeError::UnknownCode`] for a purpose that this
+    /// program does not know.
     pub fn decode(bytes: &[u8]) -> Result<Caller, DecodeError> {
         let (hello, rest) = read_hello_fields(bytes)?;
         match rest.first().copied().unwrap_or(PURPOSE_MESSAGES) {
