@@ -18,9 +18,9 @@ use crate::gtid::{Gtid, GtidList, UNKNOWN_SERVER};
 pub(crate) const UUID_BYTES: usize = 16;
 /// Most bytes of a tag.
 pub(crate) const TAG_BYTES_MAX: usize = 32;
-/// What a set with tags begins and ends its count with, where a replica names it to its source.
+/// First and last byte of the count of a set with tags, where a replica names it to its source.
 const WITH_TAGS: u64 = 1 << 56 | 1;
-/// Where a UUID's text has its hyphens, in characters.
+/// Places of the hyphens in a UUID's text, in characters.
 const HYPHENS_AT: [usize; 4] = [8, 13, 18, 23];
 /// Characters of a UUID's text.
 const UUID_CHARACTERS: usize = 36;
@@ -107,7 +107,7 @@ impl fmt::Display for MysqlGtid {
     }
 }
 
-/// What counts transactions.
+/// Source of numbers: a server, or a tag there.
 type Source = (Uuid, Tag);
 
 /// Numbers without a gap, from the first to the last.
@@ -280,7 +280,7 @@ impl MysqlGtidSet {
         runs.get(at).copied()
     }
 
-    /// Where a source is in the list, or would be.
+    /// Place of a source in the list; as an error, the place at which it would be inserted.
     fn place(&self, source: Source) -> Result<usize, usize> {
         let sources = &self.sources;
         sources.binary_search_by_key(&source, |(source, _)| *source)
@@ -504,7 +504,7 @@ mod tests {
         assert!(!set.contains(gtid));
     }
 
-    /// As MySQL 9.7.4 writes the set `UUID:1-11:b_2:1:orders:1-2` at the beginning of a file.
+    /// Bytes as MySQL 9.7.4 writes the set `UUID:1-11:b_2:1:orders:1-2` at the beginning of a file.
     #[test]
     fn set_with_tags_for_a_dump_says_so() {
         let uuid: Uuid = ONE.parse().unwrap();

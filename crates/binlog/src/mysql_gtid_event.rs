@@ -25,7 +25,7 @@ const LONGEST: usize = 9;
 /// Reads the GTID in the body of an event of type [`MYSQL_GTID`] or [`TAGGED_GTID`].
 ///
 /// # Errors
-/// The bytes are none.
+/// If the bytes are not the body of such an event.
 pub fn parse_mysql_gtid(event_type: EventType, body: &[u8]) -> Result<MysqlGtid, EventError> {
     let mut fields = Fields::of(event_type, body);
     let (uuid, tag, number) = if event_type == TAGGED_GTID {
