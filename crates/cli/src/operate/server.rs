@@ -1,4 +1,4 @@
-//! Which server is asked: the one named, or the only one that runs on this machine.
+//! Connects to the server to ask: the one named, or the only one that runs on this machine.
 //!
 //! Every user can listen on a socket with the right name. So one that was found, and not named, is
 //! asked only if root, this user, or the owner of a package's directory has made it and listens.
@@ -12,10 +12,10 @@ use synod_admin::{Client, Maker, Trusted, find, socket, visible};
 
 use super::{OperateError, PlaceArgs};
 
-/// Where packages keep the data of a server. Only root makes directories beside these.
+/// Directories where packages keep the data of a server. Only root makes directories beside these.
 const USUAL_DIRS: [&str; 2] = ["/var/lib/mysql", "/var/lib/mariadb"];
 
-/// Where they keep the log of a member without a database.
+/// Directories where packages keep the log of a member without a database.
 const LOG_DIRS: [&str; 2] = ["/var/lib/synod-relay", "/var/lib/synod-logger"];
 
 /// Foreign sockets of which a process warns.

@@ -130,7 +130,7 @@ fn member_row(member: &Member) -> [String; 16] {
     ]
 }
 
-/// What a member does: without a database, it is there.
+/// State of a member. Without a database: whether it is present.
 pub(super) fn state(member: &Member) -> String {
     match &member.state {
         _ if !member.is_present => "absent".to_owned(),
