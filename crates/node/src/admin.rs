@@ -1,4 +1,5 @@
-//! The operator's road: orders that change the group, and settings that change while a node runs.
+//! Interface for operators: orders that change the group, and settings that change while a node
+//! runs.
 //!
 //! Commands and the host's own interface for operators call these methods. An order
 //! ([`Node::administrate`], a forced primary) is answered, with a typed reason if it is refused. A
@@ -169,7 +170,7 @@ impl Node {
     /// secret that is not accepted any more are closed; others stay as they are.
     ///
     /// # Errors
-    /// What is wrong with the files; the credentials in use stay.
+    /// If the files cannot be used; the credentials in use stay.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
         self.transport.reload_tls()
     }

@@ -1,4 +1,4 @@
-//! How a node starts: identity, then queues, then threads.
+//! Start of a node: identity, then queues, then threads.
 //!
 //! 1. Identity: certificates are read and the address is listened on before the log is opened; then
 //!    the member's core is restored from the log. A log that was copied from another machine is

@@ -13,7 +13,6 @@ use synod_member::{DiskRead, Event, Host};
 use super::core::Events;
 use crate::transport::Transport;
 
-/// State of the catch-up thread.
 pub(crate) struct CatchUpThread {
     pub(crate) requests: Receiver<DiskRead>,
     pub(crate) reader: LogReader,

@@ -155,7 +155,6 @@ impl DriverMachine {
     }
 }
 
-/// State of the core thread.
 pub(crate) struct CoreThread {
     pub(crate) driver: Driver,
     pub(crate) clock: Clock,

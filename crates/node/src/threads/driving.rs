@@ -141,7 +141,7 @@ impl<E: Queued> Driving<E> {
     /// how long it is until a time by the machine's clock.
     ///
     /// # Panics
-    /// As the machine did, on whichever thread.
+    /// If the machine has panicked, on any thread.
     pub(crate) fn run_core(
         &self,
         mut machine: Box<dyn Machine<E>>,

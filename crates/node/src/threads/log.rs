@@ -18,7 +18,6 @@ use crate::clock::Clock;
 /// Writes wait for it.
 const TURNS_MAX: usize = 2;
 
-/// State of the log thread.
 pub(crate) struct LogThread {
     pub(crate) clock: Clock,
     pub(crate) storage: Storage,

@@ -20,7 +20,6 @@ const APART_US: u64 = 1_000_000;
 /// They are said to agree again below this. Microseconds.
 const TOGETHER_US: u64 = 500_000;
 
-/// State of the ping thread.
 pub(crate) struct PingThread {
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,

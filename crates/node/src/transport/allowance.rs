@@ -1,4 +1,4 @@
-//! How many messages a stranger may send: one that asks to join repeats its request a few times a
+//! Bound on the messages of a stranger: one that asks to join repeats its request a few times a
 //! second, and needs no more.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Whether a lane compresses what it sends: only while the link is what it waits for.
+//! Decides whether a lane compresses: only while the link is the bottleneck.
 //!
 //! The sending thread measures, per window of [`WINDOW`], for how long it wrote, for how long it
 //! compressed, and how many bytes it sent. A link that is short keeps it writing nearly all the

@@ -97,7 +97,7 @@ fn logger_does_not_lead_by_order_and_hands_over_when_it_had_to_lead() {
     }
 }
 
-/// What these members say of the logger.
+/// Presence of the logger, as these members state it.
 fn seen_by(group: &Group, members: &[usize]) -> Vec<Presence> {
     let logger = group.members[LOGGER].config.name.clone();
     let presence = |at: &usize| {
