@@ -120,7 +120,7 @@ pub struct MemberPresence {
 /// Whether a member is there, whatever its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It was heard a moment ago.
+    /// Messages of the member came a moment ago.
     Present,
     /// Nothing has come from it for a second, and not for the suspect timeout: it may be gone.
     Silent,
@@ -129,7 +129,7 @@ pub enum Presence {
     Absent,
 }
 
-/// What is known of a member when a majority is lost.
+/// Status of a member when a majority is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurvivorStatus {
     /// The member.

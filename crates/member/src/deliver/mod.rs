@@ -139,7 +139,6 @@ pub enum Delivered {
     Stopped,
 }
 
-/// Position of delivery.
 enum Position {
     /// Waits until the group has committed this action, as far as this member knows: a full copy
     /// may be ahead of its log.

@@ -1,4 +1,4 @@
-//! When actions were committed, to say for how long a database has lacked one of them.
+//! Times at which actions were committed, to say for how long a database has lacked one of them.
 //!
 //! The time counts from when this member learned of the commit. So no clock of another member
 //! matters; and for this member's own database it is the time of the appliers alone, whatever the

@@ -1,4 +1,4 @@
-//! How long own actions take from their append to this member's log until they are written, until
+//! Times that own actions take from their append to this member's log until they are written, until
 //! they are durable on its disk, and until they are committed.
 
 use std::collections::VecDeque;

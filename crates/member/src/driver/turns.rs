@@ -1,4 +1,4 @@
-//! When the driver works: its clock, its slow tick, and its end.
+//! Times at which the driver works: its clock, its slow tick, and its end.
 
 use std::time::Duration;
 

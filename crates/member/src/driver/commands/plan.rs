@@ -13,7 +13,6 @@ use synod_wire::{Command, CommandRefusal, RefusalReason};
 use super::naming::{find, name_of};
 use super::protocol_order::set_protocol;
 
-/// Facts that the leader knows.
 pub(super) struct Facts<'a> {
     pub(super) config: &'a Config,
     /// Members that answer the leader, itself included.

@@ -1,5 +1,5 @@
-//! Up to where has every present database that follows the group applied what is ordered? One
-//! component answers: [`Everywhere`].
+//! Applied everywhere: one component, [`Everywhere`], answers up to which action every present
+//! database that follows the group has applied what is ordered.
 //!
 //! A member whose clients wait for that ([`CommitWait::Applied`]) asks the others, again with each
 //! slow tick. A member that was asked tells its position at once, and for a while whenever an
@@ -7,8 +7,8 @@
 //! of each other member, and nothing while no member asks.
 //!
 //! ```text
-//! the asking member   others    where are the databases of the others, and which are waited for?
-//! every member        askers    which members want to know, and about which actions?
+//! the asking member   others    positions of the other databases, and which are waited for
+//! every member        askers    members that want to know, and their actions
 //! ```
 //!
 //! A database that lacks an action of this member for the suspect timeout is excluded: it is not

@@ -1,4 +1,4 @@
-//! An action has failed on some member: which outcome wins?
+//! Decides which outcome wins when an action has failed on some member.
 //!
 //! ```text
 //!  member with the error             leader                        the other members

@@ -1,5 +1,5 @@
-//! Does this member's disk keep up? Told by how long the oldest write of the log has been under
-//! way.
+//! Watches whether this member's disk keeps up, by how long the oldest write of the log has been
+//! under way.
 //!
 //! A member whose disk hangs or is slow acknowledges late or not at all. That harms no other member
 //! unless it leads: heartbeats need no disk, so the others keep following it.

@@ -1,4 +1,4 @@
-//! Why was a leader elected? What this member has seen of it, for operators.
+//! Reasons for elections of leaders, as far as this member has seen them, for operators.
 //!
 //! A leader that hands leadership over orders the next one to be a candidate, who says so in its
 //! requests for votes (Raft dissertation, section 3.10). Without that, a voter has heard nothing

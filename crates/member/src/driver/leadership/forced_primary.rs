@@ -1,4 +1,5 @@
-//! Does this member continue without a majority? By an order of an operator, or by a policy.
+//! Forced primary: this member continues without a majority, by an order of an operator or by a
+//! policy.
 //!
 //! A forced primary loses what the other voters have committed and it has not seen. Where the
 //! majority lives, there are two histories afterwards; [`has_action`] helps a member to find out

@@ -1,12 +1,13 @@
-//! Whether this member hears a leader, leads itself, or serves without a majority by order.
+//! Leadership: this member hears a leader, leads itself, or serves without a majority by order.
 //!
-//! - [`PrimaryWatch`]: is this member primary? A lost majority is noticed there.
-//! - [`Elections`]: who led before, and why is another member elected?
-//! - [`ForcedPrimary`]: does it continue without a majority, by order or by policy?
-//! - [`LeaderPriority`]: which members are fit to lead, with which weight?
-//! - [`FollowWriters`]: do nearly all writes come from another region?
-//! - [`Regions`]: which region is each member in?
-//! - [`DiskWatch`]: does this member's disk keep up? If not, it hands over, and is no candidate.
+//! - [`PrimaryWatch`]: whether this member is primary. A lost majority is noticed there.
+//! - [`Elections`]: the leader before, and the reason why another member is elected.
+//! - [`ForcedPrimary`]: whether it continues without a majority, by order or by policy.
+//! - [`LeaderPriority`]: the members that are fit to lead, and their weights.
+//! - [`FollowWriters`]: whether nearly all writes come from another region.
+//! - [`Regions`]: the region of each member.
+//! - [`DiskWatch`]: whether this member's disk keeps up. If not, it hands over, and is no
+//!   candidate.
 
 mod coordinate;
 mod disk_watch;

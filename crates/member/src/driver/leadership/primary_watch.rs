@@ -1,5 +1,5 @@
-//! Is this member primary? It is while it hears a leader with a quorum, and for the suspect timeout
-//! after that.
+//! Watches whether this member is primary: while it hears a leader with a quorum, and for the
+//! suspect timeout after that.
 //!
 //! The core announces each change of role. A leader that lost its quorum steps down by itself,
 //! after an election timeout without answers: that silence counts.

@@ -1,4 +1,4 @@
-//! Which members are there, whether they have a database or not, as operators are told.
+//! Attendance: the members that are present, with a database or without, as operators are told.
 //!
 //! The leader hears every member several times a second, and says to all when it heard each of
 //! them. A member that hears no leader has its own ears, and remembers what the leader before said.
@@ -22,9 +22,9 @@ const SILENT_AFTER: Duration = Duration::from_secs(1);
 pub(in crate::driver) struct Attendance {
     /// When a leader heard a member last, by its word.
     told: BTreeMap<MemberId, Time>,
-    /// Of which members the leader of this term said so lately.
+    /// Members that the leader of this term has listed lately as present.
     listed: Option<(Term, BTreeSet<MemberId>)>,
-    /// Where readers reach the members that have said so.
+    /// Addresses at which readers reach members, of those that have reported one.
     readers_at: BTreeMap<MemberId, String>,
 }
 
@@ -41,7 +41,7 @@ impl Attendance {
         self.listed = Some((report.term, listed));
     }
 
-    /// What members have reported.
+    /// Takes the reports of members.
     pub(in crate::driver) fn reported(&mut self, reports: &[Report]) {
         for report in reports.iter().filter(|report| !report.incoming.is_empty()) {
             let known = self.readers_at.entry(report.member).or_default();
@@ -71,7 +71,7 @@ impl Attendance {
 }
 
 impl Driver {
-    /// As the leader: says to all members when it heard each of them.
+    /// Leader only: says to all members when it heard each of them.
     pub(in crate::driver) fn announce_presence(&mut self) {
         let (now, me) = (self.turns.now, self.identity.me.member);
         let (membership, members) = (&self.membership, &self.core.config().config.members);

@@ -1,16 +1,16 @@
 //! Membership: this member's way in and out of the group, and the leader's care for the others.
 //!
-//! [`Membership`] has one part for each question, and none of them knows another:
+//! [`Membership`] has these parts, and none of them knows another:
 //!
-//! - [`Join`]: how does this member get into the group, and when does it give up?
-//! - [`JoinWatch`]: how long has that taken, and is that to be logged?
-//! - [`Admission`]: as the leader, what is to be done for a member that asks to join?
-//! - [`Presence`]: as the leader, which members are present, and what did they report?
-//! - [`Attendance`]: which members are there, as operators are told?
-//! - [`Views`]: which views are in the log, and which one is committed?
-//! - [`Leave`]: what is the next step of this member's orderly shutdown?
-//! - [`Silence`]: as the leader, for how long were members silent?
-//! - [`ProtocolVersion`]: does this member speak the group's protocol version?
+//! - [`Join`]: this member's way into the group, until it gives up;
+//! - [`JoinWatch`]: the time that this has taken, to be logged;
+//! - [`Admission`]: the leader's decision about a member that asks to join;
+//! - [`Presence`]: the members that are present for a leader, and their reports;
+//! - [`Attendance`]: the members that are present, as operators are told;
+//! - [`Views`]: the views in the log, and the one that is committed;
+//! - [`Leave`]: the steps of this member's orderly shutdown;
+//! - [`Silence`]: the time for which members have been silent, for a leader;
+//! - [`ProtocolVersion`]: the group's protocol version, as this member obeys it.
 
 mod admission;
 mod attendance;

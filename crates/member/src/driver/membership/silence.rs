@@ -1,4 +1,4 @@
-//! For how long members have been silent, as far as this leader knows.
+//! Time for which members have been silent, as far as this leader knows.
 //!
 //! What follows from a long silence (a voter loses its vote, a learner is forgotten) is rare and
 //! can wait: so silence counts from when this leader came to lead at the earliest, and from

@@ -1,4 +1,4 @@
-//! How many voters a group keeps, and what a leader makes of a voter that leaves.
+//! Policy for the number of voters, and for a voter that leaves.
 //!
 //! A group of five survives the loss of two, a group of four that of one, as a group of three does.
 //! So the step from an even number of voters to the odd one below costs nothing: any majority of

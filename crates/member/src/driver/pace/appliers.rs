@@ -1,4 +1,4 @@
-//! How far the databases of the members are, as the leader knows it.
+//! Positions of the members' databases, as the leader knows them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

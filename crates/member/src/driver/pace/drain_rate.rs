@@ -1,4 +1,4 @@
-//! How many actions per second leave the commit order of a majority of databases.
+//! Drain rate: actions per second that leave the commit order of a majority of databases.
 //!
 //! While databases keep up, that is no more than what is ordered, and says nothing of what they
 //! could do: then only higher rates count. Once they lag, it is what they can do.

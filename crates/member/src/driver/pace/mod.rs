@@ -1,18 +1,18 @@
-//! At which pace is work admitted? One component answers: [`Pace`].
+//! Pace: one component, [`Pace`], decides at which pace actions are admitted.
 //!
 //! A database applies what is ordered, and may be slower than the group orders. The leader admits
 //! actions so that the lag of the majority that keeps up best stays within a bound. A minority that
 //! is slower never slows the group: it lags, and says so.
 //!
 //! ```text
-//! every member   own lag     for how long has the database lacked a committed action?
+//! every member   own lag     for how long the database has lacked a committed action
 //!                            -> beside each acknowledgement, to the leader
-//! the leader     appliers    which lag does the best majority have, and where is it?
-//!                drain_rate  how many actions per second leave its commit order?
+//! the leader     appliers    position and lag of the best majority
+//!                drain_rate  actions per second that leave its commit order
 //!                admission   lag and drain rate -> rate of admission -> token bucket
 //!                            -> to all members, with the status
-//! every member   announced   how long and how often did proposals wait?
-//!                throttle_watch   when do operators get to know of it?
+//! every member   announced   how long and how often proposals waited
+//!                throttle_watch   tells operators of it
 //! ```
 //!
 //! Rates are integers and time is an argument: equal inputs give equal answers.

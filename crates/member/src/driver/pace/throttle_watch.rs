@@ -1,5 +1,5 @@
-//! Were writes slowed down? An episode lasts from the first wait until there was none for a while,
-//! so that operators read two lines of it, and not one for each wait.
+//! Watches for episodes in which writes are slowed down. An episode lasts from the first wait until
+//! there was none for a while, so that operators read two lines of it, and not one for each wait.
 
 use std::time::Duration;
 

@@ -1,11 +1,10 @@
 //! Proposals: this member's own on their way to the leader and back, and everybody's as the leader
 //! orders them.
 //!
-//! - [`LocalProposals`]: which proposals of this session have no result yet, and what is to be sent
-//!   where?
-//! - [`Ordering`]: as the leader, is a proposal appended, refused, or does it wait for room?
-//! - `foresight`: which of the own proposals will the leader refuse for certain?
-//! - [`Reads`]: who waits for the group's position?
+//! - [`LocalProposals`]: the proposals of this session without a result, and what is to be sent;
+//! - [`Ordering`]: the leader's answer: a proposal is appended, refused, or waits for room;
+//! - `foresight`: the own proposals that the leader will refuse for certain;
+//! - [`Reads`]: the clients that wait for the group's position.
 
 mod connections;
 mod coordinate;

@@ -19,7 +19,6 @@ use crate::driver::writers::WriterRule;
 use crate::payload::action::PayloadError;
 use crate::payload::discard::PartialActionId;
 
-/// Answer to a proposal.
 #[derive(Debug)]
 pub(super) enum ProposalAnswer {
     /// Nothing: it was appended already, or is meant for the leader of another term.

@@ -1,5 +1,5 @@
-//! A majority is lost for good: which of the members that are left should continue, and what is
-//! lost with it?
+//! Recovery from the loss of a majority: which of the members that are left should continue, and
+//! what is lost with that.
 //!
 //! A *survivor* is a member that runs and hears no leader. Survivors tell each other what they have
 //! ([`synod_wire::SurvivorReport`]), for as long as that lasts, so an operator may ask any of them.
@@ -7,7 +7,7 @@
 //! (`Command::Recover`), which this folder refuses where it is not called for.
 //!
 //! - [`Survivors`]: what was heard, and when;
-//! - [`Completeness`]: since when may this member's log lack something that is committed?
+//! - [`Completeness`]: since when this member's log may lack something that is committed;
 //! - `choice`: the rule that allows or refuses the order;
 //! - `histories`: a database that may be of a history that the group has left;
 //! - `coordinate`: the driver's part.

@@ -1,4 +1,4 @@
-//! What other survivors have said.
+//! Reports of other survivors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -44,7 +44,6 @@ impl AwakeTime {
         self.last = self.last.max(now);
     }
 
-    /// Time of this clock.
     pub(super) fn now(&self) -> Time {
         self.awake
     }

@@ -1,4 +1,4 @@
-//! How far may this member's log be purged? One component answers: [`Retention`].
+//! Retention: one component, [`Retention`], answers how far this member's log may be purged.
 //!
 //! Three things keep entries in the log, each with a part of its own:
 //!

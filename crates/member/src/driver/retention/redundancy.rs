@@ -1,4 +1,5 @@
-//! How many databases have flushed what is committed: the condition for purging a log that is full.
+//! Number of databases that have flushed what is committed: the condition for purging a log that is
+//! full.
 //!
 //! A log that reaches its size bound purges what some members still need. It must not purge what
 //! too few databases have (promise P1). The entries of an action are durable on a majority of the

@@ -2,9 +2,9 @@
 //! when it orders.
 //!
 //! ```text
-//! every member     permission  may the host take writes of its clients, and who else may?
-//! every member     orders      what operators of this member want the setting to be
-//! the leader       rule        is a proposal one of the writer?
+//! every member     permission  whether the host may take writes of its clients, and who else may
+//! every member     orders      the setting that operators of this member want
+//! the leader       rule        whether a proposal is one of the writer
 //! ```
 //!
 //! The rule at the order decides. The permission only lets hosts refuse early: it may be late.
