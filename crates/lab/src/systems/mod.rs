@@ -1,8 +1,7 @@
 //! The systems that are measured, each with real servers on the hosts of a lab.
 //!
 //! - [`kind`]: the list of systems.
-//! - [`configuration`]: configuration of their servers. Each as a careful user would set it, so
-//! that
+//! - [`configuration`]: configuration of their servers, each as a careful user would set it, so that
 //!   acknowledged transactions survive what its manual says they survive.
 //! - `replicas`: primary and replicas by MariaDB's own replication.
 //!
