@@ -1,7 +1,6 @@
 //! Certificates of a service follow their files.
 
 #[path = "support/certificates.rs"]
-#[allow(dead_code)]
 mod certificates;
 
 use std::fs;

@@ -40,7 +40,7 @@ pub use member_address::MemberAddress;
 pub use orders::{LeaderArgs, MemberArgs, WeightArgs, leader, member, weight};
 pub use protocol::{ProtocolArgs, run as protocol};
 pub use recover::{RecoverArgs, run as recover};
-pub(crate) use server::{Finder, connect};
+pub(crate) use server::Finder;
 pub use status::{StatusArgs, run as status};
 pub(crate) use upstream::{UpstreamCommand, run as upstream};
 pub use watch::{WatchArgs, run as watch};

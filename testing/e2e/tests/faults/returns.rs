@@ -1,7 +1,6 @@
 //! Servers that come back: from a stop that was cut short, and after a failure that is over.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
