@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use synod_e2e::programs::signal;
 use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure};
-use synod_local_cluster::wait_for;
+use synod_local_cluster::{ClusterError, wait_for};
 
 static CLUSTER: Shared = Shared::new("inconsistency", 30306);
 
@@ -123,7 +123,9 @@ fn server_killed_during_the_vote_does_not_come_back_without_the_action() {
         inserted?;
         ensure(begun.is_some(), || "no vote has begun".to_owned())?;
 
-        cluster.spawn(node, false).why("start")?;
+        let started = cluster.start(node, &|_, _| ());
+        let left = matches!(started, Err(ClusterError::Left { .. }));
+        ensure(left, || format!("node{node} starts: {started:?}"))?;
         check_evicted(cluster, node, &table)?;
         bring_back(cluster, node)
     });
