@@ -283,6 +283,54 @@ fn transaction_that_began_before_the_writer_changed_does_not_write() {
     });
 }
 
+#[test]
+fn event_that_asks_for_the_writer_runs_there_and_nowhere_else() {
+    if place::is_galera() {
+        return;
+    }
+    CLUSTER.scenario("events", |cluster| {
+        set(cluster, 1, "leader")?;
+        let (old, new) = (cluster.leader(), cluster.follower());
+        cluster.execute(
+            old,
+            "CREATE OR REPLACE TABLE e2e_data.ticks (id INT PRIMARY KEY AUTO_INCREMENT, at TEXT)",
+        )?;
+        cluster.execute(
+            old,
+            "CREATE EVENT e2e_data.tick ON SCHEDULE EVERY 1 SECOND DO
+             IF (SELECT variable_value FROM information_schema.global_status
+                 WHERE variable_name = 'wsrep_synod_takes_writes') = 1 THEN
+               INSERT INTO e2e_data.ticks (at) VALUES (@@wsrep_node_name);
+             END IF",
+        )?;
+        let enable = "SET SESSION wsrep_on = OFF; ALTER EVENT e2e_data.tick ENABLE";
+        for node in ALL {
+            cluster.execute(node, "SET GLOBAL event_scheduler = ON")?;
+            if node != old {
+                cluster.execute(node, enable)?;
+            }
+        }
+        let refused = |node| cluster.synod_status(node, "writes_refused");
+        let before = (refused(old)?, refused(new)?);
+        runs_at(cluster, old)?;
+        lead(cluster, new)?;
+        runs_at(cluster, new)?;
+        ensure((refused(old)?, refused(new)?) == before, || {
+            "the event has written on a server that is not the writer".to_owned()
+        })?;
+        cluster.execute(new, "DROP EVENT e2e_data.tick")?;
+        set(cluster, 1, "any")?;
+        agreement::check(cluster, &ALL)
+    });
+}
+
+/// The event writes at this server.
+fn runs_at(cluster: &TestCluster, node: u8) -> Outcome {
+    let sql = format!("SELECT COUNT(*) > 1 FROM e2e_data.ticks WHERE at = 'node{node}'");
+    let runs = || (cluster.rows(node, &sql).ok()? == ["1"]).then_some(());
+    wait_for(PATIENCE, runs).ok_or_else(|| Failure(format!("the event never ran at node{node}")))
+}
+
 /// Hands leadership over.
 fn lead(cluster: &TestCluster, node: u8) -> Outcome {
     let name = format!("node{node}");
