@@ -6,7 +6,7 @@
 //! | primary | it hears a leader with a majority |
 //! | writer | it leads, and serves clients |
 //! | reader | it serves clients, and its database lags no more than the check allows |
-//! | relay | it hears a leader with a majority, and nothing keeps its upstream's transactions away |
+//! | relay | it hears a leader with a majority, and nothing keeps new transactions away |
 //! | clustercheck | it serves clients; in the words of Galera's script `clustercheck` |
 //!
 //! What is not known is not healthy.
@@ -90,8 +90,8 @@ impl Check {
     }
 }
 
-/// Whether readers should be sent to a relay: it gets what its group commits, and, if it pulls, what
-/// its upstream commits.
+/// Whether readers should be sent to a relay: it gets what its group commits, and, if it pulls,
+/// what its upstream commits.
 pub(crate) fn relay(seen: &Seen, relay: &SeenRelay) -> Verdict {
     let (status, relay) = match (seen, relay) {
         (Ok(status), Ok(relay)) => (status, relay),

@@ -1,8 +1,8 @@
 //! Callers that have not proven a password: from their first byte to a seat, within bounds.
 //!
-//! Whoever reaches the port may call, so callers are in a pool of their own, apart from readers. A
-//! new one beyond the limit ends the oldest of the address that has most: a crowd competes with
-//! itself. Greeting, encryption and proof have one deadline, however slowly the bytes come.
+//! Every process that reaches the port may call, so callers have a pool of their own. A new one
+//! beyond the limit ends the oldest of the address that has most: a crowd competes with itself.
+//! Greeting, encryption and proof have one deadline, however slowly the bytes come.
 
 use std::collections::HashMap;
 use std::io;

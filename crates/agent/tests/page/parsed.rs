@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use synod_admin::relay::RelayStatus;
+use synod_admin::relay::{RelayReader, RelayStatus};
 use synod_admin::status::Status;
 use synod_agent::Seen;
 use synod_agent::metrics::{self, Format};
@@ -73,7 +73,11 @@ pub(crate) fn page_with(status: Status, relay: Option<&RelayStatus>) -> Page {
 
 /// The status of a relay of an upstream that knows everything.
 pub(crate) fn relay() -> RelayStatus {
-    let reader = |server_id: u32, behind: u64| serde_json::json!({"from": "[::1]:1", "server_id": server_id, "behind": behind});
+    let reader = |server_id: u32, behind: u64| RelayReader {
+        server_id,
+        behind: Some(behind),
+        ..RelayReader::default()
+    };
     let document = serde_json::json!({
         "upstream": "primary:3306", "puller": "relay1", "pull": "connecting",
         "error": "the password is wrong", "stuck_ms": 61_500, "warning": "w",

@@ -39,7 +39,7 @@ pub(crate) enum NotGiven {
     OwnNumber(Gtid),
 }
 
-/// The place from which one reader goes on, by its own words.
+/// The place from which one reader continues, by its own words.
 #[derive(Debug)]
 pub(crate) struct Lacks {
     /// The reader's `server_id`; zero: it has none.

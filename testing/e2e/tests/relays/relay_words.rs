@@ -88,7 +88,7 @@ fn until(primary: &StockServer, relay: &KeepingRelay, replica: &Replica) -> Outc
     ensure(stopped.is_some(), || replica.says())?;
     let rows = replica.rows("SELECT COUNT(*) FROM shop.t")?;
     ensure(rows == ["2"], || format!("{rows:?} of 2 rows are there"))?;
-    // Without an end it goes on.
+    // Without an end it continues.
     replica.execute(&["STOP SLAVE", "START SLAVE"])?;
     let went_on = wait_for(PATIENCE, || {
         replica.rows("SELECT COUNT(*) FROM shop.after").ok()
@@ -204,7 +204,7 @@ fn drip(caller: &mut TcpStream, said: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Readers that do not look at the dates go on, and a renewed certificate needs no restart.
+/// Readers that do not look at the dates stay, and a renewed certificate needs no restart.
 fn expired(relay: &mut KeepingRelay, replica: &Replica, dir: &Path) -> Outcome {
     let tls = dir.join("tls");
     certificates::make(&tls)?;
