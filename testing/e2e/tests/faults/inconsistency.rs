@@ -6,8 +6,9 @@
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
+use synod_e2e::doctor::Doctor;
 use synod_e2e::programs::signal;
-use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure};
+use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure, ensure_says};
 use synod_local_cluster::{ClusterError, wait_for};
 
 static CLUSTER: Shared = Shared::new("inconsistency", 30306);
@@ -127,6 +128,9 @@ fn server_killed_during_the_vote_does_not_come_back_without_the_action() {
         let left = matches!(started, Err(ClusterError::Left { .. }));
         ensure(left, || format!("node{node} starts: {started:?}"))?;
         check_evicted(cluster, node, &table)?;
+        let (findings, _) = Doctor::of(cluster, node)?.findings()?;
+        let words = "problem data out of its group, waits for a person";
+        ensure_says(&findings.join("\n"), words)?;
         bring_back(cluster, node)
     });
 }
