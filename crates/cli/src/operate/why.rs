@@ -3,7 +3,9 @@
 use clap::{Args, ValueEnum};
 use synod_admin::event::{Event, Severity, Topic};
 use synod_admin::protocol::{Answer, Request};
+use synod_admin::status::Status;
 
+use super::orders::ask_status;
 use super::utc;
 use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, unexpected};
 use crate::table::lay_out;
@@ -74,7 +76,12 @@ pub fn run(arguments: &WhyArgs) -> Result<u8, OperateError> {
         return Err(unexpected(server));
     };
     let events = selected(&events, &arguments.topic, arguments.last);
-    print(server.json, &events, || text(&events))?;
+    let status = if server.json {
+        None
+    } else {
+        ask_status(server).ok()
+    };
+    print(server.json, &events, || text(&events, status.as_ref()))?;
     Ok(0)
 }
 
@@ -88,7 +95,15 @@ fn selected<'a>(events: &'a [Event], topics: &[TopicArg], last: usize) -> Vec<&'
     wanted[first..].to_vec()
 }
 
-fn text(events: &[&Event]) -> String {
+/// The events, and below them the outlook that they have led to.
+fn text(events: &[&Event], status: Option<&Status>) -> String {
+    let group = status.and_then(|status| status.group.as_ref());
+    let now = group.map(|group| format!("now: {}", group.outlook));
+    let parts: Vec<String> = [table(events)].into_iter().chain(now).collect();
+    parts.join("\n\n")
+}
+
+fn table(events: &[&Event]) -> String {
     if events.is_empty() {
         return "nothing of that has happened since the server's start".to_owned();
     }
@@ -116,6 +131,8 @@ fn severity(severity: Severity) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use synod_admin::status::Group;
+
     use super::*;
 
     fn event(topic: Topic, text: &str) -> Event {
@@ -142,7 +159,26 @@ mod tests {
         let topics = [TopicArg::Leadership, TopicArg::Log];
         assert_eq!(texts(&topics, 9), ["one", "two", "four"]);
         assert_eq!(texts(&topics, 0).len(), 0);
-        let shown = text(&selected(&events, &topics, 1));
+        let shown = text(&selected(&events, &topics, 1), None);
         assert_eq!(shown, "1970-01-01 00:00:00Z  leadership    four");
+    }
+
+    #[test]
+    fn what_the_events_have_led_to_stands_below_them() {
+        let group = Group {
+            outlook: "3 voters, 2 answer (witness absent): no further one may fail".into(),
+            ..Group::default()
+        };
+        let status = Status {
+            group: Some(group),
+            ..Status::default()
+        };
+        let lost = event(Topic::Membership, "witness has sent nothing for 5s");
+        let shown = text(&[&lost], Some(&status));
+        let (_, now) = shown.split_once("\n\n").unwrap();
+        assert_eq!(
+            now,
+            "now: 3 voters, 2 answer (witness absent): no further one may fail"
+        );
     }
 }

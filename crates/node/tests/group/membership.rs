@@ -22,7 +22,7 @@ fn leaver_leaves_the_view_at_once_and_one_of_three_keeps_its_vote() {
     group.members[other]
         .host
         .wait("the view without it", |r| r.view_names().len() == 2);
-    let text = "it leaves the view";
+    let text = "it counts as absent";
     assert!(
         !group.members[other].host.lock().says(text),
         "stated, not guessed"

@@ -323,7 +323,7 @@ impl Driver {
         }
         let (me, suspect) = (self.identity.me.member, self.identity.config.suspect);
         for name in self.membership.presence.expire(self.turns.now, me, suspect) {
-            let text = format!("{name} has sent nothing for {suspect:?}: it leaves the view");
+            let text = format!("{name} has sent nothing for {suspect:?}: it counts as absent");
             self.note(Topic::Membership, Level::Info, text);
         }
         let own = self.own_report();
