@@ -6,7 +6,7 @@
 
 use crate::status::Member;
 
-/// What the group can do now, and what it can lose.
+/// The group's power to commit, and the voters that it can lose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
     /// Members that vote.
@@ -22,7 +22,7 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// What follows from the members as a server knows them. `hears_leader`: whether it hears a
+    /// The outlook by the members as a server knows them. `hears_leader`: whether it hears a
     /// leader with a majority.
     pub fn of(members: &[Member], hears_leader: bool) -> Outlook {
         let voters = members.iter().filter(|member| member.is_voter);

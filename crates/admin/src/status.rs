@@ -91,7 +91,7 @@ pub struct Group {
     /// Whether something can be committed now, as far as this server knows: it hears a leader, and
     /// a majority of the voters answers.
     pub can_commit: bool,
-    /// Who is missing and what may fail, in words; see [`crate::outlook`].
+    /// The missing voters, and how many more may fail, in words; see [`crate::outlook`].
     pub outlook: String,
     /// Protocol version between members; none while it is not known.
     pub protocol: Option<u16>,

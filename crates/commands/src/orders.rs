@@ -47,7 +47,7 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
     }
 }
 
-/// What a change of the group has led to, once it is committed; none for other orders.
+/// The end of an order that changes the group, once that is committed; none for other orders.
 fn done_in_words(order: &Request) -> Option<String> {
     Some(match order {
         Request::RemoveMember { member, .. } => format!("{member} is no member any more"),

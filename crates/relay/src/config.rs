@@ -150,7 +150,7 @@ impl RelayConfig {
     }
 }
 
-/// Where readers reach a relay that listens there. One that listens on all addresses of its machine
+/// The address for readers of a relay that listens there. One that listens on all of its machine
 /// has one of them in common with the members.
 fn readers_at(listen: &Address, own: &Address) -> String {
     let host = match listen.host.as_str() {

@@ -89,7 +89,7 @@ impl Connection {
         self.is_closing() || state.lifecycle.has_place()
     }
 
-    /// What the start waits for, in the words that `systemctl status` shows. `systemctl start`
+    /// The text that `systemctl status` shows: what the start waits for. `systemctl start`
     /// itself shows nothing while it waits: so the last warning is told there, too.
     fn start_status(&self) -> String {
         let state = self.state();
