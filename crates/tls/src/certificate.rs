@@ -83,7 +83,11 @@ impl<'a> SettingFile<'a> {
 
 /// Reads all certificates of a PEM file, in its order; at least one.
 pub(super) fn read(file: SettingFile<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = file.read()?;
+    let mut text = file.read()?;
+    // MySQL ends its files with a zero byte. In one that was put together of several, what follows
+    // such a byte in its line would not be seen.
+    let zeros = text.iter_mut().filter(|byte| **byte == 0);
+    zeros.for_each(|byte| *byte = b'\n');
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates =
         certificates.map_err(|error| file.unreadable(format!("it is damaged: {error}")))?;

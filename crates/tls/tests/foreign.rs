@@ -5,6 +5,7 @@ mod certificates;
 #[path = "support/handshake.rs"]
 mod handshake;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::thread;
 
@@ -64,4 +65,19 @@ fn files_and_names_that_cannot_be_used_are_refused() {
     assert!(matches!(error, TlsError::Read { path, .. } if path == missing));
     let tls = ForeignTls::load(&ours.file(), true).unwrap();
     assert!(tls.session("no name").is_err());
+}
+
+/// MySQL ends its files with a zero byte, and `cat` puts the next one into the same line.
+#[test]
+fn certificates_of_several_files_are_all_read() {
+    let (first, second) = (Authority::new("first"), Authority::new("second"));
+    let read = |authority: &Authority| fs::read(authority.file()).unwrap();
+    let together = [&*read(&first), b"\0", &read(&second), b"\0"].concat();
+    let file = first.file().with_file_name("together.pem");
+    fs::write(&file, together).unwrap();
+    let tls = ForeignTls::load(&file, false).unwrap();
+    for authority in [first, second] {
+        let files = authority.issue("upstream", Kind::Good);
+        assert_eq!(heard(&tls, HOST, &files).as_deref(), Ok("welcome"));
+    }
 }
