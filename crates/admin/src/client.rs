@@ -73,7 +73,7 @@ pub enum ClientError {
     },
     /// Another user than the server's listens.
     #[error(
-        "{} is not asked: a process of user {user} listens there, and neither root nor this user \
+        "{} is not asked: a process of user {user} listens there, who is neither root nor this user \
          nor the owner of a server's directory. End that process, or if it is the server, name \
          its directory with --dir",
         socket::path(dir).display()
@@ -129,7 +129,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the member whose log is in `dir`, a directory that somebody has named.
+    /// Connects to the member whose log is in `dir`, a directory that the caller was told.
     ///
     /// # Errors
     /// No server listens there, or a process of another user than root, this one and the

@@ -20,7 +20,7 @@ pub struct Trusted(BTreeSet<u32>);
 
 impl Trusted {
     /// Root, the user of this process, and the owners of those of these directories that are there.
-    /// Each must have been named by somebody who decides what runs on this machine.
+    /// Each must have been named by a person who decides what runs on this machine.
     pub fn owners_of<'a>(dirs: impl IntoIterator<Item = &'a Path>) -> Trusted {
         let owners = dirs
             .into_iter()

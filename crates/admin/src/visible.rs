@@ -18,7 +18,10 @@ pub(crate) fn visible_line(text: &str) -> Cow<'_, str> {
 
 fn is_invisible(char: char) -> bool {
     char.is_control()
-        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            char,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 fn replaced(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -294,7 +294,7 @@ fn create_elsewhere(
     user: &str,
     reporter: &text::Reporter,
 ) -> Result<Cluster> {
-    // Nobody can have made a directory of that name before.
+    // No other user can have made a directory of that name before.
     let name = format!("synod-demo-{}", random_hex(8)?);
     let elsewhere = Path::new(FALLBACK_PARENT).join(name);
     let cluster = create(new_settings(elsewhere.clone(), arguments)?)?;

@@ -85,7 +85,7 @@ impl Finder {
 
 fn foreign(dir: &Path, user: u32) -> String {
     format!(
-        "{} is left aside: user {user} has made it, and neither root nor this user nor the owner \
+        "{} is left aside: user {user} has made it, who is neither root nor this user nor the owner \
          of a package's directory. If it is a server of yours, name it: --dir {}",
         socket::path(dir).display(),
         dir.display()

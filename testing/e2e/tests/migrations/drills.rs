@@ -8,7 +8,7 @@
 //! | the machine `db1`, `db2`, ... | node 1, 2, ... of the test's cluster, called so |
 //! | `synod ...` finds the machine's only server | `--dir` with that node's directory |
 //! | `mariadb -e "SQL"` | the same to that node |
-//! | `systemctl start`, `restart` or `disable --now mariadb` | its server is started, or shut down; a server that Debian's package has started, alone, does not run here |
+//! | `systemctl start`, `restart`, `disable --now mariadb` | its server is started, or shut down |
 //! | `systemctl start` or `enable --now synod-logger` | the logger is started |
 //! | `/etc/synod/logger.toml` | the file of the test's logger |
 //! | `poweroff -f` | the process is killed; its disk stays |

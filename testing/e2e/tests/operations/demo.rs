@@ -97,7 +97,7 @@ impl Drop for Demo {
 /// takes by default, with a program that is run to enter a node's host.
 #[test]
 fn cluster_of_another_user_is_not_touched() -> Outcome {
-    const NOBODY: u32 = 65_534;
+    const OTHER: u32 = 65_534;
     if std::fs::metadata("/proc/self").why("/proc/self")?.uid() != 0 {
         // Only root can stand for two users.
         return Ok(());
@@ -140,8 +140,8 @@ fn cluster_of_another_user_is_not_touched() -> Outcome {
             "a program of the other user was run".into()
         })
     };
-    refused(NOBODY, NOBODY)?;
-    refused(0, NOBODY)?;
+    refused(OTHER, OTHER)?;
+    refused(0, OTHER)?;
     std::fs::remove_dir_all(&dir).why("removing the directory")
 }
 
