@@ -166,7 +166,9 @@ fn paragraph(finding: &Finding) -> String {
     let mut text = format!("{word:7}  {}: {}", finding.subject.name(), finding.what);
     for (name, part) in [("why", &finding.why), ("do", &finding.remedy)] {
         if !part.is_empty() {
-            text.push_str(&format!("\n         {name}: {part}"));
+            // The lines of a part stand below each other, so that they can be copied together.
+            let indented = part.replace('\n', "\n             ");
+            text.push_str(&format!("\n         {name}: {indented}"));
         }
     }
     text

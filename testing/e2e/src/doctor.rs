@@ -47,15 +47,33 @@ impl Doctor {
     /// # Errors
     /// It cannot be started, or prints no findings.
     pub fn findings(&self) -> Outcome<(Vec<String>, Option<i32>)> {
-        let output = self.run(&["--json"])?;
-        let document: Value = serde_json::from_slice(&output.stdout)
-            .why(String::from_utf8_lossy(&output.stderr).into_owned())?;
-        let findings = document["findings"].as_array().cloned().unwrap_or_default();
-        let word = |finding: &Value, key: &str| finding[key].as_str().unwrap_or("").to_owned();
+        let (findings, code) = self.document()?;
         let texts = findings.iter().map(|finding| {
             let parts = ["severity", "subject", "what"].map(|key| word(finding, key));
             parts.join(" ")
         });
-        Ok((texts.collect(), output.status.code()))
+        Ok((texts.collect(), code))
     }
+
+    /// What it says to do.
+    ///
+    /// # Errors
+    /// It cannot be started, or prints no findings.
+    pub fn remedies(&self) -> Outcome<Vec<String>> {
+        let (findings, _) = self.document()?;
+        let remedies = findings.iter().map(|finding| word(finding, "remedy"));
+        Ok(remedies.filter(|remedy| !remedy.is_empty()).collect())
+    }
+
+    fn document(&self) -> Outcome<(Vec<Value>, Option<i32>)> {
+        let output = self.run(&["--json"])?;
+        let document: Value = serde_json::from_slice(&output.stdout)
+            .why(String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let findings = document["findings"].as_array().cloned().unwrap_or_default();
+        Ok((findings, output.status.code()))
+    }
+}
+
+fn word(finding: &Value, key: &str) -> String {
+    finding[key].as_str().unwrap_or("").to_owned()
 }

@@ -28,11 +28,11 @@ pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
         return Finding::new(
             Subject::Credentials,
             Severity::Problem,
-            "there is no group secret, and there are no certificates",
+            "wsrep_provider_options names no group secret and no certificates",
             "a server that others reach does not start without one",
-            "synod keygen > /etc/mysql/synod.secret; chown mysql: /etc/mysql/synod.secret; copy it \
-             to all servers, and add synod.secret_file=/etc/mysql/synod.secret to \
-             wsrep_provider_options",
+            "add synod.secret_file=/etc/mysql/synod.secret to it. If there is no such file: \
+             synod keygen > /etc/mysql/synod.secret; chown mysql: /etc/mysql/synod.secret; \
+             and copy it to all servers",
         );
     };
     match tls.credentials.load() {

@@ -63,6 +63,7 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = used.collect();
     findings.extend(named_locks(server));
     findings.extend(events(server));
+    findings.extend(sequences(server));
     let is_counted = server.get_lock_statements.is_some();
     if findings.is_empty() && is_counted {
         findings.push(Finding::good(
@@ -90,6 +91,28 @@ fn named_locks(server: &ServerFacts) -> Option<Finding> {
         "the lock holds on one server only: clients of two servers may both get it",
         "lock a row with SELECT ... FOR UPDATE, and write it",
     ))
+}
+
+/// Servers of a group count each by itself, and meet where they count alike.
+fn sequences(server: &ServerFacts) -> impl Iterator<Item = Finding> {
+    let known = server.sequences.iter().flatten();
+    known
+        .filter(|sequence| sequence.increment != 0)
+        .map(|sequence| {
+            Finding::new(
+                Subject::Features,
+                Severity::Warning,
+                format!(
+                    "the sequence {} rises by {} on each server",
+                    sequence.name, sequence.increment
+                ),
+                "clients of two servers may get the same number",
+                format!(
+                    "ALTER SEQUENCE {} INCREMENT BY 0 CACHE 1000;",
+                    sequence.name
+                ),
+            )
+        })
 }
 
 /// What becomes of events in a group: in one with one writer, or in any.
@@ -143,6 +166,7 @@ fn event_runs_everywhere(event: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::SequenceFacts;
 
     fn used(counters: &[(&str, u64)], get_lock_statements: Option<u64>) -> Vec<Finding> {
         let status = counters
@@ -184,6 +208,22 @@ mod tests {
         let there = "the event shop.there does not run here: another server made it";
         assert_eq!(found("leader", "ON"), [there]);
         assert_eq!(found("leader", "OFF").len(), 2);
+    }
+
+    #[test]
+    fn sequence_that_gives_one_number_on_two_servers_is_told_of() {
+        let found = |increment| {
+            let name = "`shop`.`s`".to_owned();
+            let found = judge(&ServerFacts {
+                sequences: Some(vec![SequenceFacts { name, increment }]),
+                get_lock_statements: Some(0),
+                ..ServerFacts::default()
+            });
+            found.into_iter().next().unwrap()
+        };
+        assert_eq!(found(0).severity, Severity::Good);
+        let remedy = "ALTER SEQUENCE `shop`.`s` INCREMENT BY 0 CACHE 1000;";
+        assert_eq!(found(1).remedy, remedy);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod programs;
 mod replication;
 mod settings;
 mod sst_account;
+mod table_remedy;
 mod tables;
 mod trouble;
 mod version;

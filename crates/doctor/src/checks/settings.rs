@@ -1,5 +1,7 @@
 //! The server's variables, held against the configuration that Synod is run with.
 
+use std::net::{IpAddr, SocketAddr};
+
 use super::replication;
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
@@ -45,13 +47,21 @@ impl Applies {
 }
 
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         name: "binlog_format",
         line: "binlog_format = ROW",
         why: "only rows replicate: statements of another format are refused or differ",
         severity: Severity::Problem,
         accepts: |value| value == "ROW",
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "wsrep_forced_binlog_format",
+        line: "wsrep_forced_binlog_format = NONE",
+        why: "only rows replicate: a forced format makes statements of them",
+        severity: Severity::Problem,
+        accepts: |value| matches!(value, "NONE" | "ROW"),
         applies: Applies::Always,
     },
     Setting {
@@ -143,28 +153,65 @@ const SETTINGS: [Setting; 11] = [
     },
 ];
 
-/// The settings that are not as they should be. What this server does not know is left out.
+/// The settings that are not as they should be, and are not so in the configuration files either.
+/// What this server does not know is left out.
 pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
+    applying(server).filter(|setting| {
+        let is_right = (setting.accepts)(server.variable(setting.name));
+        setting
+            .in_files(server)
+            .map_or(!is_right, |(_, is_right)| !is_right)
+    })
+}
+
+fn applying(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
     let known = SETTINGS
         .iter()
         .filter(|setting| server.variables.contains_key(setting.name));
-    let apply = known.filter(move |setting| setting.applies.to(server));
-    apply.filter(|setting| !(setting.accepts)(server.variable(setting.name)))
+    known.filter(move |setting| setting.applies.to(server))
+}
+
+impl Setting {
+    /// The value in the configuration files, and whether it is as it should be.
+    fn in_files<'a>(&self, server: &'a ServerFacts) -> Option<(&'a str, bool)> {
+        let value = server.in_files.get(self.name)?;
+        let is_on = matches!(value.to_ascii_lowercase().as_str(), "1" | "on" | "true");
+        Some((
+            value,
+            (self.accepts)(value) || is_on && (self.accepts)("ON"),
+        ))
+    }
+
+    /// What is wrong: in the running server, in its files, or in both.
+    fn judge(&self, server: &ServerFacts) -> Option<Finding> {
+        let running = server.variable(self.name);
+        let (what, remedy) = match ((self.accepts)(running), self.in_files(server)) {
+            (true, None | Some((_, true))) => return None,
+            (true, Some((value, false))) => (
+                format!("{} is {running}, and {value} in the files", self.name),
+                format!(
+                    "{}: the server reads its files at its next start",
+                    self.line
+                ),
+            ),
+            (false, Some((_, true))) => (
+                format!("{} is {running}", self.name),
+                "in the files it is right: restart the server".to_owned(),
+            ),
+            (false, None | Some((_, false))) => {
+                (format!("{} is {running}", self.name), self.line.to_owned())
+            }
+        };
+        let (severity, why) = (self.severity, self.why);
+        Some(Finding::new(Subject::Settings, severity, what, why, remedy))
+    }
 }
 
 pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
-    let wrong = wrong_settings(server).map(|setting| {
-        let value = server.variable(setting.name);
-        Finding::new(
-            Subject::Settings,
-            setting.severity,
-            format!("{} is {value}", setting.name),
-            setting.why,
-            setting.line,
-        )
-    });
+    let wrong = applying(server).filter_map(|setting| setting.judge(server));
     let mut findings: Vec<Finding> = wrong.collect();
     findings.extend(address(server));
+    findings.extend(listens_to_itself(server));
     findings.extend(binary_log(server));
     if findings.is_empty() {
         findings.push(Finding::good(
@@ -173,6 +220,32 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Debian's own file has 127.0.0.1. A group on this machine alone, as in a test, may keep to it.
+fn listens_to_itself(server: &ServerFacts) -> Option<Finding> {
+    let is_loopback = |name: &str| {
+        let address = server.variable(name);
+        let ip = address.parse::<IpAddr>().ok();
+        let ip = ip.or_else(|| Some(address.parse::<SocketAddr>().ok()?.ip()));
+        address == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
+    };
+    if !is_loopback("bind_address") || is_loopback("wsrep_node_address") {
+        return None;
+    }
+    let remedy = match server.in_files.get("bind_address") {
+        Some(value) if !matches!(value.as_str(), "127.0.0.1" | "localhost" | "::1") => {
+            "in the files it is right: restart the server"
+        }
+        _ => "bind_address = *, and a firewall that lets clients reach port 3306",
+    };
+    let severity = match server.replicates() {
+        true => Severity::Warning,
+        false => Severity::Note,
+    };
+    let what = format!("bind_address is {}", server.variable("bind_address"));
+    let why = "no client and no proxy on another machine reaches this server";
+    Some(Finding::new(Subject::Settings, severity, what, why, remedy))
 }
 
 /// Without an address the server tells the others one that it guesses.
@@ -226,6 +299,48 @@ mod tests {
         assert_eq!(found[0].what, "binlog_format is MIXED");
         assert_eq!(found[0].remedy, "binlog_format = ROW");
         assert_eq!(found[0].severity, Severity::Problem);
+    }
+
+    #[test]
+    fn files_and_running_server_are_told_apart() {
+        let judged = |running: &str, in_file: &str| {
+            let mut server = server(&[("binlog_format", running)]);
+            let file = ("binlog_format".to_owned(), in_file.to_owned());
+            server.in_files.extend([file]);
+            let written = crate::fix::configuration(&server).is_some();
+            let finding = judge(&server).remove(0);
+            (finding.what, finding.remedy, written)
+        };
+        let (what, remedy, written) = judged("MIXED", "ROW");
+        assert_eq!(what, "binlog_format is MIXED");
+        assert_eq!(remedy, "in the files it is right: restart the server");
+        assert!(!written);
+        let (what, remedy, written) = judged("ROW", "MIXED");
+        assert_eq!(what, "binlog_format is ROW, and MIXED in the files");
+        assert!(remedy.starts_with("binlog_format = ROW:") && written);
+        assert_eq!(judged("MIXED", "MIXED").1, "binlog_format = ROW");
+        assert_eq!(judged("ROW", "ROW").0, "the server's settings fit");
+    }
+
+    #[test]
+    fn server_that_only_its_own_machine_reaches_is_told_so() {
+        let found = |address: &str, variables: &[(&str, &str)]| {
+            let bind = [
+                ("bind_address", "127.0.0.1"),
+                ("wsrep_node_address", address),
+            ];
+            judge(&server(&[&bind, variables].concat())).remove(0)
+        };
+        assert_eq!(found("127.0.0.1", &[]).severity, Severity::Good);
+        assert_eq!(found("127.0.0.1:4567", &[]).severity, Severity::Good);
+        assert_eq!(found("", &[]).severity, Severity::Note);
+        let group = [
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+        ];
+        let member = found("192.0.2.1", &group);
+        assert_eq!(member.severity, Severity::Warning);
+        assert!(member.remedy.starts_with("bind_address = *"), "{member:?}");
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! Engines and primary keys of tables.
 
 use crate::bytes_text;
-use crate::facts::{ServerFacts, TableFacts};
+use crate::facts::{ServerFacts, TableFacts, UniqueKey};
 use crate::finding::{Finding, Severity, Subject};
 
-/// Engines whose rows replicate.
-fn replicates(table: &TableFacts) -> bool {
-    table.engine.eq_ignore_ascii_case("InnoDB")
-}
+use super::table_remedy as remedy;
 
 /// Tables without data of their own: what they show lies elsewhere.
 fn holds_rows(table: &TableFacts) -> bool {
@@ -27,13 +24,18 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
     let tables = &server.tables;
     let foreign = tables
         .iter()
-        .filter(|table| holds_rows(table) && !replicates(table));
-    let engines = foreign.map(other_engine);
+        .filter(|table| holds_rows(table) && !table.replicates());
+    let engines = foreign.map(|table| other_engine(server, table));
     let keyless = tables
         .iter()
-        .filter(|table| replicates(table) && !table.has_primary_key);
-    let keys = keyless.map(no_primary_key);
-    let mut findings: Vec<Finding> = engines.chain(keys).collect();
+        .filter(|table| table.replicates() && !table.has_primary_key);
+    let keys = keyless.map(|table| no_primary_key(server, table));
+    let hashed = tables.iter().filter(|table| table.replicates());
+    let hashed = hashed.flat_map(|table| {
+        let keys = table.unique_keys.iter().filter(|key| key.is_hashed);
+        keys.map(|key| hashed_key(table, key))
+    });
+    let mut findings: Vec<Finding> = engines.chain(keys).chain(hashed).collect();
     if findings.is_empty() {
         let bytes = tables.iter().map(|table| table.bytes).sum();
         let text = format!(
@@ -46,29 +48,51 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
     findings
 }
 
-fn other_engine(table: &TableFacts) -> Finding {
-    let (name, bytes) = (&table.name, bytes_text(table.bytes));
+fn other_engine(server: &ServerFacts, table: &TableFacts) -> Finding {
     Finding::new(
         Subject::Tables,
         Severity::Problem,
-        format!("{name} ({bytes}) is of engine {}", table.engine),
+        format!(
+            "{} ({}) is of engine {}",
+            table.quoted_name(),
+            bytes_text(table.bytes),
+            table.engine
+        ),
         "only InnoDB replicates: changes of this table stay on the server that makes them",
-        format!("ALTER TABLE {name} ENGINE = InnoDB;"),
+        remedy::to_innodb(server, table),
     )
 }
 
-fn no_primary_key(table: &TableFacts) -> Finding {
-    let (name, bytes) = (&table.name, bytes_text(table.bytes));
+fn no_primary_key(server: &ServerFacts, table: &TableFacts) -> Finding {
     Finding::new(
         Subject::Tables,
         Severity::Warning,
-        format!("{name} ({bytes}) has no primary key"),
+        format!(
+            "{} ({}) has no primary key",
+            table.quoted_name(),
+            bytes_text(table.bytes)
+        ),
         "the other servers read the whole table for each row that is changed or deleted, and the \
          same rows may come in another order there",
+        remedy::to_primary_key(server, table),
+    )
+}
+
+/// A unique key whose values are found by a hash in a hidden column.
+fn hashed_key(table: &TableFacts, key: &UniqueKey) -> Finding {
+    Finding::new(
+        Subject::Tables,
+        Severity::Warning,
         format!(
-            "ALTER TABLE {name} ADD COLUMN id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY \
-             FIRST;  -- or make a unique column its primary key"
+            "the unique key {} of {} is a hash",
+            key.name,
+            table.quoted_name()
         ),
+        "servers apply in parallel what they take for changes of different rows. If a value of \
+         this key is deleted and inserted again, they may do it in the wrong order: the server \
+         refuses a duplicate, and leaves the group",
+        "a unique key over a shorter column, or over a stored column that is computed from it \
+         (MD5, for instance), without USING HASH. compatibility.md, \"Limits of the server\"",
     )
 }
 
@@ -78,10 +102,12 @@ mod tests {
 
     fn judged(tables: &[(&str, bool)]) -> Vec<(Severity, String)> {
         let tables = tables.iter().map(|(engine, has_primary_key)| TableFacts {
-            name: "shop.t".to_owned(),
+            schema: "shop".to_owned(),
+            name: "t".to_owned(),
             engine: engine.to_string(),
             bytes: 2048,
             has_primary_key: *has_primary_key,
+            ..TableFacts::default()
         });
         let server = ServerFacts {
             tables: tables.collect(),
@@ -106,5 +132,37 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, Severity::Warning);
         assert_eq!(judged(&[("InnoDB", true)])[0].0, Severity::Good);
+    }
+
+    #[test]
+    fn unique_key_by_a_hash_is_a_warning() {
+        let key = UniqueKey {
+            name: "long".to_owned(),
+            is_hashed: true,
+            ..UniqueKey::default()
+        };
+        let found = |engine: &str| {
+            let table = TableFacts {
+                engine: engine.to_owned(),
+                has_primary_key: true,
+                unique_keys: vec![key.clone()],
+                ..TableFacts::default()
+            };
+            let server = ServerFacts {
+                tables: vec![table],
+                ..ServerFacts::default()
+            };
+            judge(&server).remove(0)
+        };
+        let hashed = found("InnoDB");
+        assert_eq!(hashed.severity, Severity::Warning);
+        assert!(
+            hashed.what.starts_with("the unique key long of"),
+            "{hashed:?}"
+        );
+        assert!(
+            found("MEMORY").what.contains("of engine MEMORY"),
+            "its own kind of key"
+        );
     }
 }

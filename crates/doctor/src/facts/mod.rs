@@ -8,6 +8,7 @@ mod peers;
 mod ports;
 mod programs;
 mod server;
+mod tables;
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,9 @@ pub use disk::{DiskError, DiskFacts};
 pub use machine::MachineFacts;
 pub use peers::{PeerFacts, Reached};
 pub use programs::Programs;
-pub use server::{ServerFacts, SourceFacts, TableFacts};
+pub use server::{ServerFacts, SourceFacts};
+pub(crate) use tables::quoted;
+pub use tables::{SequenceFacts, TableFacts, UniqueKey};
 
 /// Which server is looked at, and how it is asked.
 #[derive(Clone, Debug, Default)]
@@ -86,10 +89,17 @@ impl Facts {
     /// The server cannot be asked.
     pub fn gather(place: &Place) -> Result<Facts, GatherError> {
         let client = SqlClient::new(place.client.clone());
-        let server = ServerFacts::gather(&client)?;
-        let options = configured_options(&server, programs::configured_options());
+        let mut server = ServerFacts::gather(&client)?;
+        let configured = programs::configured();
+        let of_options = configured
+            .as_ref()
+            .and_then(|all| all.get("wsrep_provider_options"));
+        let options = configured_options(&server, of_options.cloned());
         let data_dir = Path::new(server.variable("datadir")).to_owned();
         let is_here = machine::is_this(server.variable("hostname")) && data_dir.is_dir();
+        if is_here {
+            server.take_files(configured.unwrap_or_default());
+        }
         let local = is_here.then(|| LocalFacts::gather(&server, &options, data_dir));
         let peers = peers::look(
             peers_of(&server, &options),

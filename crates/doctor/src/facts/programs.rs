@@ -1,5 +1,6 @@
 //! Programs on the server's machine.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,24 +40,26 @@ fn is_file(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// `wsrep_provider_options` of the server's configuration files; none: no file sets it.
-pub(super) fn configured_options() -> Option<String> {
+/// The variables that the configuration files of a server on this machine set; none: they cannot be
+/// read.
+pub(super) fn configured() -> Option<BTreeMap<String, String>> {
     let output = Command::new("my_print_defaults")
         .arg("--mysqld")
         .output()
         .ok()?;
-    last_provider_options(&String::from_utf8_lossy(&output.stdout))
+    let text = String::from_utf8_lossy(&output.stdout);
+    output.status.success().then(|| last_of_each(&text))
 }
 
 /// The last mention counts, as for the server.
-fn last_provider_options(defaults: &str) -> Option<String> {
-    let mut values = defaults.lines().filter_map(|line| {
+fn last_of_each(defaults: &str) -> BTreeMap<String, String> {
+    let values = defaults.lines().filter_map(|line| {
         let (name, value) = line.split_once('=')?;
         let name = name.trim_start_matches('-').replace('-', "_");
         let name = name.strip_prefix("loose_").unwrap_or(&name).to_owned();
-        (name == "wsrep_provider_options").then(|| value.to_owned())
+        Some((name, value.to_owned()))
     });
-    values.next_back()
+    values.collect()
 }
 
 #[cfg(test)]
@@ -67,7 +70,8 @@ mod tests {
     fn last_mention_in_the_configuration_counts() {
         let defaults =
             "--wsrep_on=ON\n--wsrep-provider-options=a=1\n--wsrep_provider_options=b=2;c=3\n";
-        assert_eq!(last_provider_options(defaults).as_deref(), Some("b=2;c=3"));
-        assert_eq!(last_provider_options("--wsrep_on=ON\n"), None);
+        let found = last_of_each(defaults);
+        assert_eq!(found["wsrep_provider_options"], "b=2;c=3");
+        assert_eq!(found["wsrep_on"], "ON");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::client::{ClientError, SqlClient};
+use super::tables::{self, SequenceFacts, TableFacts};
 
 /// What the server says of itself.
 #[derive(Debug, Default)]
@@ -11,10 +12,15 @@ pub struct ServerFacts {
     pub version: String,
     /// Global variables by name; paths with the data directory in front.
     pub variables: BTreeMap<String, String>,
+    /// Variables that the configuration files of the server's machine set, if they are this
+    /// server's: what it has after its next start.
+    pub in_files: BTreeMap<String, String>,
     /// Global status by name in lower case.
     pub status: BTreeMap<String, String>,
     /// Tables of users.
     pub tables: Vec<TableFacts>,
+    /// Sequences of users; none: the doctor's account may not read them.
+    pub sequences: Option<Vec<SequenceFacts>>,
     /// Events that the server would run, as `schema.name`.
     pub events: Vec<String>,
     /// From which servers this one replicates, beside its group; none: the doctor's account may not
@@ -38,29 +44,8 @@ pub struct SourceFacts {
     pub by_gtid: bool,
 }
 
-/// A table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableFacts {
-    /// `schema.name`, quoted as SQL needs it.
-    pub name: String,
-    /// Its engine.
-    pub engine: String,
-    /// Data and indexes, in bytes.
-    pub bytes: u64,
-    /// Whether it has a primary key.
-    pub has_primary_key: bool,
-}
-
-const TABLES: &str = "\
-SELECT t.table_schema, t.table_name, IFNULL(t.engine, ''),
-       IFNULL(t.data_length, 0) + IFNULL(t.index_length, 0),
-       k.table_name IS NOT NULL
-FROM information_schema.tables t
-LEFT JOIN (SELECT table_schema, table_name FROM information_schema.statistics
-           WHERE index_name = 'PRIMARY' AND seq_in_index = 1) k
-  ON k.table_schema = t.table_schema AND k.table_name = t.table_name
-WHERE t.table_type = 'BASE TABLE'
-  AND t.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')";
+/// Where Debian's server keeps its data if no file says otherwise.
+const USUAL_DATA_DIR: &str = "/var/lib/mysql";
 
 const EVENTS: &str = "\
 SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE status = 'ENABLED'";
@@ -85,12 +70,11 @@ impl ServerFacts {
         let mut facts = ServerFacts {
             version,
             variables: pairs(client.rows("SHOW GLOBAL VARIABLES")?),
+            in_files: BTreeMap::new(),
             status: pairs(client.rows("SHOW GLOBAL STATUS")?),
-            tables: client
-                .rows(TABLES)?
-                .iter()
-                .filter_map(|row| table(row))
-                .collect(),
+            tables: tables::gather(client)?,
+            // An account that may not see these is no reason to see nothing.
+            sequences: tables::sequences(client).ok(),
             events: client.rows(EVENTS)?.into_iter().flatten().collect(),
             events_elsewhere: client
                 .rows(EVENTS_ELSEWHERE)?
@@ -146,6 +130,17 @@ impl ServerFacts {
         self.replicates() && self.variable("wsrep_provider").contains("libsynod")
     }
 
+    /// Takes what configuration files set, unless they are another server's.
+    pub(super) fn take_files(&mut self, configured: BTreeMap<String, String>) {
+        let of_files = configured
+            .get("datadir")
+            .map_or(USUAL_DATA_DIR, String::as_str);
+        let own = self.variable("datadir");
+        if own.trim_end_matches('/') == of_files.trim_end_matches('/') {
+            self.in_files = configured;
+        }
+    }
+
     fn make_pid_file_absolute(&mut self) {
         let pid_file = self.variable("pid_file");
         if !pid_file.is_empty() && !pid_file.starts_with('/') {
@@ -172,42 +167,19 @@ fn source(row: &[String]) -> Option<SourceFacts> {
     })
 }
 
-fn table(row: &[String]) -> Option<TableFacts> {
-    let [schema, name, engine, bytes, has_primary_key] = row else {
-        return None;
-    };
-    Some(TableFacts {
-        name: format!("{}.{}", quoted(schema), quoted(name)),
-        engine: engine.clone(),
-        bytes: bytes.parse().unwrap_or(0),
-        has_primary_key: has_primary_key == "1",
-    })
-}
-
-fn quoted(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || char == '_';
-    let has_letter = name.chars().any(|char| !char.is_ascii_digit());
-    if has_letter && name.chars().all(is_plain) {
-        name.to_owned()
-    } else {
-        format!("`{}`", name.replace('`', "``"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_quoted_where_sql_needs_it() {
-        let name = ["my-app", "t`1", "InnoDB", "16384", "1"].map(str::to_owned);
-        let table = table(&name).unwrap();
-        assert_eq!(table.name, "`my-app`.`t``1`");
-        assert_eq!((table.bytes, table.has_primary_key), (16384, true));
-        assert_eq!(
-            (quoted("orders_2"), quoted("2024")),
-            ("orders_2".into(), "`2024`".into())
-        );
+    fn files_of_another_server_say_nothing_of_this_one() {
+        let mut facts = ServerFacts::default();
+        let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        facts.variables.extend([set("datadir", "/var/lib/mysql/")]);
+        facts.take_files([set("datadir", "/srv/other")].into());
+        assert!(facts.in_files.is_empty());
+        facts.take_files([set("binlog_format", "ROW")].into());
+        assert_eq!(facts.in_files["binlog_format"], "ROW");
     }
 
     #[test]
