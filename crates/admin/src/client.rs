@@ -42,23 +42,16 @@ impl fmt::Display for Place {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No socket.
     #[error(
         "no server listens for commands in {}: there is no {}. Is it the log directory of a \
          running server (synod.log_dir, else datadir)?",
         dir.display(),
         socket::NAME
     )]
-    NoSocket {
-        /// The directory.
-        dir: PathBuf,
-    },
+    NoSocket { dir: PathBuf },
     /// A socket that no process listens on.
     #[error("the server of {} has ended without removing its socket: start it", dir.display())]
-    NotRunning {
-        /// The directory.
-        dir: PathBuf,
-    },
+    NotRunning { dir: PathBuf },
     /// The socket is another user's.
     #[error(
         "user {user} may not give orders to the server of {}: run this as root, or as the user \
@@ -66,7 +59,6 @@ pub enum ClientError {
         dir.display()
     )]
     NotAllowed {
-        /// The directory.
         dir: PathBuf,
         /// Number of this process's user.
         user: u32,
@@ -79,7 +71,6 @@ pub enum ClientError {
         socket::path(dir).display()
     )]
     Foreign {
-        /// The directory.
         dir: PathBuf,
         /// Number of the user.
         user: u32,
@@ -87,7 +78,6 @@ pub enum ClientError {
     /// The server did not do it.
     #[error("{}", .0.text)]
     Refused(Refusal),
-    /// No common version.
     #[error(
         "the server speaks versions {oldest} to {newest} of the protocol for commands, this \
          program {OLDEST} to {NEWEST}: use the 'synod' of the server's release ({program})"
@@ -97,23 +87,14 @@ pub enum ClientError {
         program: String,
         /// The oldest protocol version that it speaks.
         oldest: u16,
-        /// The newest one.
         newest: u16,
     },
     /// The connection broke, or the server took too long.
     #[error("{place} does not answer: {source}. If that lasts, look into its error log")]
-    NoAnswer {
-        /// Which one.
-        place: Place,
-        /// What went wrong.
-        source: LineError,
-    },
+    NoAnswer { place: Place, source: LineError },
     /// An answer to something else.
     #[error("{place} answered something that was not asked for")]
-    Unexpected {
-        /// Which one.
-        place: Place,
-    },
+    Unexpected { place: Place },
     /// No connection to a member on another machine.
     #[error(transparent)]
     Remote(#[from] RemoteError),

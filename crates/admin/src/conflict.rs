@@ -110,8 +110,6 @@ pub struct LostTransaction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Winner {
-    /// Its name.
     pub name: String,
-    /// How many.
     pub total: u64,
 }

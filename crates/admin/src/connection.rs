@@ -10,15 +10,9 @@ use std::time::Duration;
 /// [`io::ErrorKind::WouldBlock`].
 pub trait Connection: Read + Write {
     /// Bounds the time of the next read.
-    ///
-    /// # Errors
-    /// The system refuses.
     fn limit_read(&mut self, limit: Duration) -> io::Result<()>;
 
     /// Bounds the time of the next write, and of a flush.
-    ///
-    /// # Errors
-    /// The system refuses.
     fn limit_write(&mut self, limit: Duration) -> io::Result<()>;
 }
 

@@ -36,7 +36,6 @@ pub enum Topic {
     Consistency,
     /// The log and its disk.
     Log,
-    /// Clocks that differ.
     Clock,
     /// Everything else, also what a newer server calls otherwise.
     #[default]
@@ -45,7 +44,6 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// All of them.
     pub const ALL: [Topic; 7] = [
         Topic::Leadership,
         Topic::Membership,
@@ -74,11 +72,9 @@ impl Topic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Something failed.
     Error,
     /// An operator should look at it.
     Warning,
-    /// A normal event.
     #[default]
     #[serde(other)]
     Info,

@@ -17,9 +17,6 @@ pub const LIST: &str = "/proc/net/unix";
 const LISTENS: u64 = 0x1_0000;
 
 /// Directories of the members that listen, sorted.
-///
-/// # Errors
-/// The list cannot be read.
 pub fn listening() -> io::Result<Vec<PathBuf>> {
     Ok(listening_in(&std::fs::read_to_string(LIST)?))
 }

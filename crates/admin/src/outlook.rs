@@ -9,7 +9,6 @@ use crate::status::Member;
 /// The group's power to commit, and the voters that it can lose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Members that vote.
     pub voters: u64,
     /// Those of them that answer.
     pub answering: u64,

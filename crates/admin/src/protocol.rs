@@ -18,7 +18,6 @@ use crate::status::Status;
 
 /// The oldest protocol version that this program speaks.
 pub const OLDEST: u16 = 1;
-/// The newest one.
 pub const NEWEST: u16 = 1;
 
 /// Bound on the line of a call, in bytes.
@@ -33,7 +32,6 @@ pub struct Hello {
     pub program: String,
     /// The oldest protocol version that it speaks.
     pub oldest: u16,
-    /// The newest one.
     pub newest: u16,
 }
 
@@ -57,7 +55,6 @@ impl Hello {
 /// A request in the protocol version that the client has chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The version.
     pub protocol: u16,
     /// What is asked for.
     #[serde(flatten)]
@@ -171,7 +168,6 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// First of all.
     Hello(Hello),
     /// What was asked for.
     Answer(Answer),
@@ -180,7 +176,6 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A refusal.
     pub fn refused(reason: Reason, text: impl Into<String>) -> Reply {
         let text = text.into();
         Reply::Refused(Refusal { reason, text })
@@ -218,7 +213,6 @@ pub struct Done {
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For programs.
     pub reason: Reason,
     /// For people: what is wrong, and what to do.
     pub text: String,
@@ -230,7 +224,6 @@ pub struct Refusal {
 pub enum Reason {
     /// The peer is neither the server's user nor root.
     NotAllowed,
-    /// Too many clients.
     Busy,
     /// The call was not understood, or is of a version that the server does not speak.
     NotUnderstood,

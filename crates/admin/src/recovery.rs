@@ -10,7 +10,6 @@ pub struct Recovery {
     pub at_unix_ms: u64,
     /// Name of the server that answers.
     pub server: String,
-    /// The group's id.
     pub group_id: String,
     /// `wsrep_cluster_name`.
     pub group: String,
@@ -20,19 +19,16 @@ pub struct Recovery {
     pub members: Vec<Survivor>,
 }
 
-/// A configured member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Survivor {
     /// Its identity, in hexadecimal digits.
     pub id: String,
-    /// Its name.
     pub name: String,
     /// `host:port` at which other members reach it.
     pub address: String,
     /// Whether it is the server that answers.
     pub is_own: bool,
-    /// Whether it votes.
     pub is_voter: bool,
     /// Whether it has a database; a logger has none.
     pub has_database: bool,

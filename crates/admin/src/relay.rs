@@ -55,7 +55,6 @@ pub enum PullState {
     Elsewhere,
     /// It connects, or waits until it tries again.
     Connecting,
-    /// It pulls.
     Pulling,
     /// An operator has ordered that nothing is pulled.
     Paused,

@@ -53,7 +53,6 @@ pub enum RemoteError {
          address at which other members reach it?"
     )]
     NotReached {
-        /// The address.
         member: String,
         /// What the system says.
         source: io::Error,
@@ -63,17 +62,13 @@ pub enum RemoteError {
         "the connections of member {member} are not encrypted, so it cannot know who gives \
          orders: run synod on its machine, or give the group a secret (synod.secret_file)"
     )]
-    InClear {
-        /// The address.
-        member: String,
-    },
+    InClear { member: String },
     /// One of the two does not accept what the other has shown.
     #[error(
         "member {member} and this program do not belong to one group: {reason}. Use a copy of \
          the group's secret, or a certificate of its authority"
     )]
     NotProven {
-        /// The address.
         member: String,
         /// What is wrong, as a part of a sentence.
         reason: String,
@@ -81,21 +76,14 @@ pub enum RemoteError {
     /// The member refuses this client.
     #[error("member {member} refuses: {text}")]
     Refused {
-        /// The address.
         member: String,
-        /// The cause.
         reason: RefuseReason,
         /// The cause in words.
         text: String,
     },
     /// The connection broke, or the member does not speak the protocol.
     #[error("no answer from member {member}: {reason}. If that lasts, look into its error log")]
-    NoAnswer {
-        /// The address.
-        member: String,
-        /// What went wrong.
-        reason: String,
-    },
+    NoAnswer { member: String, reason: String },
 }
 
 /// The client's end of a connection to a member.

@@ -41,14 +41,9 @@ pub enum ListenError {
         "{} is no socket: something else has the name of the socket for commands. Remove it",
         path.display()
     )]
-    Taken {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The system refuses.
+    Taken { path: PathBuf },
     #[error("cannot listen for commands at {}: {source}", path.display())]
     Io {
-        /// The path.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -88,12 +83,10 @@ impl Listening {
         })
     }
 
-    /// The socket.
     pub fn listener(&self) -> &UnixListener {
         &self.listener
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -13,13 +13,11 @@ use crate::conflict::Conflicts;
 pub struct Status {
     /// When this was gathered, in milliseconds since 1970, by the server's clock.
     pub at_unix_ms: u64,
-    /// The server itself.
     pub server: Server,
     /// The group; none while the server is not connected to one.
     pub group: Option<Group>,
     /// Its members, by name.
     pub members: Vec<Member>,
-    /// The server's log.
     pub log: Log,
     /// What waits on this server.
     pub queues: Queues,
@@ -54,9 +52,7 @@ impl Status {
 pub struct Server {
     /// Version of its library.
     pub program: String,
-    /// Its process.
     pub pid: u32,
-    /// Its name.
     pub name: String,
     /// `wsrep_local_state_comment`: `Synced`, `Joined`, ...
     pub state: String,
@@ -68,11 +64,9 @@ pub struct Server {
     pub is_ready: bool,
 }
 
-/// The group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Group {
-    /// Its id.
     pub id: String,
     /// `wsrep_cluster_name`.
     pub name: String,
@@ -82,9 +76,7 @@ pub struct Group {
     pub term: u64,
     /// Name of the leader; none: none is known.
     pub leader: Option<String>,
-    /// Number of voters.
     pub voters: u64,
-    /// Voters that answer.
     pub voters_present: u64,
     /// How many of the voters that answer may fail now, and the rest still commits.
     pub tolerates: u64,
@@ -105,13 +97,11 @@ pub struct Group {
     pub commit_index: u64,
 }
 
-/// A configured member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
     /// Its identity, in hexadecimal digits.
     pub id: String,
-    /// Its name.
     pub name: String,
     /// `host:port` at which other members reach it.
     pub address: String,
@@ -119,7 +109,6 @@ pub struct Member {
     pub client_address: Option<String>,
     /// Whether it is the server that answers.
     pub is_own: bool,
-    /// Whether it votes.
     pub is_voter: bool,
     /// `database`; without one, `relay` if readers have an address there, or `logger`.
     pub kind: String,
@@ -136,9 +125,7 @@ pub struct Member {
     pub region: Option<String>,
     /// What its database does: `Synced`, `Joined`, `Donor`, `Joining`, `Disconnected`, `Error`.
     pub state: Option<String>,
-    /// Its leader weight.
     pub weight: Option<u8>,
-    /// Its term.
     pub term: Option<u64>,
     /// The last index in its log.
     pub log_index: Option<u64>,
@@ -156,7 +143,6 @@ pub struct Member {
     pub apply_queue: Option<u64>,
     /// The oldest protocol version that it speaks.
     pub oldest_protocol: Option<u16>,
-    /// The newest one.
     pub newest_protocol: Option<u16>,
     /// The format in which its log is written.
     pub log_format: Option<u32>,
@@ -179,11 +165,9 @@ impl Member {
     }
 }
 
-/// A server's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Log {
-    /// Its directory.
     pub dir: String,
     /// Its size on disk.
     pub bytes: u64,
@@ -223,7 +207,6 @@ pub struct FlowControl {
     pub rate_per_second: Option<f64>,
     /// The member that writes wait for, if they do.
     pub slowest: Option<String>,
-    /// Its lag.
     pub slowest_lag_ms: Option<u64>,
     /// Time in which writes of the group waited, since this server connected.
     pub paused_ms: u64,
@@ -286,13 +269,10 @@ impl TimeCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Local transactions committed.
     pub local_commits: u64,
     /// Local transactions refused by certification.
     pub local_refused: u64,
-    /// Local transactions replayed.
     pub local_replays: u64,
-    /// Own actions submitted.
     pub replicated_actions: u64,
     /// Bytes of the own actions, with their keys.
     pub replicated_bytes: u64,
@@ -314,7 +294,6 @@ pub struct Counters {
 pub struct Election {
     /// When this server first heard the leader, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// The term.
     pub term: u64,
     /// Name of the leader.
     pub leader: String,

@@ -57,10 +57,6 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn start(connect: Connect) -> io::Result<Asker> {
         let (waiting, clients) = mpsc::channel(WAITING_MAX);
         std::thread::Builder::new()

@@ -24,7 +24,6 @@ pub(crate) struct Cookie {
 /// How the cookie travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// In clear.
     Clear,
     /// By TLS; the browser sends it in no other way.
     Tls,

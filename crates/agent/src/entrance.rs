@@ -10,7 +10,6 @@ use crate::encryption::handshake::ClientCertificate;
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
-    /// It is answered.
     Open,
     /// A browser has shown the token in the address: it gets this cookie, and is sent on to this
     /// path.

@@ -22,10 +22,7 @@ pub enum ExposureError {
          certificates (--tls-cert, --tls-key, --tls-client-ca). Or listen on this machine only: \
          --listen 127.0.0.1:{}", listen.port()
     )]
-    Open {
-        /// The address.
-        listen: SocketAddr,
-    },
+    Open { listen: SocketAddr },
 }
 
 /// An address to listen on, with what clients have to show there.
@@ -79,7 +76,6 @@ impl Access {
         })
     }
 
-    /// The address.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }

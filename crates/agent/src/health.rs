@@ -33,7 +33,6 @@ pub enum Check {
         /// no new clients, and ends no session.
         drains: bool,
     },
-    /// Galera's question.
     Clustercheck,
 }
 

@@ -12,7 +12,6 @@ use crate::{Seen, SeenRelay, metrics};
 /// A page of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// A health check.
     Health(Check),
     /// The health check of a relay.
     RelayHealth,
@@ -27,11 +26,9 @@ pub enum Page {
 /// An answer to a client: text, with its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: StatusCode,
     /// What the body is (`Content-Type`).
     pub kind: &'static str,
-    /// The body.
     pub body: Cow<'static, str>,
 }
 
@@ -57,7 +54,6 @@ const PAGES: &str = "\
 ";
 
 impl Answer {
-    /// A sentence.
     pub fn sentence(status: StatusCode, text: impl Into<String>) -> Answer {
         let mut body = text.into();
         // As `clustercheck` ends its line.

@@ -54,7 +54,6 @@ pub enum AgentError {
     /// Something else has the address, or it is not this machine's.
     #[error("cannot listen on {listen}: {source}. Choose another address by --listen")]
     Listen {
-        /// The address.
         listen: SocketAddr,
         /// The error of the system.
         source: io::Error,
@@ -115,9 +114,6 @@ impl Agent {
     }
 
     /// The address it listens on, with the port that the system chose if none was.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

@@ -18,7 +18,6 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read the token in {}: {source}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -29,20 +28,14 @@ pub enum TokenError {
          new token into it",
         path.display(), path.display()
     )]
-    Open {
-        /// The file.
-        path: PathBuf,
-    },
+    Open { path: PathBuf },
     /// It holds no token.
     #[error(
         "{} does not hold a token: one line of at least {CHARACTERS_MIN} printed characters, \
          without spaces. Make one: openssl rand -hex 32 > {}",
         path.display(), path.display()
     )]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
+    Malformed { path: PathBuf },
 }
 
 /// A secret text. It is never shown.

@@ -6,7 +6,6 @@ pub const CHECKSUM_BYTES: usize = 4;
 /// Kind of checksum at the end of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// No checksum.
     #[default]
     None,
     /// CRC32 of the event's bytes, as zlib computes it.

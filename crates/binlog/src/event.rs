@@ -13,7 +13,6 @@ pub enum EventError {
         event_type.0
     )]
     Short {
-        /// Its type.
         event_type: EventType,
         /// Bytes that the next field takes.
         wanted: usize,
@@ -27,7 +26,6 @@ pub enum EventError {
         event_type.0
     )]
     Size {
-        /// Its type.
         event_type: EventType,
         /// The size by its header.
         event_bytes: u32,
@@ -36,16 +34,11 @@ pub enum EventError {
     },
     /// Its checksum is not that of its bytes.
     #[error("an event of type {} is damaged: its checksum is that of other bytes", event_type.0)]
-    Checksum {
-        /// Its type.
-        event_type: EventType,
-    },
+    Checksum { event_type: EventType },
     /// A field has a value that it cannot have.
     #[error("an event of type {} is damaged: {why}", event_type.0)]
     Malformed {
-        /// Its type.
         event_type: EventType,
-        /// The cause.
         why: &'static str,
     },
 }
@@ -53,7 +46,6 @@ pub enum EventError {
 /// An event, in the bytes that it was found in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// Its header.
     pub header: EventHeader,
     /// Bytes after the header, without a checksum.
     pub body: &'a [u8],

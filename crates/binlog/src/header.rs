@@ -17,7 +17,6 @@ pub const ARTIFICIAL: u16 = 0x20;
 pub struct EventType(pub u8);
 
 impl EventType {
-    /// A statement.
     pub const QUERY: EventType = EventType(2);
     /// The name of the next binlog.
     pub const ROTATE: EventType = EventType(4);
@@ -33,11 +32,8 @@ impl EventType {
     pub const XID: EventType = EventType(16);
     /// Name and columns of a table that the next row events are about.
     pub const TABLE_MAP: EventType = EventType(19);
-    /// Inserted rows.
     pub const WRITE_ROWS_V1: EventType = EventType(23);
-    /// Changed rows.
     pub const UPDATE_ROWS_V1: EventType = EventType(24);
-    /// Deleted rows.
     pub const DELETE_ROWS_V1: EventType = EventType(25);
     /// Sent while there is nothing else to send.
     pub const HEARTBEAT: EventType = EventType(27);
@@ -55,7 +51,6 @@ impl EventType {
     pub const GTID: EventType = EventType(162);
     /// The newest GTID of each domain.
     pub const GTID_LIST: EventType = EventType(163);
-    /// A compressed statement.
     pub const QUERY_COMPRESSED: EventType = EventType(165);
     /// The first of six kinds of compressed row events.
     const FIRST_ROWS_COMPRESSED: u8 = 166;
@@ -102,7 +97,6 @@ impl EventType {
 pub struct EventHeader {
     /// When its statement began, in seconds since 1970; zero in artificial events.
     pub timestamp: u32,
-    /// Its kind.
     pub event_type: EventType,
     /// `server_id` of the server where it began.
     pub server_id: u32,

@@ -69,7 +69,6 @@ impl Tag {
         self == Tag::default()
     }
 
-    /// Its text.
     pub fn text(&self) -> &[u8] {
         let end = self.bytes.iter().position(|byte| *byte == 0);
         let text = self.bytes.get(..end.unwrap_or(TAG_BYTES_MAX));
@@ -178,7 +177,6 @@ impl MysqlGtidSet {
         })
     }
 
-    /// Adds one.
     pub fn add(&mut self, gtid: MysqlGtid) {
         let run = Run {
             first: gtid.number,

@@ -11,13 +11,10 @@ use crate::header::EventType;
 /// Table that a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMap<'a> {
-    /// The number.
     pub table_id: u64,
     /// Bits about the table.
     pub flags: u16,
-    /// Its schema.
     pub schema: &'a [u8],
-    /// Its name.
     pub table: &'a [u8],
     /// Number and types of its columns, as they are in the event.
     pub columns: &'a [u8],

@@ -18,7 +18,6 @@ pub const FIRST_POSITION: u32 = 4;
 pub struct Outgoing<'a> {
     /// When its statement began, in seconds since 1970.
     pub timestamp: u32,
-    /// Its kind.
     pub event_type: EventType,
     /// Bits of its header.
     pub flags: u16,

@@ -54,6 +54,7 @@
 //! | `Runs`, `KeyRun` | inside the certifier: the keys of large write sets, sorted |
 //! | `OpenRuns`, `Touch` | inside the certifier: those not ordered yet, and what matters to them |
 //! | `Sources` | inside the certifier: origins by small numbers |
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod certifier;

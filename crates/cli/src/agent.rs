@@ -141,9 +141,6 @@ impl AgentCommandError {
 
 /// Runs the agent until the process is told to end; gives the exit code. Its server need not run
 /// yet: until then the checks say so.
-///
-/// # Errors
-/// If the agent cannot start.
 pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
     let token = arguments
         .token_file

@@ -70,7 +70,6 @@ impl EventLog {
         self.state().events.iter().cloned().collect()
     }
 
-    /// The last election.
     pub fn last_election(&self) -> Option<Election> {
         self.state().election.clone()
     }

@@ -25,7 +25,6 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 /// Version of this program, as clients are told.
 pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Answers a request.
 pub type Answerer = Arc<dyn Fn(Request) -> Reply + Send + Sync>;
 
 /// Serves commands from [`CommandServer::begin`] until [`CommandServer::stop`].

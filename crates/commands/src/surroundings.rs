@@ -8,9 +8,6 @@ use synod_node::Level;
 /// The process of a member: a server's, or a logger's.
 pub trait Surroundings: Send + Sync {
     /// Starts a thread that obeys no signal of the process.
-    ///
-    /// # Errors
-    /// The system refuses.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
     /// Takes a line for the process's log; does not wait for that to be written.

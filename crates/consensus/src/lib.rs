@@ -126,6 +126,7 @@
 //! 10. A proposal is ordered at most once.
 //!
 //! [`Core::force`] is the one exception: by order of an operator it gives up invariant 4.
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod commands;

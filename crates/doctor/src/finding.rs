@@ -24,9 +24,7 @@ pub enum Subject {
     Version,
     /// The server's place in the group, and its data.
     Data,
-    /// The server's variables.
     Settings,
-    /// Provider options.
     Options,
     /// Engines and keys of tables.
     Tables,
@@ -38,15 +36,12 @@ pub enum Subject {
     Credentials,
     /// The disk of the log.
     Disk,
-    /// The other servers.
     Network,
-    /// The clock.
     Clock,
     /// Limits of the operating system and of systemd.
     Limits,
     /// How systemd starts the server when the machine boots.
     Boot,
-    /// Memory.
     Memory,
     /// Programs that full copies need.
     Programs,
@@ -96,7 +91,6 @@ impl Finding {
         Finding::new(subject, Severity::Good, what, "", "")
     }
 
-    /// Anything else.
     pub fn new(
         subject: Subject,
         severity: Severity,

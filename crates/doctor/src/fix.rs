@@ -19,7 +19,6 @@ pub enum FixError {
     /// The operating system refuses.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

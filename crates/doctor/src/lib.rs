@@ -20,9 +20,6 @@ pub use facts::{Facts, GatherError, Place};
 pub use finding::{Finding, Severity, Subject};
 
 /// Looks at the server and judges it; the worst findings come first.
-///
-/// # Errors
-/// The server cannot be asked.
 pub fn examine(place: &Place) -> Result<(Facts, Vec<Finding>), GatherError> {
     let facts = Facts::gather(place)?;
     let findings = checks::judge(&facts);

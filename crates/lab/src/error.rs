@@ -32,7 +32,6 @@ pub enum LabError {
         lock = lock.display()
     )]
     NameTaken {
-        /// The name.
         name: String,
         /// The lock that it holds.
         lock: PathBuf,
@@ -42,7 +41,6 @@ pub enum LabError {
     BadArgument {
         /// The option, as on the command line.
         name: &'static str,
-        /// The value given.
         value: String,
         /// Reason, with the values that are valid.
         reason: String,
@@ -52,7 +50,6 @@ pub enum LabError {
     Io {
         /// Operation attempted, as a verb ("create", "read", "start").
         action: &'static str,
-        /// The file concerned.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -60,9 +57,7 @@ pub enum LabError {
     /// A program that was run failed.
     #[error("'{command}' failed ({status}): {said}")]
     Failed {
-        /// The command.
         command: String,
-        /// How it ended.
         status: String,
         /// The end of what it printed.
         said: String,
@@ -81,7 +76,6 @@ pub enum LabError {
     Timeout {
         /// Condition that was waited for.
         what: String,
-        /// Time limit.
         seconds: u64,
         /// The state at the end.
         now: String,
@@ -89,7 +83,6 @@ pub enum LabError {
     /// Output of a program cannot be parsed.
     #[error("cannot understand what {program} printed: no {missing} in:\n{text}")]
     NotUnderstood {
-        /// The program.
         program: &'static str,
         /// Item that the output lacks.
         missing: &'static str,
@@ -99,7 +92,6 @@ pub enum LabError {
     /// Operation on the servers failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A meter failed.
     #[error(transparent)]
     Meter(#[from] MeterError),
     /// Readers could not be measured.

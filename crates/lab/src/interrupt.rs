@@ -16,9 +16,6 @@ static INTERRUPTED_BY_SIGNAL: AtomicBool = AtomicBool::new(false);
 
 /// Has everything that carries the lab's name removed when a signal ends this process. What the
 /// main thread waits for meanwhile ends with the processes that are killed.
-///
-/// # Errors
-/// Fails if the system refuses.
 pub(crate) fn remove_at_signal(place: Place) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("wait for", "signals")?;
     std::thread::spawn(move || {

@@ -52,17 +52,14 @@ impl Network {
         Ok(network)
     }
 
-    /// The hosts.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// The router.
     pub fn router(&self) -> &Router {
         &self.router
     }
 
-    /// The lab's place.
     pub fn place(&self) -> &OwnPlace {
         &self.place
     }

@@ -84,9 +84,7 @@ pub struct TopologyRecord {
 /// The link between two hosts, the same in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {
-    /// One end.
     pub from: String,
-    /// The other end.
     pub to: String,
     /// Round trip that was set, milliseconds.
     pub round_trip_ms: f64,
@@ -112,7 +110,6 @@ pub struct Key {
     pub threads: u32,
 }
 
-/// One measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// System, network and load that were measured.
@@ -153,7 +150,6 @@ pub struct Measurement {
 /// Latencies of transactions, milliseconds. Percentiles are those of a histogram.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The mean.
     pub mean_ms: f64,
     /// Half of the transactions were faster.
     pub p50_ms: f64,
@@ -161,7 +157,6 @@ pub struct Latency {
     pub p95_ms: f64,
     /// 99 of 100 were faster.
     pub p99_ms: f64,
-    /// The slowest one.
     pub max_ms: f64,
 }
 
@@ -170,11 +165,9 @@ pub struct Latency {
 pub struct Load {
     /// Its host: `db1`.
     pub host: String,
-    /// Transactions per second.
     pub tps: f64,
     /// Transactions of each second.
     pub tps_by_second: Vec<f64>,
-    /// Transactions committed.
     pub transactions: u64,
     /// Transactions that the server refused and the client repeated (deadlocks, conflicts).
     pub errors: u64,
@@ -193,7 +186,6 @@ pub struct Load {
 pub struct Bucket {
     /// Latency that stands for the bucket, milliseconds.
     pub ms: f64,
-    /// Transactions in it.
     pub count: u64,
 }
 
@@ -236,11 +228,8 @@ pub struct NetworkUse {
 /// Traffic from one host to another.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PairUse {
-    /// The sender.
     pub from: String,
-    /// The receiver.
     pub to: String,
-    /// Packets.
     pub packets: u64,
     /// Bytes, headers of IP included.
     pub bytes: u64,

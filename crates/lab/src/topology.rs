@@ -93,7 +93,6 @@ impl Topology {
         Ok(topology)
     }
 
-    /// A built-in topology.
     pub fn named(name: &str) -> Option<Topology> {
         let round_trips_us = match name {
             "same-dc" => [100, 100, 100],

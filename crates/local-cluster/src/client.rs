@@ -22,9 +22,7 @@ pub enum Format {
 pub(crate) struct Target<'a> {
     /// Number of the node, for messages.
     pub(crate) node: u8,
-    /// Its socket.
     pub(crate) socket: &'a Path,
-    /// The administrator's name.
     pub(crate) admin: &'a str,
 }
 

@@ -17,7 +17,6 @@ pub enum ClusterError {
     Io {
         /// What was attempted, as a verb ("create", "read", "start").
         action: &'static str,
-        /// The file concerned.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -47,10 +46,7 @@ pub enum ClusterError {
         "{dir} holds other files and no cluster; name an empty or new directory with --dir",
         dir = dir.display()
     )]
-    ForeignDirectory {
-        /// The directory.
-        dir: PathBuf,
-    },
+    ForeignDirectory { dir: PathBuf },
     /// Another user has made the directory or its settings, or may change them.
     #[error(
         "{path} is not used: {reason}, and what stands there is run. Remove it, or name a \
@@ -60,7 +56,6 @@ pub enum ClusterError {
     NotOwn {
         /// The directory or the settings file.
         path: PathBuf,
-        /// What is wrong.
         reason: String,
     },
     /// The file with the cluster's settings cannot be understood.
@@ -70,7 +65,6 @@ pub enum ClusterError {
         path = path.display()
     )]
     BadSettings {
-        /// The settings file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -82,13 +76,11 @@ pub enum ClusterError {
         dir = dir.display()
     )]
     SettingsDiffer {
-        /// The cluster's directory.
         dir: PathBuf,
         /// The option, as on the command line.
         name: &'static str,
         /// Its value at creation.
         stored: String,
-        /// Its value now.
         asked: String,
     },
     /// A setting is outside its range.
@@ -96,7 +88,6 @@ pub enum ClusterError {
     SettingOutOfRange {
         /// The option, as on the command line.
         name: &'static str,
-        /// The value given.
         value: String,
         /// The rule it breaks.
         reason: &'static str,
@@ -106,35 +97,23 @@ pub enum ClusterError {
         "another synod command is working on {dir}; wait until it has finished",
         dir = dir.display()
     )]
-    Locked {
-        /// The cluster's directory.
-        dir: PathBuf,
-    },
+    Locked { dir: PathBuf },
     /// The node number does not exist.
     #[error("there is no node {node}: the cluster has nodes 1 to {nodes}")]
     NoSuchNode {
-        /// The number given.
         node: u8,
         /// How many there are.
         nodes: u8,
     },
     /// The operation needs a running node.
     #[error("node {node} is not running; start it with 'synod demo start {node}'")]
-    NotRunning {
-        /// The node.
-        node: u8,
-    },
+    NotRunning { node: u8 },
     /// The operation needs a node that does not run.
     #[error(
         "node {node} is running (pid {pid}); end it first with 'synod demo stop {node}' or \
          'synod demo kill {node}'"
     )]
-    Running {
-        /// The node.
-        node: u8,
-        /// Its process id.
-        pid: i32,
-    },
+    Running { node: u8, pid: i32 },
     /// Another program listens on a port that a node needs.
     #[error(
         "port {port} on 127.0.0.1 is in use, and node {node} needs it for {purpose}; end the \
@@ -142,11 +121,9 @@ pub enum ClusterError {
          elsewhere with another --base-port and --dir"
     )]
     PortInUse {
-        /// The port.
         port: u16,
         /// What the node needs it for.
         purpose: &'static str,
-        /// The node.
         node: u8,
     },
     /// The provider library does not exist.
@@ -168,7 +145,6 @@ pub enum ClusterError {
         blocking = blocking.display()
     )]
     Unreachable {
-        /// The cluster's directory.
         dir: PathBuf,
         /// The user that servers run as.
         user: String,
@@ -185,7 +161,6 @@ pub enum ClusterError {
         path = path.display()
     )]
     PathTooLong {
-        /// The socket.
         path: PathBuf,
         /// Its length in bytes.
         length: usize,
@@ -195,7 +170,6 @@ pub enum ClusterError {
     /// `mariadb-install-db` failed.
     #[error("node {node}: creating an empty database failed:\n{output}")]
     InstallFailed {
-        /// The node.
         node: u8,
         /// The last lines it printed.
         output: String,
@@ -208,11 +182,8 @@ pub enum ClusterError {
         log = log.display()
     )]
     RecoverFailed {
-        /// The node.
         node: u8,
-        /// How it ended.
         status: String,
-        /// Its log.
         log: PathBuf,
         /// The lines of the log that matter.
         tail: Lines,
@@ -223,11 +194,8 @@ pub enum ClusterError {
         log = log.display()
     )]
     Exited {
-        /// The node.
         node: u8,
-        /// How it ended.
         status: String,
-        /// The error log.
         log: PathBuf,
         /// The lines of the log that matter.
         tail: Lines,
@@ -239,11 +207,8 @@ pub enum ClusterError {
         log = log.display()
     )]
     Left {
-        /// The node.
         node: u8,
-        /// The server's reason.
         why: String,
-        /// The error log.
         log: PathBuf,
         /// The lines of the log that matter.
         tail: Lines,
@@ -255,23 +220,18 @@ pub enum ClusterError {
         log = log.display()
     )]
     Timeout {
-        /// The node.
         node: u8,
         /// What was waited for.
         waiting_for: &'static str,
-        /// How long.
         waited: Duration,
         /// The last state seen.
         now: String,
-        /// The error log.
         log: PathBuf,
         /// The lines of the log that matter.
         tail: Lines,
     },
-    /// A statement failed.
     #[error("node {node}: {message}")]
     Sql {
-        /// The node.
         node: u8,
         /// What the client program said.
         message: String,

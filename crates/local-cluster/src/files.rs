@@ -21,7 +21,6 @@ pub struct NodeFiles {
     pub root: PathBuf,
     /// The server's data directory; the group's durable log lies in it, too.
     pub data: PathBuf,
-    /// The generated configuration.
     pub cnf: PathBuf,
     /// The group secret, if members have one.
     pub secret: PathBuf,
@@ -79,9 +78,6 @@ impl NodeFiles {
     }
 
     /// Deletes all data of the node; logs of the server stay.
-    ///
-    /// # Errors
-    /// When something cannot be removed.
     pub fn wipe(&self) -> Result<()> {
         for dir in [&self.data, &self.tmp] {
             if dir.exists() {
@@ -99,7 +95,6 @@ pub struct SstFiles {
     pub dir: PathBuf,
     /// The certificate, which is its own authority.
     pub certificate: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
 }
 
@@ -132,9 +127,6 @@ ssl-key = {key}
     }
 
     /// Makes the directory, owned by the user that servers run as.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn create(&self, user: &ServerUser) -> Result<()> {
         make_dir(&self.dir, 0o700, user)
     }

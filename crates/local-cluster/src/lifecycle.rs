@@ -188,9 +188,6 @@ impl Cluster {
     }
 
     /// SIGKILL to all servers, at the same time.
-    ///
-    /// # Errors
-    /// When one cannot be ended.
     pub fn kill_all(&mut self) -> Result<()> {
         let pids: Vec<i32> = self.nodes().filter_map(|node| self.pid(node)).collect();
         process::kill(&pids)?;

@@ -14,7 +14,6 @@ pub const RANGE: u16 = 400;
 /// The ports of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
-    /// Where clients connect.
     pub sql: u16,
     /// Where members of the group connect.
     pub group: u16,

@@ -179,9 +179,6 @@ fn read_process(pid: i32) -> Option<ProcessInfo> {
 
 /// Starts a process. With `die_with_parent`, the kernel kills it when this process ends, however
 /// that happens.
-///
-/// # Errors
-/// When it cannot be started.
 pub(crate) fn spawn(command: Command, die_with_parent: bool) -> Result<Child> {
     let program = PathBuf::from(command.get_program());
     let child = if die_with_parent {
@@ -253,9 +250,6 @@ pub(crate) fn node_command(
 }
 
 /// Runs a command without input to its end; none when it had to be killed after `timeout`.
-///
-/// # Errors
-/// When it cannot be started.
 pub(crate) fn run_bounded(mut command: Command, timeout: Duration) -> Result<Option<ExitStatus>> {
     let program = PathBuf::from(command.get_program());
     command.stdin(Stdio::null());

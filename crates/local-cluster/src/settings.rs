@@ -254,9 +254,6 @@ impl Settings {
 }
 
 /// `bytes` random bytes as lower-case hexadecimal digits.
-///
-/// # Errors
-/// When the system gives none.
 pub fn random_hex(bytes: usize) -> Result<String> {
     use std::io::Read;
     let source = Path::new("/dev/urandom");

@@ -69,9 +69,6 @@ impl ServerUser {
     }
 
     /// Makes this user the owner of `path`.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn give(&self, path: &Path) -> Result<()> {
         match self.change_to {
             Some((uid, gid)) => {

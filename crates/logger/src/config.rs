@@ -54,7 +54,6 @@ pub enum ConfigError {
         path.display()
     )]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -65,17 +64,14 @@ pub enum ConfigError {
         path.display()
     )]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What was expected.
         message: String,
     },
     /// A key that does not exist.
     #[error("{}: there is no key '{key}'. Did you mean '{nearest}'?", path.display())]
     UnknownKey {
-        /// The file.
         path: PathBuf,
         /// The key as it was written.
         key: String,
@@ -88,18 +84,11 @@ pub enum ConfigError {
          which leads only while no server can. Remove the line",
         path.display()
     )]
-    OfServers {
-        /// The file.
-        path: PathBuf,
-        /// The option.
-        key: String,
-    },
+    OfServers { path: PathBuf, key: String },
     /// A key that must be there is missing, or empty.
     #[error("{}: '{key}' is missing. Add a line such as: {example}", path.display())]
     Missing {
-        /// The file.
         path: PathBuf,
-        /// The key.
         key: &'static str,
         /// A line that would do.
         example: &'static str,
@@ -107,23 +96,15 @@ pub enum ConfigError {
     /// A value that does not fit its key.
     #[error("{}: '{key}' cannot be {value}: {reason}", path.display())]
     BadValue {
-        /// The file.
         path: PathBuf,
-        /// The key.
         key: String,
         /// The value as it was written.
         value: String,
-        /// What to write.
         reason: String,
     },
     /// An option is wrong, or several contradict each other.
     #[error("{}: {source}", path.display())]
-    Option {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: OptionsError,
-    },
+    Option { path: PathBuf, source: OptionsError },
     /// Any process would be let in, and the file does not say that it may.
     #[error(
         "{}: this logger does not start without credentials: every process that reaches {listen} \
@@ -134,7 +115,6 @@ pub enum ConfigError {
         path.display()
     )]
     Exposed {
-        /// The file.
         path: PathBuf,
         /// Where the logger would listen.
         listen: Address,
@@ -253,9 +233,6 @@ impl LoggerConfig {
 }
 
 /// The keys and values of a file; `path` is for errors.
-///
-/// # Errors
-/// The text is no TOML.
 pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -269,9 +246,6 @@ pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
 }
 
 /// The text of a file.
-///
-/// # Errors
-/// It cannot be read.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),

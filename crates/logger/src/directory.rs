@@ -26,7 +26,6 @@ pub enum DirectoryError {
         dir.display()
     )]
     OfServer {
-        /// The directory.
         dir: PathBuf,
         /// What was found in it.
         found: &'static str,
@@ -39,7 +38,6 @@ pub enum DirectoryError {
         dir.display(), dir.display()
     )]
     Unwritable {
-        /// The directory.
         dir: PathBuf,
         /// What the system said.
         source: std::io::Error,

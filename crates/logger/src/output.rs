@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use synod_node::{Level, LogQueue};
 
-/// How lines begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     Journal,
@@ -57,9 +56,6 @@ impl Output {
     }
 
     /// Starts the thread that writes.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub fn start(&self) -> io::Result<JoinHandle<()>> {
         let output = self.clone();
         self.lines.open();

@@ -14,9 +14,6 @@ pub(crate) struct Signals(SigSet);
 
 impl Signals {
     /// Blocks the signals in this thread and in those that it starts from now on.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn block() -> std::io::Result<Signals> {
         let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
         set.thread_block()?;
@@ -24,9 +21,6 @@ impl Signals {
     }
 
     /// Starts the thread that waits for the signals. It ends with the process.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(crate) fn report_to(self, news: Sender<News>) -> std::io::Result<()> {
         let wait = move || {
             while let Ok(signal) = self.0.wait() {

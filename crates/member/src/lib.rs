@@ -47,6 +47,7 @@
 //! | [`Shared`] | positions and status that all parts read | no |
 //! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod beginning;

@@ -190,7 +190,6 @@ pub enum NodeError {
     /// A thread could not be started.
     #[error("cannot start thread {name}: {source}")]
     Thread {
-        /// Its name.
         name: String,
         /// The operating system's error.
         source: std::io::Error,
@@ -204,9 +203,7 @@ pub enum NodeError {
     OtherHistory {
         /// Directory of the log.
         log_dir: PathBuf,
-        /// The log's group.
         log_group: GroupId,
-        /// The database's group.
         database_group: GroupId,
     },
     /// No group can begin with this member.

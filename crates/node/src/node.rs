@@ -36,7 +36,6 @@ const CLIENT_TURNS_MAX: usize = 2;
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) me: Me,
-    /// To the driver.
     pub(crate) events: Arc<Events>,
     pub(crate) shared: Arc<Shared>,
     /// Hands what is committed to the host.

@@ -13,7 +13,6 @@ pub const DEFAULT_PORT: u16 = 4567;
 pub struct Address {
     /// Name or IP address; IPv6 without brackets.
     pub host: String,
-    /// Port, if given.
     pub port: Option<u16>,
     /// Written with `ssl://`.
     pub tls: bool,
@@ -31,9 +30,6 @@ impl Address {
 
     /// Parses `host`, `host:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address, with or without
     /// `tcp://` or `ssl://` before it.
-    ///
-    /// # Errors
-    /// A text with the cause.
     pub fn parse(text: &str) -> Result<Address, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("tcp", text));
         let tls = match scheme {

@@ -30,7 +30,6 @@ pub enum OptionsError {
     Malformed {
         /// The part between two semicolons.
         segment: String,
-        /// The cause.
         reason: &'static str,
     },
     /// The value does not fit the option.

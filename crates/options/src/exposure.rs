@@ -9,7 +9,6 @@ use super::{Address, Options, key};
 /// Processes whose connections a member accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// Members with credentials.
     Members,
     /// Members with credentials, and for the time of a change any process that reaches the address.
     MembersAndClear(Address),

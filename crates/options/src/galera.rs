@@ -18,7 +18,6 @@ const MAJORITY: &str =
     "a group with a majority re-forms by itself, and a minority never becomes primary";
 const SYSTEM_BUFFERS: &str = "the system tunes its buffers";
 
-/// Galera's options.
 pub(crate) const GALERA: [OptionSpec; 94] = [
     text("base_dir", "")
         .default(DefaultValue::DataDir)

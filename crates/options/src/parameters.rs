@@ -9,9 +9,7 @@ use super::{Options, SPECS, Settable, Slot, Value};
 /// An option as a server's variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The option's name.
     pub name: &'static str,
-    /// Its present value.
     pub value: ParameterValue,
     /// Whether it can be set at start only.
     pub is_read_only: bool,
@@ -20,9 +18,7 @@ pub struct Parameter {
 /// A value of a type that servers have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterValue {
-    /// On or off.
     Bool(bool),
-    /// A whole number.
     Integer(i64),
     /// A number; a duration in seconds.
     Real(f64),

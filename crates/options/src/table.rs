@@ -13,7 +13,6 @@ use super::value::Kind;
 pub enum Settable {
     /// In the server's configuration or the cluster address.
     AtStart,
-    /// At any time.
     Dynamic,
     /// At any time; setting it starts something, and the value is not kept.
     Trigger,
@@ -22,7 +21,6 @@ pub enum Settable {
 /// Effect of an option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The option works.
     Works,
     /// Accepted and shown, with a notice that says why it has no effect.
     None(&'static str),
@@ -67,7 +65,6 @@ pub struct OptionSpec {
     pub of_group: bool,
     /// Unit, or what the text is; may be empty.
     pub unit: &'static str,
-    /// Its effect here.
     pub meaning: Meaning,
     /// Description for operators: effect, and trade-off of the default, in at most two sentences.
     /// Empty for an option without effect, which has a reason instead.

@@ -18,7 +18,6 @@ pub struct ClusterUrl {
     pub options: Vec<(String, String)>,
 }
 
-/// A member's address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
     /// Name or IP address; IPv6 without brackets.
@@ -43,16 +42,12 @@ pub enum UrlError {
         "{}: cluster address '{url}' must begin with synod:// or gcomm://",
         galeras_words(url)
     )]
-    Scheme {
-        /// The whole address.
-        url: String,
-    },
+    Scheme { url: String },
     /// One of the members is no address.
     #[error("cluster address: member '{peer}': {reason}")]
     Peer {
         /// The member as written.
         peer: String,
-        /// The cause.
         reason: String,
     },
     /// An option without `=` or name.

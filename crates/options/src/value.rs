@@ -16,16 +16,12 @@ pub enum Kind {
     Bool,
     /// A whole number within bounds, perhaps with K, M, G or T (powers of 1024), or hexadecimal.
     Int {
-        /// Smallest value allowed.
         min: i64,
-        /// Largest value allowed.
         max: i64,
     },
     /// A real number within bounds.
     Real {
-        /// Smallest value allowed.
         min: f64,
-        /// Largest value allowed.
         max: f64,
     },
     /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or seconds: `0`, `90`, `0.5`.
@@ -36,11 +32,9 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Name of a region; or empty.
     Region,
-    /// Any text.
     Text,
 }
 
-/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// See [`Kind::Bool`].

@@ -167,7 +167,6 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All bugs.
     pub const ALL: [Bug; 62] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,

@@ -31,11 +31,8 @@ pub(crate) enum NoAnswer {
     /// It could not be run.
     #[error("cannot run {} {purpose}: {source}", program.display())]
     NotRun {
-        /// The program.
         program: PathBuf,
-        /// Its last argument.
         purpose: &'static str,
-        /// The system's answer.
         source: io::Error,
     },
     /// With the same arguments it finds another database.
@@ -45,7 +42,6 @@ pub(crate) enum NoAnswer {
         program.display(), own.display()
     )]
     OtherData {
-        /// The program.
         program: PathBuf,
         /// Its data directory, as it says.
         said: String,
@@ -55,9 +51,7 @@ pub(crate) enum NoAnswer {
     /// It ended without the answer.
     #[error("{} {purpose} says nothing of it, but: {last}", program.display())]
     Silent {
-        /// The program.
         program: PathBuf,
-        /// Its last argument.
         purpose: &'static str,
         /// The last line that it wrote.
         last: String,

@@ -121,9 +121,6 @@ impl<'a> Certificate<'a> {
     }
 
     /// The name of its holder, to be compared; empty if it has none.
-    ///
-    /// # Errors
-    /// If the name is damaged.
     pub(super) fn subject_text(&self) -> pkcs8::der::Result<String> {
         x509::name_text(self.0.subject)
     }
@@ -163,7 +160,6 @@ impl<'a> Certificate<'a> {
         self.0.is_version_1 || self.0.is_authority
     }
 
-    /// Its public key.
     pub(super) fn public_key(&self) -> SubjectPublicKeyInfoDer<'a> {
         SubjectPublicKeyInfoDer::from(self.0.public_key)
     }

@@ -32,7 +32,6 @@ pub enum TlsError {
     Read {
         /// The setting that names the file.
         setting: &'static str,
-        /// The file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -42,7 +41,6 @@ pub enum TlsError {
     Unreadable {
         /// The setting that names the file.
         setting: &'static str,
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -52,7 +50,6 @@ pub enum TlsError {
     Dates {
         /// The setting that names the file.
         setting: &'static str,
-        /// The file.
         path: PathBuf,
         /// From when or until when it is valid.
         reason: DatesError,
@@ -67,7 +64,6 @@ pub enum TlsError {
     OtherSubject {
         /// The setting that names the file.
         setting: &'static str,
-        /// The file.
         path: PathBuf,
         /// The subject of the certificate in use.
         in_use: String,
@@ -118,9 +114,7 @@ pub enum TlsError {
     OpenKey {
         /// The setting that names the key.
         setting: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Its permissions.
         mode: u32,
     },
     /// The list of ciphers names a TLS 1.3 suite that this program does not have.
@@ -168,7 +162,6 @@ pub enum TlsHandshakeError {
         /// What makes this member encrypt: a setting, and "is on" or "is set".
         switch: String,
     },
-    /// The transport failed.
     #[error("connection failed during the TLS handshake: {0}")]
     Io(#[from] io::Error),
     /// Certificates do not fit, or the peer does not keep to TLS.

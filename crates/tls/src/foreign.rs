@@ -67,9 +67,6 @@ impl ForeignTls {
     }
 
     /// The state of a connection to a server with this name or address, before its handshake.
-    ///
-    /// # Errors
-    /// The name is none.
     pub fn session(&self, host: &str) -> Result<ClientConnection, TlsError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| TlsError::Library(format!("'{host}': {error}")))?;

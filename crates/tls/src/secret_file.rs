@@ -17,7 +17,6 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// A file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretFile {
-    /// The file.
     pub path: PathBuf,
     /// How texts call the setting that names the file.
     pub setting: &'static str,
@@ -34,7 +33,6 @@ pub enum SecretFileError {
         path = file.path.display(), setting = file.setting
     )]
     Read {
-        /// The file.
         file: SecretFile,
         /// The operating system's error.
         source: io::Error,
@@ -45,12 +43,7 @@ pub enum SecretFileError {
          {mode:o}). Close it: chmod 600 {path}. If other users may have read it, replace it",
         path = file.path.display(), setting = file.setting
     )]
-    Open {
-        /// The file.
-        file: SecretFile,
-        /// Its permissions.
-        mode: u32,
-    },
+    Open { file: SecretFile, mode: u32 },
     /// A line is not a secret.
     #[error(
         "line {line} of {path} ({setting}) {reason}. Copy the file from a member that runs, or, \
@@ -58,7 +51,6 @@ pub enum SecretFileError {
         path = file.path.display(), setting = file.setting
     )]
     Line {
-        /// The file.
         file: SecretFile,
         /// Number of the line, from 1.
         line: usize,
@@ -71,10 +63,7 @@ pub enum SecretFileError {
          or, for a new group, make one by 'synod keygen > {path}'",
         path = file.path.display(), setting = file.setting
     )]
-    Empty {
-        /// The file.
-        file: SecretFile,
-    },
+    Empty { file: SecretFile },
 }
 
 impl SecretFile {

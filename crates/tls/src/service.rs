@@ -36,7 +36,6 @@ pub struct ServiceTls {
 /// The weight of a certificate outside its dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dates {
-    /// An error.
     Required,
     /// A warning: clients judge it.
     Told,

@@ -40,7 +40,6 @@ struct State {
 /// What tells that a file has changed; none while there is no file.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Of all files.
 type Stamps = Vec<Stamp>;
 
 /// What became of files that were read again.

@@ -81,7 +81,6 @@ impl<S: Read + Write> TlsStream<S> {
         &self.peer
     }
 
-    /// The transport.
     pub fn get_ref(&self) -> &S {
         self.socket.0.get_ref()
     }

@@ -27,7 +27,6 @@ pub(super) struct Fields<'a> {
     pub(super) signed: &'a [u8],
     /// The signature's algorithm: the content of its identifier.
     pub(super) algorithm: &'a [u8],
-    /// The signature itself.
     pub(super) signature: &'a [u8],
     /// Whether it is of version 1, the version without extensions.
     pub(super) is_version_1: bool,

@@ -76,7 +76,6 @@ impl UpstreamConfig {
 pub struct UpstreamAddress {
     /// A name or an IP address, without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 

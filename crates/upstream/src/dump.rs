@@ -7,7 +7,6 @@ use crate::protocol::command::SEMI_SYNC_MARK;
 
 /// `ER_MASTER_FATAL_ERROR_READING_BINLOG`: all that is wrong with a position.
 const FATAL: u16 = 1236;
-/// Errors about privileges.
 const ACCESS: [u16; 2] = [1045, 1227];
 
 /// What a packet of a dump holds.

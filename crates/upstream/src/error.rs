@@ -14,7 +14,6 @@ use crate::position::FilePosition;
 /// Why there is no connection to an upstream, or no longer one.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// No connection.
     #[error(
         "cannot connect to the upstream {address}: {source}. Check that the server runs and \
          listens there"
@@ -47,7 +46,6 @@ pub enum UpstreamError {
     /// The file with the password cannot be used.
     #[error("cannot use the password of the upstream's account, in {}: {reason}", path.display())]
     PasswordFile {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -61,7 +59,6 @@ pub enum UpstreamError {
          configured here. Give the upstream ssl_cert and ssl_key, or name no authority"
     )]
     NoEncryption,
-    /// No encrypted connection.
     #[error("the upstream's encryption fails: {0}")]
     Handshake(String),
     /// Another program, or an old one.
@@ -116,20 +113,13 @@ pub enum UpstreamError {
          enforce_gtid_consistency = ON and gtid_mode = ON there, as its manual shows for running \
          servers"
     )]
-    NoGtids {
-        /// What it has.
-        found: String,
-    },
+    NoGtids { found: String },
     /// MySQL leaves out parts of JSON values.
     #[error(
         "the upstream has binlog_row_value_options = {found}. Readers need whole values: SET \
          GLOBAL binlog_row_value_options = '' there and in its file, and connect its clients again"
     )]
-    PartialValues {
-        /// What it has.
-        found: String,
-    },
-    /// MySQL compresses transactions.
+    PartialValues { found: String },
     #[error(
         "the upstream has binlog_transaction_compression = ON, which MariaDB's readers do not \
          know: SET GLOBAL binlog_transaction_compression = OFF there and in its file, and connect \
@@ -154,7 +144,6 @@ pub enum UpstreamError {
     Access {
         /// Number of the upstream's error.
         code: u16,
-        /// Its text.
         text: String,
     },
     /// The account proves its password in a way that is not known here.
@@ -174,7 +163,6 @@ pub enum UpstreamError {
         step: String,
         /// Number of the upstream's error.
         code: u16,
-        /// Its text.
         text: String,
     },
     /// It has no binlog.
@@ -183,33 +171,23 @@ pub enum UpstreamError {
          restart it"
     )]
     NoBinlog,
-    /// It writes statements.
     #[error(
         "the upstream has binlog_format = {found}. Readers need rows: SET GLOBAL binlog_format = \
          'ROW' there and in its file, and connect its clients again"
     )]
-    Format {
-        /// What it has.
-        found: String,
-    },
+    Format { found: String },
     /// Its rows are not complete.
     #[error(
         "the upstream has binlog_row_image = {found}. Readers need whole rows: SET GLOBAL \
          binlog_row_image = 'FULL' there and in its file, and connect its clients again"
     )]
-    RowImage {
-        /// What it has.
-        found: String,
-    },
+    RowImage { found: String },
     /// Upstream and reader have the same number.
     #[error(
         "the upstream has server_id {server_id}, and it is configured here for its reader, too. \
          Configure a number that no server has"
     )]
-    OwnServerId {
-        /// The number.
-        server_id: u32,
-    },
+    OwnServerId { server_id: u32 },
     /// Another reader has connected with the same number.
     #[error(
         "another reader of the upstream has connected with server_id {server_id}, which is \
@@ -217,7 +195,6 @@ pub enum UpstreamError {
          own ({text})"
     )]
     ServerIdTaken {
-        /// The number.
         server_id: u32,
         /// What the upstream says.
         text: String,
@@ -257,7 +234,6 @@ pub enum UpstreamError {
     Dump {
         /// Number of the upstream's error.
         code: u16,
-        /// Its text.
         text: String,
     },
     /// What it has sent is no binlog.
@@ -268,7 +244,6 @@ pub enum UpstreamError {
     Corrupt {
         /// Where the last good event ends.
         place: FilePosition,
-        /// What is wrong.
         why: Corruption,
     },
     /// What it has sent cannot be judged by the filter, or followed at all.
@@ -311,17 +286,11 @@ impl UpstreamError {
 /// What is wrong with an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
-    /// By itself.
     #[error(transparent)]
     Event(#[from] EventError),
     /// Its size is not that of the packet it came in.
     #[error("an event of {event_bytes} bytes came in {found}")]
-    Size {
-        /// By its header.
-        event_bytes: u32,
-        /// Bytes that came.
-        found: usize,
-    },
+    Size { event_bytes: u32, found: usize },
     /// It belongs to a transaction, and there is none.
     #[error("an event of type {0} is outside a transaction")]
     Outside(u8),
@@ -412,7 +381,6 @@ impl Obstacle {
 /// A transaction of MySQL that cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Its name.
     pub gtid: MysqlGtid,
     /// The server where it began.
     pub server_id: u32,

@@ -16,7 +16,6 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether everything comes.
     pub fn keeps_all(&self) -> bool {
         self.keep.is_empty() && self.ignore.is_empty()
     }

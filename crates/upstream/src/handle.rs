@@ -45,9 +45,6 @@ impl UpstreamHandle {
 
     /// Everything up to `end` (of a [`Part`](crate::Part)) is safe here. If the upstream waits for
     /// that, it is told, and its clients get their answers; otherwise nothing is sent.
-    ///
-    /// # Errors
-    /// The connection has ended.
     pub fn acknowledge(&self, end: &FilePosition) -> Result<(), UpstreamError> {
         // Sent with the lock, so that acknowledgements leave in their order.
         let mut wanted = lock(&self.wanted);

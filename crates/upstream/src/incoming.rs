@@ -24,11 +24,9 @@ pub enum Incoming {
 /// another transaction before the last one means that the upstream has not committed the former.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The transaction.
     pub gtid: Gtid,
     /// Its GTID in an upstream of MySQL; then `gtid` was given here.
     pub mysql: Option<MysqlGtid>,
-    /// What it is.
     pub kind: Kind,
     /// It is the first part: its first event is that of the GTID.
     pub first: bool,
@@ -54,7 +52,6 @@ impl Part {
 /// What a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Changes of rows.
     Transaction,
     /// A statement that changes a schema, accounts and the like.
     Ddl,

@@ -65,7 +65,6 @@ impl fmt::Display for MysqlPosition {
 pub enum Held {
     /// Of MariaDB: where it ended when it came.
     Place(FilePosition),
-    /// Of MySQL.
     Mysql(MysqlGtid),
 }
 

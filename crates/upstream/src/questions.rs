@@ -90,9 +90,6 @@ impl Session {
     }
 
     /// Checks what every reader of rows needs.
-    ///
-    /// # Errors
-    /// The upstream has it otherwise.
     pub(crate) fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
         let is_on = |value: &str| value.eq_ignore_ascii_case("ON") || value == "1";
         if !self.variable("log_bin")?.is_some_and(|value| is_on(&value)) {
@@ -187,9 +184,6 @@ impl Session {
     }
 
     /// The checksum that was set before.
-    ///
-    /// # Errors
-    /// It is not known here.
     pub(crate) fn chosen_checksum(&mut self) -> Result<Checksum, UpstreamError> {
         match self.value("SELECT @master_binlog_checksum")?.as_deref() {
             Some("NONE") | None => Ok(Checksum::None),

@@ -35,15 +35,11 @@ pub(crate) struct Session {
     pub(crate) reader: LinkReader,
     /// What the upstream says that it is.
     pub(crate) version: String,
-    /// It is MySQL.
     pub(crate) is_mysql: bool,
 }
 
 impl Session {
     /// Connects, encrypts, and logs in.
-    ///
-    /// # Errors
-    /// With the reason.
     pub(crate) fn open(config: &UpstreamConfig) -> Result<Session, UpstreamError> {
         let password = password::read(config.password_file.as_deref())?;
         let socket = connect(&config.address).map_err(|source| UpstreamError::Connect {
@@ -147,9 +143,6 @@ impl Session {
     }
 
     /// Sends a payload as a packet.
-    ///
-    /// # Errors
-    /// The connection has ended.
     pub(crate) fn send(&self, number: u8, payload: &[u8]) -> Result<(), UpstreamError> {
         let packet = packet::small(number, payload);
         self.link.send(&packet).map_err(UpstreamError::Lost)

@@ -158,9 +158,6 @@ impl Upstream {
     }
 
     /// As [`UpstreamHandle::acknowledge`].
-    ///
-    /// # Errors
-    /// The connection has ended.
     pub fn acknowledge(&mut self, end: &FilePosition) -> Result<(), UpstreamError> {
         self.handle.acknowledge(end)
     }

@@ -48,6 +48,7 @@
 //! let frame = decoder.next_frame().unwrap().unwrap();
 //! assert_eq!(PeerMessage::decode(1, frame).unwrap(), message);
 //! ```
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod client_hello;

@@ -53,14 +53,12 @@ impl std::ops::BitOr for WsFlags {
 /// it is for readers that have no database to execute the statement in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Note {
-    /// Nothing.
     #[default]
     None,
     /// It is a statement, and its origin will note the outcome.
     Promised,
     /// It is the note about the statement with this seqno.
     Outcome {
-        /// The statement.
         statement: u64,
         /// The server's number of the error that it ended with; zero: it succeeded.
         error: u16,
@@ -115,7 +113,6 @@ impl Draft {
     }
 }
 
-/// Codes of notes.
 const PROMISED: u8 = 1;
 const OUTCOME: u8 = 2;
 
@@ -149,7 +146,6 @@ pub struct WriteSetError {
     pub seqno: i64,
     /// Length of its data in bytes.
     pub len: usize,
-    /// Its first byte.
     pub version: u8,
 }
 

@@ -24,11 +24,8 @@ pub type wsrep_conn_id_t = u64;
 /// A set of `WSREP_CAP_*` bits.
 pub type wsrep_cap_t = u32;
 
-/// No seqno.
 pub const WSREP_SEQNO_UNDEFINED: wsrep_seqno_t = -1;
-/// No transaction.
 pub const WSREP_UNDEFINED_TRX_ID: wsrep_trx_id_t = u64::MAX;
-/// No connection.
 pub const WSREP_UNDEFINED_CONN_ID: wsrep_conn_id_t = u64::MAX;
 
 macro_rules! c_enum {
@@ -46,11 +43,8 @@ c_enum! {
     wsrep_log_level_t: c_int {
         /// Shown as an error; the server keeps serving.
         WSREP_LOG_FATAL = 0,
-        /// Error.
         WSREP_LOG_ERROR = 1,
-        /// Warning.
         WSREP_LOG_WARN = 2,
-        /// Note.
         WSREP_LOG_INFO = 3,
         /// Shown only with `wsrep_debug`.
         WSREP_LOG_DEBUG = 4,
@@ -60,9 +54,7 @@ c_enum! {
 c_enum! {
     /// Result of a provider function.
     wsrep_status_t: c_int {
-        /// Success.
         WSREP_OK = 0,
-        /// Minor trouble.
         WSREP_WARNING = 1,
         /// Transaction is not known to the provider.
         WSREP_TRX_MISSING = 2,
@@ -80,7 +72,6 @@ c_enum! {
         WSREP_FATAL = 8,
         /// Not offered by this provider.
         WSREP_NOT_IMPLEMENTED = 9,
-        /// Not allowed now.
         WSREP_NOT_ALLOWED = 10,
     }
 }
@@ -88,9 +79,7 @@ c_enum! {
 c_enum! {
     /// Result of a callback.
     wsrep_cb_status_t: c_int {
-        /// Done.
         WSREP_CB_SUCCESS = 0,
-        /// Failed.
         WSREP_CB_FAILURE = 1,
     }
 }
@@ -98,7 +87,6 @@ c_enum! {
 c_enum! {
     /// State of a member as the server names it.
     wsrep_member_status_t: c_int {
-        /// Not known.
         WSREP_MEMBER_UNDEFINED = 0,
         /// Receiving a state transfer.
         WSREP_MEMBER_JOINER = 1,
@@ -106,11 +94,8 @@ c_enum! {
         WSREP_MEMBER_DONOR = 2,
         /// Has the state, catching up.
         WSREP_MEMBER_JOINED = 3,
-        /// Caught up.
         WSREP_MEMBER_SYNCED = 4,
-        /// Failed.
         WSREP_MEMBER_ERROR = 5,
-        /// Number of values.
         WSREP_MEMBER_MAX = 6,
     }
 }
@@ -120,11 +105,8 @@ c_enum! {
     wsrep_view_status_t: u32 {
         /// This part of the group may commit.
         WSREP_VIEW_PRIMARY = 0,
-        /// It may not.
         WSREP_VIEW_NON_PRIMARY = 1,
-        /// Not connected.
         WSREP_VIEW_DISCONNECTED = 2,
-        /// Number of values.
         WSREP_VIEW_MAX = 3,
     }
 }
@@ -148,9 +130,7 @@ c_enum! {
     wsrep_data_type_t: u32 {
         /// Applied in total order.
         WSREP_DATA_ORDERED = 0,
-        /// Not used.
         WSREP_DATA_UNORDERED = 1,
-        /// Not used.
         WSREP_DATA_ANNOTATION = 2,
     }
 }
@@ -160,9 +140,7 @@ c_enum! {
     wsrep_var_type_t: u32 {
         /// NUL-terminated text, never NULL.
         WSREP_VAR_STRING = 0,
-        /// Signed integer.
         WSREP_VAR_INT64 = 1,
-        /// Floating point.
         WSREP_VAR_DOUBLE = 2,
     }
 }
@@ -180,7 +158,6 @@ c_enum! {
 c_enum! {
     /// What a signal handler asks of the network.
     wsrep_node_isolation_mode_t: c_int {
-        /// Normal.
         WSREP_NODE_ISOLATION_NOT_ISOLATED = 0,
         /// Exchange nothing with peers.
         WSREP_NODE_ISOLATION_ISOLATED = 1,
@@ -192,9 +169,7 @@ c_enum! {
 c_enum! {
     /// Answer to an isolation request.
     wsrep_node_isolation_result_t: c_int {
-        /// Mode taken.
         WSREP_NODE_ISOLATION_SUCCESS = 0,
-        /// Unknown mode.
         WSREP_NODE_ISOLATION_INVALID_VALUE = 1,
     }
 }
@@ -202,9 +177,7 @@ c_enum! {
 c_enum! {
     /// Direction of the (unused) encryption callback.
     wsrep_enc_direction_t: c_int {
-        /// Encrypt.
         WSREP_ENC = 0,
-        /// Decrypt.
         WSREP_DEC = 1,
     }
 }
@@ -212,15 +185,11 @@ c_enum! {
 c_enum! {
     /// Properties of a parameter in the (unused) config service.
     wsrep_parameter_flags_t: c_int {
-        /// Deprecated.
         WSREP_PARAM_DEPRECATED = 1,
         /// Cannot be set at run time.
         WSREP_PARAM_READONLY = 2,
-        /// Boolean.
         WSREP_PARAM_TYPE_BOOL = 4,
-        /// Integer.
         WSREP_PARAM_TYPE_INTEGER = 8,
-        /// Floating point.
         WSREP_PARAM_TYPE_DOUBLE = 16,
     }
 }
@@ -239,27 +208,18 @@ pub const WSREP_CAP_ISOLATION: wsrep_cap_t = 1 << 4;
 pub const WSREP_CAP_PAUSE: wsrep_cap_t = 1 << 5;
 /// `sync_wait` works.
 pub const WSREP_CAP_CAUSAL_READS: wsrep_cap_t = 1 << 6;
-/// Causal transactions.
 pub const WSREP_CAP_CAUSAL_TRX: wsrep_cap_t = 1 << 7;
 /// Write sets may be appended piece by piece.
 pub const WSREP_CAP_INCREMENTAL_WRITESET: wsrep_cap_t = 1 << 8;
-/// Session locks.
 pub const WSREP_CAP_SESSION_LOCKS: wsrep_cap_t = 1 << 9;
-/// Distributed locks.
 pub const WSREP_CAP_DISTRIBUTED_LOCKS: wsrep_cap_t = 1 << 10;
-/// Consistency check.
 pub const WSREP_CAP_CONSISTENCY_CHECK: wsrep_cap_t = 1 << 11;
-/// Unordered data.
 pub const WSREP_CAP_UNORDERED: wsrep_cap_t = 1 << 12;
-/// Annotations.
 pub const WSREP_CAP_ANNOTATION: wsrep_cap_t = 1 << 13;
-/// Events ordered elsewhere.
 pub const WSREP_CAP_PREORDERED: wsrep_cap_t = 1 << 14;
 /// Streaming replication. The only bit that changes the server's behaviour.
 pub const WSREP_CAP_STREAMING: wsrep_cap_t = 1 << 15;
-/// Snapshots.
 pub const WSREP_CAP_SNAPSHOT: wsrep_cap_t = 1 << 16;
-/// Non-blocking operations.
 pub const WSREP_CAP_NBO: wsrep_cap_t = 1 << 17;
 
 /// Last (or only) fragment of a transaction: its commit.
@@ -270,15 +230,12 @@ pub const WSREP_FLAG_ROLLBACK: u32 = 0x002;
 pub const WSREP_FLAG_ISOLATION: u32 = 0x004;
 /// Nothing may run in parallel with it.
 pub const WSREP_FLAG_PA_UNSAFE: u32 = 0x008;
-/// Unused.
 pub const WSREP_FLAG_COMMUTATIVE: u32 = 0x010;
-/// Unused.
 pub const WSREP_FLAG_NATIVE: u32 = 0x020;
 /// First (or only) fragment of a transaction.
 pub const WSREP_FLAG_TRX_START: u32 = 0x040;
 /// XA prepare; unused by 10.11.
 pub const WSREP_FLAG_TRX_PREPARE: u32 = 0x080;
-/// Unused.
 pub const WSREP_FLAG_SNAPSHOT: u32 = 0x100;
 /// Depends on the same connection's previous transaction.
 pub const WSREP_FLAG_IMPLICIT_DEPS: u32 = 0x200;

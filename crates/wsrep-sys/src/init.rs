@@ -31,24 +31,16 @@ pub struct wsrep_init_args {
     pub proto_ver: c_int,
     /// `wsrep_start_position`; undefined GTID if not given.
     pub state_id: *const wsrep_gtid_t,
-    /// NULL.
     pub state: *const wsrep_buf_t,
-    /// Log lines.
     pub logger_cb: wsrep_log_cb_t,
-    /// First primary view.
     pub connected_cb: wsrep_connected_cb_t,
-    /// Views.
     pub view_cb: wsrep_view_cb_t,
     /// Request for a full copy.
     pub sst_request_cb: wsrep_sst_request_cb_t,
-    /// NULL.
     pub encrypt_cb: wsrep_encrypt_cb_t,
-    /// Actions.
     pub apply_cb: wsrep_apply_cb_t,
-    /// NULL.
     pub unordered_cb: wsrep_unordered_cb_t,
     /// Donation of a full copy.
     pub sst_donate_cb: wsrep_sst_donate_cb_t,
-    /// Caught up.
     pub synced_cb: wsrep_synced_cb_t,
 }

@@ -29,7 +29,6 @@ pub type wsrep_allowlist_cb_t = Option<
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_allowlist_service_v1_t {
-    /// The question.
     pub allowlist_cb: wsrep_allowlist_cb_t,
     /// The server's; NULL in 10.11.
     pub context: *mut c_void,
@@ -39,7 +38,6 @@ pub struct wsrep_allowlist_service_v1_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_seq_cb_t {
-    /// The server's.
     pub ctx: *mut c_void,
     /// Called with `ctx`.
     pub func: Option<unsafe extern "C-unwind" fn(ctx: *mut c_void)>,
@@ -49,9 +47,7 @@ pub struct wsrep_seq_cb_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_event_service_v1_t {
-    /// Receives events.
     pub event_cb: wsrep_unused_fn_t,
-    /// The server's.
     pub context: *mut c_void,
 }
 
@@ -59,13 +55,9 @@ pub struct wsrep_event_service_v1_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_connection_monitor_service_v1_t {
-    /// Connection made.
     pub connect_cb: wsrep_unused_fn_t,
-    /// Connection gone.
     pub disconnect_cb: wsrep_unused_fn_t,
-    /// TLS details.
     pub ssl_info_cb: wsrep_unused_fn_t,
-    /// The server's.
     pub context: *mut c_void,
 }
 
@@ -75,9 +67,7 @@ pub struct wsrep_connection_monitor_service_v1_t {
 pub union wsrep_parameter_value_t {
     /// Boolean, 0 or 1.
     pub as_bool: u8,
-    /// Integer.
     pub as_integer: i64,
-    /// Floating point.
     pub as_double: f64,
     /// Text of the provider.
     pub as_string: *const c_char,
@@ -89,9 +79,7 @@ pub union wsrep_parameter_value_t {
 pub struct wsrep_parameter_t {
     /// `WSREP_PARAM_*`.
     pub flags: c_int,
-    /// Name, the provider's.
     pub name: *const c_char,
-    /// Value.
     pub value: wsrep_parameter_value_t,
 }
 
@@ -116,7 +104,6 @@ pub type wsrep_get_parameters_fn_t = Option<
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_config_service_v1_t {
-    /// Enumerates parameters.
     pub get_parameters: wsrep_get_parameters_fn_t,
 }
 
@@ -124,11 +111,9 @@ pub struct wsrep_config_service_v1_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_member_info_ext_t {
-    /// The member.
     pub base: wsrep_member_info_t,
     /// Its last committed seqno.
     pub last_committed: wsrep_seqno_t,
-    /// Its state.
     pub status: wsrep_member_status_t,
 }
 
@@ -136,15 +121,11 @@ pub struct wsrep_member_info_ext_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_membership_t {
-    /// Group.
     pub group_uuid: wsrep_uuid_t,
-    /// Last seqno received.
     pub last_received: wsrep_seqno_t,
     /// When, in nanoseconds.
     pub updated: i64,
-    /// Primary or not.
     pub status: wsrep_view_status_t,
-    /// Number of members.
     pub num: usize,
     /// The first of them.
     pub members: [wsrep_member_info_ext_t; 1],
@@ -167,9 +148,7 @@ pub struct wsrep_membership_service_v1_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_tls_stream_t {
-    /// Socket.
     pub fd: c_int,
-    /// The server's.
     pub opaque: *mut c_void,
 }
 
@@ -179,7 +158,6 @@ pub struct wsrep_tls_stream_t {
 pub struct wsrep_tls_service_v1_t {
     /// Functions of the service.
     pub functions: [wsrep_unused_fn_t; 10],
-    /// The server's.
     pub context: *mut c_void,
 }
 

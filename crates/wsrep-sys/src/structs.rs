@@ -81,7 +81,6 @@ pub struct wsrep_ws_handle_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_po_handle_t {
-    /// The provider's.
     pub opaque: *mut c_void,
 }
 
@@ -91,7 +90,6 @@ pub struct wsrep_po_handle_t {
 pub struct wsrep_key_t {
     /// Array of parts, the server's, valid during the call.
     pub key_parts: *const wsrep_buf_t,
-    /// Number of parts.
     pub key_parts_num: usize,
 }
 
@@ -101,7 +99,6 @@ pub struct wsrep_key_t {
 pub struct wsrep_member_info_t {
     /// The member, for one connection to the group.
     pub id: wsrep_uuid_t,
-    /// Its name, NUL-padded.
     pub name: [c_char; WSREP_MEMBER_NAME_LEN],
     /// Where its clients connect, NUL-padded.
     pub incoming: [c_char; WSREP_INCOMING_LEN],
@@ -116,13 +113,11 @@ pub struct wsrep_view_info_t {
     pub state_id: wsrep_gtid_t,
     /// Number of the view from 1; -1 if not primary.
     pub view: wsrep_seqno_t,
-    /// Primary or not.
     pub status: wsrep_view_status_t,
     /// Same as `capabilities()`.
     pub capabilities: wsrep_cap_t,
     /// Own place in `members`; -1: not in it.
     pub my_idx: i32,
-    /// Number of members.
     pub memb_num: i32,
     /// Application protocol, 4.
     pub proto_ver: i32,
@@ -137,9 +132,7 @@ pub const WSREP_VIEW_HEADER_SIZE: usize = std::mem::offset_of!(wsrep_view_info_t
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union wsrep_stats_value_t {
-    /// An integer.
     pub int64: i64,
-    /// A real number.
     pub double: f64,
     /// NUL-terminated text owned by the provider until `stats_free`; never NULL.
     pub string: *const c_char,
@@ -154,7 +147,6 @@ pub struct wsrep_stats_var {
     pub name: *const c_char,
     /// Which member of `value` is valid.
     pub type_: wsrep_var_type_t,
-    /// The value.
     pub value: wsrep_stats_value_t,
 }
 
@@ -170,24 +162,19 @@ pub struct wsrep_enc_iv_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_enc_ctx_t {
-    /// Key, the provider's.
     pub key: *const wsrep_enc_key_t,
-    /// Vector, the provider's.
     pub iv: *const wsrep_enc_iv_t,
     /// The server's cipher context.
     pub ctx: *mut c_void,
 }
 
-/// The undefined UUID.
 pub const WSREP_UUID_UNDEFINED: wsrep_uuid_t = wsrep_uuid_t { data: [0; 16] };
 
-/// The undefined position.
 pub const WSREP_GTID_UNDEFINED: wsrep_gtid_t = wsrep_gtid_t {
     uuid: WSREP_UUID_UNDEFINED,
     seqno: WSREP_SEQNO_UNDEFINED,
 };
 
-/// The undefined source.
 pub const WSREP_STID_UNDEFINED: wsrep_stid_t = wsrep_stid_t {
     node: WSREP_UUID_UNDEFINED,
     trx: WSREP_UNDEFINED_TRX_ID,

@@ -179,19 +179,14 @@ pub type wsrep_is_locked_fn_t =
 pub struct wsrep_st {
     /// "26". Static text of the provider.
     pub version: *const c_char,
-    /// Starts the provider.
     pub init: Option<wsrep_init_fn_t>,
     /// What it can do.
     pub capabilities: Option<wsrep_capabilities_fn_t>,
-    /// Changes options.
     pub options_set: Option<wsrep_options_set_fn_t>,
-    /// Lists options.
     pub options_get: Option<wsrep_options_get_fn_t>,
     /// Not called by 10.11.
     pub enc_set_key: Option<wsrep_enc_set_key_fn_t>,
-    /// Joins the group.
     pub connect: Option<wsrep_connect_fn_t>,
-    /// Leaves it.
     pub disconnect: Option<wsrep_simple_fn_t>,
     /// Lends an applier thread to the provider.
     pub recv: Option<wsrep_recv_fn_t>,
@@ -201,9 +196,7 @@ pub struct wsrep_st {
     pub certify: Option<wsrep_certify_fn_t>,
     /// Waits for the turn to commit.
     pub commit_order_enter: Option<wsrep_commit_order_enter_fn_t>,
-    /// Ends it.
     pub commit_order_leave: Option<wsrep_commit_order_leave_fn_t>,
-    /// Forgets a transaction.
     pub release: Option<wsrep_release_fn_t>,
     /// Runs an aborted ordered transaction again.
     pub replay_trx: Option<wsrep_replay_trx_fn_t>,
@@ -211,43 +204,31 @@ pub struct wsrep_st {
     pub abort_certification: Option<wsrep_abort_certification_fn_t>,
     /// Rolls back a streamed transaction everywhere.
     pub rollback: Option<wsrep_rollback_fn_t>,
-    /// Adds keys.
     pub append_key: Option<wsrep_append_key_fn_t>,
-    /// Adds data.
     pub append_data: Option<wsrep_append_data_fn_t>,
-    /// Causal read.
     pub sync_wait: Option<wsrep_sync_wait_fn_t>,
-    /// Position.
     pub last_committed_id: Option<wsrep_last_committed_id_fn_t>,
     /// Not called by 10.11.
     pub free_connection: Option<wsrep_free_connection_fn_t>,
     /// Orders a statement and waits for its turn.
     pub to_execute_start: Option<wsrep_to_execute_start_fn_t>,
-    /// Ends it.
     pub to_execute_end: Option<wsrep_to_execute_end_fn_t>,
     /// Not called by 10.11.
     pub preordered_collect: Option<wsrep_preordered_collect_fn_t>,
     /// Not called by 10.11.
     pub preordered_commit: Option<wsrep_preordered_commit_fn_t>,
-    /// Donor is done.
     pub sst_sent: Option<wsrep_sst_sent_fn_t>,
-    /// Joiner is done.
     pub sst_received: Option<wsrep_sst_received_fn_t>,
     /// Not called by 10.11.
     pub snapshot: Option<wsrep_snapshot_fn_t>,
-    /// Status variables.
     pub stats_get: Option<wsrep_stats_get_fn_t>,
-    /// Gives them back.
     pub stats_free: Option<wsrep_stats_free_fn_t>,
     /// Sets counters to zero.
     pub stats_reset: Option<wsrep_void_fn_t>,
     /// Stops applying and committing.
     pub pause: Option<wsrep_pause_fn_t>,
-    /// Ends the pause.
     pub resume: Option<wsrep_simple_fn_t>,
-    /// Leaves flow control.
     pub desync: Option<wsrep_simple_fn_t>,
-    /// Returns to it.
     pub resync: Option<wsrep_simple_fn_t>,
     /// Not called by 10.11.
     pub lock: Option<wsrep_lock_fn_t>,
@@ -265,7 +246,6 @@ pub struct wsrep_st {
     pub free: Option<wsrep_void_fn_t>,
     /// The loader's; the provider does not touch it.
     pub dlh: *mut c_void,
-    /// The provider's.
     pub ctx: *mut c_void,
 }
 

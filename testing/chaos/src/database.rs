@@ -117,7 +117,6 @@ impl Database {
         self.history.push(content);
     }
 
-    /// Positions and contents.
     pub(crate) fn history(&self) -> impl Iterator<Item = (i64, &Content)> {
         (1..).zip(&self.history)
     }
@@ -170,7 +169,6 @@ impl Database {
         Ok(self)
     }
 
-    /// Removes the file.
     pub(crate) fn wipe(dir: &Path) -> io::Result<()> {
         match fs::remove_file(dir.join(FILE_NAME)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -34,19 +34,12 @@ pub(crate) enum Command {
     Leave,
 }
 
-/// A member's reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The transaction is committed, and applied here.
-    Committed {
-        /// Its position.
-        position: i64,
-    },
+    Committed { position: i64 },
     /// The transaction did not happen, and never will.
-    Refused {
-        /// The reason.
-        why: String,
-    },
+    Refused { why: String },
     /// The group was lost before the result was known.
     Unknown,
     /// Result of a read.
@@ -61,10 +54,7 @@ pub(crate) enum Reply {
     /// The status that was asked for.
     Status(Status),
     /// Everything up to this position is in the file.
-    Flushed {
-        /// Last position applied.
-        position: i64,
-    },
+    Flushed { position: i64 },
     /// The member has left.
     Left,
 }
@@ -78,11 +68,9 @@ pub(crate) struct Status {
     pub(crate) voter: bool,
     /// Whether the member is the leader.
     pub(crate) leader: bool,
-    /// Last position applied.
     pub(crate) applied: i64,
 }
 
-/// Sends one line.
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

@@ -61,7 +61,6 @@ impl FromStr for TestName {
     }
 }
 
-/// The installed package.
 pub(crate) struct Catalogue {
     dir: PathBuf,
 }
@@ -141,7 +140,6 @@ pub(crate) fn package_dir() -> PathBuf {
     }
 }
 
-/// The test driver.
 pub(crate) fn driver_of(dir: &std::path::Path) -> PathBuf {
     dir.join("mariadb-test-run.pl")
 }

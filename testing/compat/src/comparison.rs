@@ -33,7 +33,6 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) differences: Vec<Difference>,

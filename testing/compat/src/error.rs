@@ -43,10 +43,7 @@ pub(crate) enum CompatError {
         "{dir} exists and was not made by this program: name another --work-dir",
         dir = dir.display()
     )]
-    ForeignDir {
-        /// The directory.
-        dir: PathBuf,
-    },
+    ForeignDir { dir: PathBuf },
     /// A file or directory that cannot be used.
     #[error("cannot {what} {path}: {source}", path = path.display())]
     File {
@@ -63,9 +60,7 @@ pub(crate) enum CompatError {
     /// A line of the file of expectations.
     #[error("{path}, line {line}: {why}", path = path.display())]
     Expectation {
-        /// The file.
         path: PathBuf,
-        /// Counted from one.
         line: usize,
         /// Error in the line.
         why: String,
@@ -76,7 +71,6 @@ pub(crate) enum CompatError {
         log = log.display()
     )]
     DriverEnded {
-        /// Its exit status.
         status: String,
         /// Number of runs that had ended.
         runs: usize,

@@ -50,7 +50,6 @@ impl Expected {
     }
 }
 
-/// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) expected: Expected,

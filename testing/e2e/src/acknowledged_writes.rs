@@ -81,7 +81,6 @@ pub struct Record {
     pub last_error: String,
 }
 
-/// Running writers.
 #[derive(Debug)]
 pub struct Writers {
     table: String,
@@ -377,7 +376,6 @@ impl Writer {
 #[derive(Debug)]
 pub struct Report {
     table: String,
-    /// One per writer.
     pub records: Vec<Record>,
 }
 

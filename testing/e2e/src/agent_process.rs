@@ -60,15 +60,11 @@ impl AgentProcess {
         Ok(agent)
     }
 
-    /// Its process.
     pub fn pid(&self) -> i32 {
         self.process.id().cast_signed()
     }
 
     /// Status and body of a page.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub fn get(&self, path: &str) -> Outcome<(u16, String)> {
         http_answer(self.port, path, "")
     }

@@ -158,19 +158,12 @@ impl Browser {
         }
     }
 
-    /// Opens an address.
-    ///
-    /// # Errors
-    /// When there is nothing.
     pub fn open(&mut self, url: &str) -> Outcome {
         let opened = self.call("Page.navigate", json!({"url": url}))?;
         ensure(opened["errorText"].is_null(), || format!("{url}: {opened}"))
     }
 
     /// The value of an expression on the page.
-    ///
-    /// # Errors
-    /// What it throws.
     pub fn value(&mut self, expression: &str) -> Outcome<Value> {
         let parameters = json!({"expression": expression, "returnByValue": true});
         let result = self.call("Runtime.evaluate", parameters)?;
@@ -203,9 +196,6 @@ impl Browser {
     }
 
     /// Gives the page a size, in pixels; a phone's has a density of its own.
-    ///
-    /// # Errors
-    /// When the browser refuses.
     pub fn resize(&mut self, width: u32, height: u32, is_phone: bool) -> Outcome {
         let size = json!({
             "width": width, "height": height, "mobile": is_phone,
@@ -216,9 +206,6 @@ impl Browser {
     }
 
     /// Makes the page see a system whose colours are `dark` or `light`.
-    ///
-    /// # Errors
-    /// When the browser refuses.
     pub fn set_colours(&mut self, scheme: &str) -> Outcome {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}))?;
@@ -226,9 +213,6 @@ impl Browser {
     }
 
     /// The page as a picture (PNG): what is in its window.
-    ///
-    /// # Errors
-    /// When the browser refuses.
     pub fn picture(&mut self) -> Outcome<Vec<u8>> {
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         let text = picture["data"].as_str().unwrap_or_default();

@@ -12,7 +12,6 @@ use crate::harness::TestCluster;
 /// A page that is open. It is opened once: what it shows later has come by itself.
 #[derive(Debug)]
 pub struct Dashboard {
-    /// The browser.
     pub browser: Browser,
     origin: String,
 }
@@ -36,9 +35,6 @@ impl Dashboard {
     }
 
     /// Waits until a node's row and its place in the picture show this state.
-    ///
-    /// # Errors
-    /// When they do not.
     pub fn await_state(&mut self, node: u8, state: &str) -> Outcome {
         let name = format!("node{node}");
         let row = format!("document.querySelector('tr[data-member={name}]').dataset.state");
@@ -48,9 +44,6 @@ impl Dashboard {
     }
 
     /// Waits until the row and the picture show that this node, and no other, leads.
-    ///
-    /// # Errors
-    /// When they do not.
     pub fn await_leader(&mut self, node: u8) -> Outcome {
         let rows = "[...document.querySelectorAll('tr[data-role=leader]')]";
         let places = "[...document.querySelectorAll('g.node.leader')]";
@@ -62,9 +55,6 @@ impl Dashboard {
     }
 
     /// Waits until the links from the server that was asked to these nodes show a round trip.
-    ///
-    /// # Errors
-    /// When they do not.
     pub fn await_round_trips(&mut self, nodes: &[u8]) -> Outcome {
         for node in nodes {
             self.browser.wait_until(&format!(
@@ -76,9 +66,6 @@ impl Dashboard {
     }
 
     /// Waits until the page shows at least so many commits per second.
-    ///
-    /// # Errors
-    /// When it does not.
     pub fn await_commits(&mut self, at_least: u32) -> Outcome {
         self.browser.wait_until(&format!(
             "Number(document.getElementById('commits').textContent.replaceAll(',', '')) \
@@ -114,9 +101,6 @@ impl Dashboard {
 
     /// Checks that all fits into the window's width, that the page was loaded once, that nothing
     /// was asked of another origin, and that no script has failed.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn check(&mut self) -> Outcome {
         let root = "document.documentElement";
         let fits = format!("{root}.scrollWidth <= {root}.clientWidth");

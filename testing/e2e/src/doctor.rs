@@ -17,9 +17,6 @@ pub struct Doctor {
 
 impl Doctor {
     /// With an option file in the cluster's directory.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn of(cluster: &TestCluster, node: u8) -> Outcome<Doctor> {
         let option_file = cluster.settings().dir.join("doctor.cnf");
         let text = format!("[client]\nuser={USER}\npassword={PASSWORD}\n");
@@ -28,10 +25,6 @@ impl Doctor {
         Ok(Doctor { option_file, port })
     }
 
-    /// What it prints.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn run(&self, more: &[&str]) -> Outcome<Output> {
         Command::new(place::program()?)
             .args(["doctor", "--host", "127.0.0.1", "--defaults-file"])

@@ -30,7 +30,6 @@ const INDENT: &str = "    ";
 pub struct Step {
     /// Where it is typed: `db1`, `witness`.
     pub machine: String,
-    /// What is typed.
     pub command: String,
     /// What it shows in the end, line by line.
     pub shows: Vec<String>,

@@ -19,7 +19,6 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/preload/hanging_d
 pub enum Disk {
     /// The group's durable log.
     Log,
-    /// The database.
     Database,
     /// Everything that the server writes, its error log included.
     All,

@@ -23,7 +23,6 @@ use crate::programs::new_group_secret;
 
 /// Account of the tests' clients on every node.
 pub const USER: &str = "e2e";
-/// Its password.
 pub const PASSWORD: &str = "e2e";
 
 /// Bound for statements of the harness itself.
@@ -42,9 +41,6 @@ pub struct TestCluster {
 impl TestCluster {
     /// Makes a cluster of three nodes and starts it. What an earlier run left under the same
     /// name is removed first.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn fresh(name: &str, base_port: u16) -> Outcome<TestCluster> {
         let mut cluster = TestCluster::empty(name, base_port, 3)?;
         cluster
@@ -69,17 +65,11 @@ impl TestCluster {
     }
 
     /// Makes the directory of a cluster, without starting any node.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn empty(name: &str, base_port: u16, nodes: u8) -> Outcome<TestCluster> {
         TestCluster::with_provider(name, base_port, nodes, place::provider()?)
     }
 
     /// The same with a certain library.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn with_provider(
         name: &str,
         base_port: u16,
@@ -107,17 +97,11 @@ impl TestCluster {
     }
 
     /// The account of the tests' clients.
-    ///
-    /// # Errors
-    /// When node 1 refuses.
     pub fn create_account(&self) -> Outcome {
         self.create_account_on(1)
     }
 
     /// The same on another node: of a group of its own, for instance.
-    ///
-    /// # Errors
-    /// When the statement fails.
     pub fn create_account_on(&self, node: u8) -> Outcome {
         let sql = format!(
             "CREATE OR REPLACE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';

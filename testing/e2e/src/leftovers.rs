@@ -15,18 +15,12 @@ const USER: &str = "used-by";
 const KEEP: &str = "SYNOD_E2E_KEEP";
 
 /// Says that this process uses the cluster in a directory.
-///
-/// # Errors
-/// When that cannot be written.
 pub(crate) fn claim(dir: &Path) -> Outcome {
     let path = dir.join(USER);
     fs::write(&path, std::process::id().to_string()).why(format_args!("writing {}", path.display()))
 }
 
 /// Removes the clusters in this directory whose process has ended.
-///
-/// # Errors
-/// When one cannot be removed.
 pub(crate) fn remove(parent: &Path) -> Outcome {
     if std::env::var_os(KEEP).is_some() {
         return Ok(());

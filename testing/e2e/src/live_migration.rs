@@ -61,11 +61,9 @@ pub enum Goal {
 /// A drill of the page.
 #[derive(Debug)]
 pub struct Drill {
-    /// Its title.
     pub title: &'static str,
     /// The command after which clients go to the other side.
     pub clients_go_after: &'static str,
-    /// Where they go.
     pub goal: Goal,
 }
 
@@ -204,9 +202,6 @@ impl Site {
 
 /// Has `read_only` hold back the writers of a side, as applications' accounts have not the right to
 /// write all the same.
-///
-/// # Errors
-/// When the first server refuses.
 pub fn have_read_only_hold_back_writers(cluster: &TestCluster) -> Outcome {
     for right in ["READ_ONLY ADMIN", "SUPER"] {
         let sql = format!("REVOKE {right} ON *.* FROM '{USER}'@'127.0.0.1'");

@@ -41,9 +41,6 @@ pub struct Logger {
 
 impl Logger {
     /// Makes the files of a logger for this cluster, whose members have this secret.
-    ///
-    /// # Errors
-    /// When they cannot be written.
     pub fn beside(cluster: &TestCluster, name: &str, secret: &str) -> Outcome<Logger> {
         let page = "docs/operating/membership.md";
         Logger::of(
@@ -136,7 +133,6 @@ impl Logger {
         self.dir.join("group.secret")
     }
 
-    /// Its configuration file.
     pub fn file(&self) -> PathBuf {
         self.dir.join("logger.toml")
     }
@@ -178,28 +174,17 @@ impl Logger {
     }
 
     /// Starts it, and waits until it takes part in its group.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn join(&mut self) -> Outcome {
         self.start()?;
         self.await_line("takes part in group")
     }
 
-    /// Its process.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn pid(&self) -> Outcome<i32> {
         let id = self.process.as_ref().map(Child::id);
         let pid = id.and_then(|id| i32::try_from(id).ok());
         pid.ok_or_else(|| Failure("the logger does not run".to_owned()))
     }
 
-    /// Kills it (SIGKILL).
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn kill(&mut self) -> Outcome {
         if let Some(mut process) = self.process.take() {
             process.kill().why("killing the logger")?;
@@ -209,9 +194,6 @@ impl Logger {
     }
 
     /// Sends it a signal, as `kill` names it: `-HUP`.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn signal(&self, name: &str) -> Outcome {
         let mut kill = Command::new("kill");
         kill.arg(name).arg(self.pid()?.to_string());
@@ -251,9 +233,6 @@ impl Logger {
     }
 
     /// Waits for a line.
-    ///
-    /// # Errors
-    /// When it does not come.
     pub fn await_line(&self, part: &str) -> Outcome {
         let found = wait_for(PATIENCE, || self.says().contains(part).then_some(()));
         ensure(found.is_some(), || {
@@ -313,9 +292,6 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Writes a file that no other user may read.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn write_private(path: &Path, text: &str) -> Outcome {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -53,7 +53,6 @@ const COMPARED: [&str; 2] = ["wsrep_last_committed", "grep "];
 /// Machines with their servers.
 #[derive(Debug)]
 pub struct Machines {
-    /// The servers.
     pub cluster: TestCluster,
     /// The number of the first machine.
     first: u8,
@@ -105,9 +104,6 @@ impl Machines {
 
     /// As [`Machines::of_new_group`], but the first machine has a server without a group, which
     /// takes writes.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn with_one_server(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
         let mut machines = Machines::of_new_group(name, base_port, count, 1)?;
         let settings = machines.cluster.settings_mut();
@@ -213,9 +209,6 @@ impl Machines {
     }
 
     /// Puts the file that changes the library where the server reads it.
-    ///
-    /// # Errors
-    /// When it cannot be copied.
     pub fn change_library(&self, node: u8) -> Outcome {
         let directories = self.directories(node);
         let copied = fs::copy(directories.kept.join(FILE), directories.read.join(FILE));
@@ -282,9 +275,6 @@ impl Machines {
 
     /// Checks that all machines have shown the same where the page has them compared. A person
     /// would repeat the command, as the page says; these clients have been stopped before.
-    ///
-    /// # Errors
-    /// Naming what differs.
     pub fn check_compared(&mut self) -> Outcome {
         let shown = std::mem::take(&mut self.shown);
         ensure(shown.len() == COMPARED.len(), || {
@@ -351,6 +341,5 @@ fn shell(command: &str) -> Outcome<String> {
 struct Directories {
     /// Whose files its server reads.
     read: PathBuf,
-    /// Where files wait.
     kept: PathBuf,
 }

@@ -38,9 +38,6 @@ impl Drop for Tool {
 }
 
 /// Starts the exporter for one node; its page is at `http://127.0.0.1:port/metrics`.
-///
-/// # Errors
-/// When it is not installed.
 pub fn start_exporter(cluster: &TestCluster, node: u8, port: u16) -> Outcome<Tool> {
     let program = find_program("prometheus-mysqld-exporter", "prometheus-mysqld-exporter")
         .why("finding the exporter")?;
@@ -114,9 +111,6 @@ fn health_check() -> String {
 }
 
 /// State of each server by HAProxy, such as `UP`, as on its page.
-///
-/// # Errors
-/// When HAProxy does not answer.
 pub fn balancer_states(stats_port: u16) -> Outcome<Vec<(String, String)>> {
     const NAME: usize = 1;
     const STATUS: usize = 17;
@@ -130,9 +124,6 @@ pub fn balancer_states(stats_port: u16) -> Outcome<Vec<(String, String)>> {
 }
 
 /// One page from a tool on this machine.
-///
-/// # Errors
-/// When there is none.
 pub fn http_get(port: u16, path: &str) -> Outcome<String> {
     let (code, body) = http_answer(port, path, "")?;
     ensure(code == 200, || format!("{path}: {code} {body}"))?;
@@ -140,9 +131,6 @@ pub fn http_get(port: u16, path: &str) -> Outcome<String> {
 }
 
 /// Status and body of the answer of a tool on this machine. Headers are added as they are.
-///
-/// # Errors
-/// When there is no answer.
 pub fn http_answer(port: u16, path: &str, headers: &str) -> Outcome<(u16, String)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).why("connecting")?;
     stream

@@ -8,9 +8,6 @@ use crate::failure::{Outcome, Why};
 use crate::programs::output_of;
 
 /// Unmounts every file system at or below this directory, so that the directory can be removed.
-///
-/// # Errors
-/// When one cannot be unmounted.
 pub fn unmount_below(dir: &Path) -> Outcome {
     // As the kernel names it; a directory that does not exist has none below it.
     let Ok(dir) = fs::canonicalize(dir) else {

@@ -31,7 +31,6 @@ const OPTIONS: [&str; 6] = [
 pub struct MysqlServer {
     root: PathBuf,
     name: String,
-    /// Where clients connect.
     pub port: u16,
     process: Option<Child>,
 }
@@ -120,9 +119,6 @@ impl MysqlServer {
     }
 
     /// A dump of these schemas, taken while clients write, and the set of GTIDs that it has.
-    ///
-    /// # Errors
-    /// When the tool fails.
     pub fn dump(&self, schemas: &[&str]) -> Outcome<(String, String)> {
         let mut command = Command::new("chroot");
         command
@@ -151,9 +147,6 @@ impl MysqlServer {
     }
 
     /// Connects as its administrator.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn connect(&self) -> Outcome<Conn> {
         administrator::connect(self.port)
     }

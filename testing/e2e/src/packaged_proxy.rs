@@ -15,13 +15,11 @@ use crate::place;
 /// The ports on which it listens.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyPorts {
-    /// Writes: the leader.
     pub writer: u16,
     /// Reads: servers that lag at most a second.
     pub readers: u16,
     /// Servers for which Galera's `clustercheck` would say yes.
     pub clustercheck: u16,
-    /// Its own health.
     pub health: u16,
 }
 

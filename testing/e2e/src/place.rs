@@ -29,35 +29,23 @@ pub fn workspace() -> PathBuf {
 }
 
 /// The provider library under test.
-///
-/// # Errors
-/// When it is not built.
 pub fn provider() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_PROVIDER", "target/release/libsynod.so")
 }
 
 /// The provider library with one more version of the wire and of the log, made by
 /// `make build-next-version`.
-///
-/// # Errors
-/// When it is not built.
 pub fn next_provider() -> Outcome<PathBuf> {
     let default = "target/next-version/release/libsynod.so";
     from_environment("SYNOD_E2E_NEXT_PROVIDER", default)
 }
 
 /// The program `synod`.
-///
-/// # Errors
-/// When it is not built.
 pub fn program() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_PROGRAM", "target/release/synod")
 }
 
 /// The program `synod-lab`, made by `make build-lab`.
-///
-/// # Errors
-/// When it is not built.
 pub fn lab() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_LAB", "target/release/synod-lab")
 }

@@ -68,9 +68,6 @@ impl PoweredDisk {
 
     /// Takes the power of these disks, all at once: from now on what is not synced is lost, and
     /// every call on a file of them fails.
-    ///
-    /// # Errors
-    /// When that does not work.
     pub fn lose_power(disks: &[&PoweredDisk]) -> Outcome {
         for disk in disks {
             disk.write_synced().why("writing a witness")?;

@@ -21,9 +21,6 @@ pub fn packaged_rules() -> PathBuf {
 }
 
 /// Runs `promtool` with these arguments and this input, which must succeed without a remark.
-///
-/// # Errors
-/// What it finds wrong.
 pub fn promtool(arguments: &[&str], input: &str) -> Outcome {
     let program = find_program("promtool", "prometheus").why("finding promtool")?;
     let mut tool = Command::new(program)

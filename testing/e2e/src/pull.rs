@@ -20,7 +20,6 @@ use crate::stock_server::StockServer;
 
 /// The account of readers.
 pub const USER: &str = "repl";
-/// Its password.
 pub const PASSWORD: &str = "secret";
 /// A pause before a reader comes again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -61,7 +60,6 @@ pub type Told = (u8, u16, Vec<u8>);
 /// What a reader has got.
 #[derive(Debug, Default)]
 pub struct Pulled {
-    /// Where it began.
     after: GtidList,
     /// Whole transactions, in the order in which they came.
     pub transactions: Vec<(Gtid, Vec<Told>)>,
@@ -111,9 +109,6 @@ fn told(event: &[u8]) -> Told {
 }
 
 /// The events of transactions in the binlogs of a server, as they are on its disk.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn events_on_disk(server: &StockServer) -> Outcome<Vec<Told>> {
     // Format, rotation, end, heartbeat, lists of GTIDs, checkpoints are of files.
     const OF_FILES: [u8; 6] = [3, 4, 15, 27, 161, 163];
@@ -191,9 +186,6 @@ impl Puller {
     }
 
     /// Waits until it has this transaction.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn await_gtid(&self, wanted: &str, patience: Duration) -> Outcome {
         let wanted: Gtid = wanted.parse().why("a GTID")?;
         let has_it =
@@ -284,9 +276,6 @@ impl Shared {
 
 /// Checks that a reader has every transaction of a server once, in order, with each of its events
 /// as it is on the server's disk.
-///
-/// # Errors
-/// With the first difference.
 pub fn check_complete(pulled: &Pulled, server: &StockServer) -> Outcome {
     let mut last: BTreeMap<u32, u64> = BTreeMap::new();
     for (gtid, _) in &pulled.transactions {

@@ -23,7 +23,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Between attempts of a writer that is refused, and of clients to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// How readers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// With `wsrep_sync_wait=1`.
@@ -193,7 +192,6 @@ impl Clients {
     }
 }
 
-/// A connected reader.
 #[derive(Debug)]
 pub struct Reader {
     node: u8,

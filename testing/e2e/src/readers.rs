@@ -10,7 +10,6 @@ use crate::place;
 use crate::programs::output_of;
 use crate::relay;
 
-/// The readers, installed.
 #[derive(Debug)]
 pub struct Readers {
     dir: PathBuf,
@@ -19,11 +18,9 @@ pub struct Readers {
 /// A server that knows the names of columns, and an account there.
 #[derive(Debug)]
 pub struct Schema {
-    /// Where it listens.
     pub port: u16,
     /// Name of the account.
     pub user: &'static str,
-    /// Its password.
     pub password: &'static str,
 }
 

@@ -15,7 +15,6 @@ use crate::programs::output_of;
 
 /// The account of readers.
 pub const USER: &str = "repl";
-/// Its password.
 pub const PASSWORD: &str = "secret";
 /// What `SELECT PASSWORD('secret')` gives.
 pub(crate) const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
@@ -26,7 +25,6 @@ const PORTS: u16 = 50;
 #[derive(Debug)]
 pub struct Relay {
     member: Logger,
-    /// Where readers connect.
     pub port: u16,
     /// The authority of its certificate, if it encrypts.
     authority: Option<PathBuf>,
@@ -34,9 +32,6 @@ pub struct Relay {
 
 impl Relay {
     /// Makes the files of relay `number` (1 or 2) for this cluster, whose members have this secret.
-    ///
-    /// # Errors
-    /// When they cannot be written.
     pub fn beside(cluster: &TestCluster, number: u8, secret: &str) -> Outcome<Relay> {
         let port = cluster.settings().base_port + PORTS + u16::from(number);
         let kind = Kind {
@@ -96,9 +91,6 @@ impl Relay {
     }
 
     /// The GTIDs that `mariadb-binlog` reads from the beginning of its log.
-    ///
-    /// # Errors
-    /// When the tool fails.
     pub fn gtids(&self) -> Outcome<Vec<String>> {
         let text = self.binlog(&["synod.0"])?;
         let found = text.lines().filter(|line| line.starts_with('#'));

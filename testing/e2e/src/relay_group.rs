@@ -36,9 +36,7 @@ const SERVER_ID: u32 = 4711;
 #[derive(Debug)]
 pub struct KeepingRelay {
     member: Logger,
-    /// Its name.
     pub name: String,
-    /// Where readers connect.
     pub port: u16,
 }
 
@@ -52,9 +50,6 @@ pub struct RelayGroup {
 impl RelayGroup {
     /// Makes the files of `count` relays of this server, in directories of this one, and the
     /// account on the server. Ports from `base_port` on are theirs.
-    ///
-    /// # Errors
-    /// When they cannot be made.
     pub fn of(
         upstream: &StockServer,
         dir: &Path,
@@ -125,9 +120,6 @@ impl RelayGroup {
     }
 
     /// Begins the group with the first relay, and has the others join; waits until one pulls.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn begin(&mut self) -> Outcome {
         for (place, relay) in self.relays.iter_mut().enumerate() {
             if place == 0 {
@@ -141,9 +133,6 @@ impl RelayGroup {
     }
 
     /// Waits until a running relay pulls; its place.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn await_puller(&self) -> Outcome<usize> {
         let pulls = |relay: &KeepingRelay| {
             relay.pid().is_ok()
@@ -191,9 +180,6 @@ impl KeepingRelay {
     }
 
     /// Gives it an order, which it must carry out.
-    ///
-    /// # Errors
-    /// When it refuses.
     pub fn order(&self, arguments: &[&str]) -> Outcome<String> {
         let output = self.command(arguments)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -205,9 +191,6 @@ impl KeepingRelay {
     }
 
     /// Waits until it has everything that its upstream has now.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn await_kept(&self, upstream: &StockServer, patience: Duration) -> Outcome {
         let last = upstream.rows("SELECT @@gtid_binlog_pos")?.concat();
         let kept = wait_for(patience, || {
@@ -219,9 +202,6 @@ impl KeepingRelay {
     }
 
     /// What it shows of itself.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn status(&self) -> Outcome<Value> {
         let text = self.order(&["status", "--json"])?;
         serde_json::from_str(&text).why("the status of a relay")

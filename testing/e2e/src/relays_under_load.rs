@@ -41,7 +41,6 @@ const MORE_OPTIONS: [&str; 2] = [
 #[derive(Debug)]
 pub struct RelaysUnderLoad {
     primary: StockServer,
-    /// The relays.
     pub group: RelayGroup,
     readers: Vec<Puller>,
     dir: PathBuf,
@@ -58,9 +57,6 @@ struct Load {
 impl RelaysUnderLoad {
     /// Starts the primary, and makes the files of the relays, in the directory of this name and in
     /// place of what is there. This port and the next 40 are theirs.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn prepare(name: &str, port: u16) -> Outcome<RelaysUnderLoad> {
         let dir = place::cluster_dir(name)?;
         mounts::unmount_below(&dir)?;

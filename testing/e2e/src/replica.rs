@@ -76,9 +76,6 @@ impl Replica {
     }
 
     /// Waits until both of its replication threads run.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn await_connection(&self) -> Outcome {
         let runs = |sql| self.rows(sql).is_ok_and(|rows| rows == ["ON"]);
         let state = "SELECT variable_value FROM information_schema.global_status WHERE \

@@ -29,7 +29,6 @@ impl SmallDisk {
         Ok(SmallDisk(dir))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }

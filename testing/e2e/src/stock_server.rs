@@ -20,7 +20,6 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct StockServer {
     dir: PathBuf,
-    /// Where clients connect.
     pub port: u16,
     /// More options, for the next start.
     pub options: Vec<String>,
@@ -64,10 +63,6 @@ impl StockServer {
         output_of(&mut install, "mariadb-install-db").map(|_| ())
     }
 
-    /// Kills it (SIGKILL).
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn kill(&mut self) -> Outcome {
         if let Some(mut process) = self.process.take() {
             process.kill().why("killing the server")?;
@@ -77,9 +72,6 @@ impl StockServer {
     }
 
     /// Starts it with what it has, and waits until it answers.
-    ///
-    /// # Errors
-    /// When that takes too long.
     pub fn start(&mut self) -> Outcome {
         let server = find_program("mariadbd", "mariadb-server").why("the server")?;
         let log = File::create(self.dir.join("error.log")).why("the server's log")?;
@@ -109,9 +101,6 @@ impl StockServer {
     }
 
     /// Sends it a signal, as `kill` names it: `-STOP`.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn signal(&self, name: &str) -> Outcome {
         let Some(process) = self.process() else {
             return Err(Failure("the server does not run".to_owned()));
@@ -132,9 +121,6 @@ impl StockServer {
     }
 
     /// Connects as its administrator.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn connect(&self) -> Outcome<Conn> {
         administrator::connect(self.port)
     }
@@ -148,9 +134,6 @@ impl StockServer {
     }
 
     /// Has its client execute a file of statements.
-    ///
-    /// # Errors
-    /// When the client fails.
     pub fn load(&self, file: &Path) -> Outcome {
         let client = find_program("mariadb", "mariadb-client").why("the client")?;
         let mut command = Command::new(client);

@@ -37,9 +37,6 @@ pub struct Load {
 
 impl Load {
     /// Starts `script` on these nodes for `time`.
-    ///
-    /// # Errors
-    /// When sysbench is missing.
     pub fn start(
         cluster: &TestCluster,
         script: &str,

@@ -6,19 +6,15 @@
 use crate::log::LOG_MAX;
 use crate::voters::Voters;
 
-/// Most members.
 pub(crate) const MEMBERS_MAX: usize = 5;
-/// Most terms.
 const TERMS_MAX: u8 = 6;
 
 /// Bounds of a check. Everything within them is tried, in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Members.
     pub servers: usize,
     /// Members that vote in the beginning; the others are learners.
     pub voters: usize,
-    /// Highest term.
     pub terms: u8,
     /// Actions that clients propose.
     pub entries: u8,

@@ -24,11 +24,8 @@ pub struct Group {
 pub enum Step {
     /// A voter becomes a candidate in the next term.
     Stand(u8),
-    /// A member votes.
     Vote {
-        /// The voter.
         voter: u8,
-        /// The candidate.
         candidate: u8,
     },
     /// A candidate has the votes, and begins to lead.
@@ -37,30 +34,25 @@ pub enum Step {
     Propose(u8),
     /// A leader appends a configuration.
     Change {
-        /// The leader.
         leader: u8,
         /// The member that becomes a voter, or ceases to be one.
         who: u8,
     },
     /// A follower learns up to which position its log is that of a term's leader.
     Match {
-        /// The follower.
         member: u8,
         /// The term whose leader it is of.
         term: u8,
     },
     /// A follower takes the next entry of a term's leader.
     Take {
-        /// The follower.
         member: u8,
         /// The term whose leader it is of.
         term: u8,
     },
     /// A leader counts a majority up to here.
     Commit {
-        /// The leader.
         leader: u8,
-        /// The position, included.
         index: u8,
     },
     /// A follower takes over the leader's commit index. Only with a mistake; otherwise it does so

@@ -83,7 +83,6 @@ impl Log {
         (self.term_at(self.len), self.len)
     }
 
-    /// Adds an entry.
     pub(crate) fn push(&mut self, entry: Entry) {
         self.entries[usize::from(self.len)] = entry;
         self.len += 1;

@@ -19,10 +19,8 @@ pub struct State {
     pub broken: Broken,
 }
 
-/// One member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
-    /// Current term.
     pub term: u8,
     /// The member's vote in that term.
     pub vote: Option<u8>,
@@ -41,11 +39,9 @@ pub struct Member {
 /// State that a member finds on disk after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Disk {
-    /// Term on disk.
     pub term: u8,
     /// Vote in that term.
     pub vote: Option<u8>,
-    /// Log on disk.
     pub log: Log,
 }
 
@@ -55,13 +51,11 @@ pub enum Role {
     /// Follows a leader, or waits for one. Learners, too.
     #[default]
     Follower,
-    /// Asks for votes.
     Candidate {
         /// Members whose votes have left. Contains the candidate once its own vote is durable:
         /// before that, it has asked no member.
         granted: Voters,
     },
-    /// Leads its term.
     Leader,
 }
 
@@ -152,12 +146,10 @@ impl State {
         &mut self.terms[usize::from(term) - 1]
     }
 
-    /// A member.
     pub(crate) fn member(&self, id: u8) -> &Member {
         &self.members[usize::from(id)]
     }
 
-    /// A member.
     pub(crate) fn member_mut(&mut self, id: u8) -> &mut Member {
         &mut self.members[usize::from(id)]
     }
@@ -177,7 +169,6 @@ impl Member {
         self.log.common(&self.disk.log)
     }
 
-    /// Whether it leads.
     pub(crate) fn leads(&self) -> bool {
         self.role == Role::Leader
     }

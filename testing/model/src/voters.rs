@@ -35,7 +35,6 @@ impl Voters {
         self.0 == 0
     }
 
-    /// The members, ascending.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (0..8).filter(move |id| self.contains(*id))
     }

@@ -32,7 +32,6 @@ pub struct Transaction {
 /// What is at one position of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// A transaction.
     Transaction(Transaction),
     /// An entry of the group itself, such as a view, as a text that is the same on all members.
     Other(String),
@@ -43,7 +42,6 @@ pub enum Content {
 pub struct Database {
     /// Name of the member.
     pub member: String,
-    /// Positions and contents.
     pub history: Vec<(i64, Content)>,
 }
 
@@ -51,10 +49,7 @@ pub struct Database {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAnswer {
     /// The transaction is committed.
-    Committed {
-        /// Its position.
-        position: i64,
-    },
+    Committed { position: i64 },
     /// The transaction did not happen, and never will.
     Refused,
     /// No answer: the connection or the group was lost first.

@@ -79,7 +79,6 @@ pub(crate) fn insider(cluster: &TestCluster, credentials: &Credentials) -> Name 
     }
 }
 
-/// How calls ended.
 #[derive(Default)]
 struct Calls {
     welcomed: usize,
@@ -128,7 +127,6 @@ fn say(cluster: &TestCluster, name: &Name, messages: impl Fn(&Ends) -> Vec<PeerM
     calls
 }
 
-/// Learns who answers.
 fn introduce(cluster: &TestCluster, node: u8, name: &Name, calls: &mut Calls) -> Option<Ends> {
     match name.call(address(cluster, node), Lane::Control) {
         Ok((_, HelloReply::Welcome { member, group, .. })) => {

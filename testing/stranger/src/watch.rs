@@ -64,7 +64,6 @@ impl Watch {
         })
     }
 
-    /// An attack begins.
     pub(crate) fn begin(&mut self, cluster: &TestCluster) -> Begun {
         let pids = cluster.nodes().filter_map(|node| cluster.pid(node));
         Begun {

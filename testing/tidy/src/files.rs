@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 pub struct SourceFile {
     /// Path below the root of the repository.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 

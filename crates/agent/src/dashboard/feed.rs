@@ -50,7 +50,6 @@ struct Latest {
 /// Events, written once for all viewers.
 #[derive(Clone, Debug, Default)]
 struct Happened {
-    /// Counts changes.
     number: u64,
     known: Option<Arc<Vec<Event>>>,
     message: Bytes,
@@ -81,9 +80,6 @@ impl Feed {
     }
 
     /// The messages for one viewer, from now on.
-    ///
-    /// # Errors
-    /// Too many viewers watch.
     pub(crate) fn watch(&self) -> Result<Channel<Bytes>, TooManyViewers> {
         let place = self.places.clone().try_acquire_owned();
         let place = place.map_err(|_| TooManyViewers)?;

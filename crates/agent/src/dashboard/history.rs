@@ -28,7 +28,6 @@ pub(crate) struct Point {
     pub(crate) lags_ms: BTreeMap<String, u64>,
 }
 
-/// The last points.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     points: VecDeque<Point>,

@@ -16,7 +16,6 @@ const ROLES: [&str; 6] = [
     "logger",
     "relay",
 ];
-/// Kinds of members.
 const KINDS: [&str; 3] = ["database", "logger", "relay"];
 
 pub(super) fn write(page: &mut Families<'_>, status: &Status) -> fmt::Result {

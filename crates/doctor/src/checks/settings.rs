@@ -9,7 +9,6 @@ use crate::finding::{Finding, Severity, Subject};
 /// A variable and what it should be.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name.
     pub name: &'static str,
     /// The line for a configuration file.
     pub line: &'static str,
@@ -23,7 +22,6 @@ pub struct Setting {
 /// To which servers a setting applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applies {
-    /// To all.
     Always,
     /// To members of a group with Synod.
     InGroup,

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 /// How a server that is out of its group refuses to read tables.
 const NOT_READY: &str = "ERROR 1047 ";
 
-/// Asks the server.
 #[derive(Clone, Debug)]
 pub struct SqlClient {
     arguments: Vec<String>,

@@ -31,7 +31,6 @@ pub struct DiskFacts {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to {}: {source}", directory.display())]
 pub struct DiskError {
-    /// The directory.
     pub directory: PathBuf,
     /// The operating system's error.
     pub source: io::Error,

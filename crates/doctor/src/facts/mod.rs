@@ -58,7 +58,6 @@ pub struct LocalFacts {
     pub data_dir: PathBuf,
     /// The disk of the log.
     pub disk: Result<DiskFacts, DiskError>,
-    /// Limits and memory.
     pub machine: MachineFacts,
     /// Whether the clock is set by others; none: it cannot be told.
     pub is_clock_synchronised: Option<bool>,
@@ -84,9 +83,6 @@ const GALERAS_FILES: [&str; 2] = ["galera.cache", "gvwstate.dat"];
 
 impl Facts {
     /// Asks the server, and looks at its machine if it is this one.
-    ///
-    /// # Errors
-    /// The server cannot be asked.
     pub fn gather(place: &Place) -> Result<Facts, GatherError> {
         let client = SqlClient::new(place.client.clone());
         let mut server = ServerFacts::gather(&client)?;

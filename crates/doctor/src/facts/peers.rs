@@ -13,7 +13,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Connections that are timed; the fastest counts.
 const TRIES: usize = 3;
 
-/// Another server.
 #[derive(Clone, Debug)]
 pub struct PeerFacts {
     /// Name or address, and port.

@@ -17,7 +17,6 @@ pub struct ServerFacts {
     pub in_files: BTreeMap<String, String>,
     /// Global status by name in lower case.
     pub status: BTreeMap<String, String>,
-    /// Tables of users.
     pub tables: Vec<TableFacts>,
     /// Sequences of users; none: the doctor's account may not read them.
     pub sequences: Option<Vec<SequenceFacts>>,

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use super::client::{ClientError, SqlClient};
 
-/// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFacts {
     /// Its database, not quoted.
     pub schema: String,
     /// Its name, not quoted.
     pub name: String,
-    /// Its engine.
     pub engine: String,
     /// Data and indexes, in bytes.
     pub bytes: u64,
@@ -32,9 +30,7 @@ pub struct TableFacts {
 /// A unique key of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UniqueKey {
-    /// Its name.
     pub name: String,
-    /// Its columns, quoted.
     pub columns: Vec<String>,
     /// Whether it identifies each row: none of its columns may be NULL, or is in it by a prefix.
     pub identifies_rows: bool,
@@ -96,7 +92,6 @@ SELECT unique_constraint_schema, referenced_table_name,
        CONCAT('foreign key ', constraint_name, ' of ', constraint_schema, '.', table_name)
 FROM information_schema.referential_constraints";
 
-/// A sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceFacts {
     /// `schema.name`, quoted as SQL needs it.

@@ -16,9 +16,7 @@ pub struct Plan {
     pub systems: Vec<MeasuredSystem>,
     /// The networks; at least one, all with equally many servers.
     pub topologies: Vec<Topology>,
-    /// The loads.
     pub workloads: Vec<Workload>,
-    /// Numbers of clients.
     pub threads: Vec<u32>,
     /// Measured time of each measurement, seconds.
     pub seconds: u32,
@@ -37,11 +35,8 @@ pub struct Plan {
 pub struct Turn<'a> {
     /// The how-many-th time, from 1.
     pub repetition: u32,
-    /// The network.
     pub topology: &'a Topology,
-    /// The load.
     pub workload: Workload,
-    /// The system.
     pub system: MeasuredSystem,
 }
 

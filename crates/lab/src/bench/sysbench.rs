@@ -21,7 +21,6 @@ use crate::workload::TOLERATED_ERRORS;
 pub struct Script {
     /// Name of a load that sysbench has, or a file.
     pub script: OsString,
-    /// Its options.
     pub options: Vec<String>,
     /// Whether it can check afterwards that no update was lost.
     pub checks: bool,
@@ -32,9 +31,7 @@ pub struct Script {
 pub(super) struct Target<'a> {
     /// The host of the clients.
     pub(super) client: &'a Host,
-    /// The server's address.
     pub(super) address: IpAddr,
-    /// Its port.
     pub(super) port: u16,
 }
 

@@ -30,7 +30,6 @@ pub(crate) struct ProcessUse {
 }
 
 impl ProcessUse {
-    /// Reads a process.
     pub(crate) fn read(pid: i32) -> io::Result<ProcessUse> {
         let root = format!("/proc/{pid}");
         let root = Path::new(&root);
@@ -75,7 +74,6 @@ pub(super) struct MachineUse {
 }
 
 impl MachineUse {
-    /// Reads the machine.
     pub(super) fn read() -> MachineUse {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();

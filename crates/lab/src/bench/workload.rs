@@ -19,7 +19,6 @@ pub const NAMES: [&str; 6] = [
     "tpcc",
 ];
 
-/// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload(&'static str);
 

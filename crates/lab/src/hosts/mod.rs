@@ -105,7 +105,6 @@ impl Hosts {
         }
     }
 
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Host> {
         self.servers.iter().chain(&self.clients)
     }

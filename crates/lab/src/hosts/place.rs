@@ -66,7 +66,6 @@ impl Place {
         })
     }
 
-    /// The lab's name.
     pub fn name(&self) -> &str {
         &self.name
     }

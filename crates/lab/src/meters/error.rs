@@ -11,11 +11,8 @@ pub enum MeterError {
          runs, and that the account may connect from here"
     )]
     Connect {
-        /// The server's name.
         server: String,
-        /// Host and port.
         address: String,
-        /// The account.
         user: String,
         /// Error of the client library. Boxed: it is large.
         source: Box<mysql::Error>,
@@ -23,7 +20,6 @@ pub enum MeterError {
     /// A statement of the meter itself failed; what clients are refused is counted instead.
     #[error("{server} refuses '{statement}': {source}")]
     Statement {
-        /// The server's name.
         server: String,
         /// The statement, or its beginning.
         statement: String,
@@ -35,7 +31,6 @@ pub enum MeterError {
     BadArgument {
         /// The option, as on the command line.
         name: &'static str,
-        /// The value given.
         value: String,
         /// Reason, with the values that are valid.
         reason: String,
@@ -45,7 +40,6 @@ pub enum MeterError {
     Io {
         /// Operation attempted, as a verb.
         action: &'static str,
-        /// The file concerned.
         path: String,
         /// Error of the operating system.
         source: std::io::Error,
@@ -55,19 +49,14 @@ pub enum MeterError {
         "{server} does not run on this machine (its process was not found), so it cannot get a \
          tenth of a core; use '--slow applier', or run the meter on its machine"
     )]
-    NotHere {
-        /// The server's name.
-        server: String,
-    },
+    NotHere { server: String },
     /// A condition did not come true in time.
     #[error("{what}: not within {seconds} s")]
     Timeout {
         /// Condition that was waited for.
         what: String,
-        /// Time limit.
         seconds: u64,
     },
-    /// A signal came.
     #[error("interrupted; what was changed is put back")]
     Interrupted,
     /// A client thread ended by a mistake of this program.

@@ -37,11 +37,9 @@ pub struct Server {
     pub name: String,
     /// Host name or address.
     pub host: String,
-    /// SQL port.
     pub port: u16,
     /// Account that may do everything.
     pub user: String,
-    /// Its password.
     pub password: String,
     /// Network namespace that its clients connect from. None: this process's own.
     pub namespace: Option<PathBuf>,

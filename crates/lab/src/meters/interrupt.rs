@@ -21,9 +21,6 @@ const INTERRUPTED: i32 = 130;
 static SIGNALLED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Has signals end what waits.
-///
-/// # Errors
-/// Fails if the system refuses.
 pub fn watch_signals() -> Result<()> {
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag not set yet.

@@ -34,7 +34,6 @@ pub struct MeterRecord {
     /// Processes that could run but did not (load average over a minute) before the meter began,
     /// per core: above 0.5 the machine was busy with other things.
     pub busy_before: f64,
-    /// The findings.
     pub findings: Findings,
 }
 
@@ -84,7 +83,6 @@ pub struct DelayFindings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadOn {
-    /// None.
     Nothing,
     /// The one that was written to.
     Writer,
@@ -136,14 +134,12 @@ pub struct ApplyFindings {
     pub seconds: u64,
     /// Commits per second of the load.
     pub tps: f64,
-    /// The others.
     pub others: Vec<ApplyLag>,
 }
 
 /// How one server applied what another one committed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyLag {
-    /// The server.
     pub server: String,
     /// How many actions it was behind at most during the load.
     pub most_behind: i64,
@@ -168,14 +164,12 @@ pub struct GiantFindings {
     pub refused: Option<String>,
     /// Elections meanwhile: how much the term has grown. None: the system has no terms.
     pub elections: Option<i64>,
-    /// Each server.
     pub servers: Vec<GiantServer>,
 }
 
 /// Effect of a huge transaction on one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GiantServer {
-    /// The server.
     pub server: String,
     /// Small transactions committed there.
     pub commits: u64,
@@ -205,7 +199,6 @@ pub struct GiantServer {
 /// Found by `lag`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LagFindings {
-    /// The slow server.
     pub slow_server: String,
     /// How it was slowed down, in words.
     pub slowed_by: String,
@@ -235,7 +228,6 @@ pub struct LagFindings {
 /// The pace of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// Commits per second.
     pub tps: f64,
     /// Commits of each second.
     pub tps_by_second: Vec<f64>,
@@ -252,18 +244,14 @@ pub struct FairFindings {
     pub clients: u32,
     /// How long they ran, seconds.
     pub seconds: u64,
-    /// Each server.
     pub servers: Vec<FairServer>,
 }
 
 /// One server of `fair`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FairServer {
-    /// The server.
     pub server: String,
-    /// Whether it led.
     pub leads: bool,
-    /// Commits per second.
     pub tps: f64,
     /// Commits of each second.
     pub tps_by_second: Vec<f64>,

@@ -42,9 +42,6 @@ enum Means {
 
 impl Throttle {
     /// Slows the process down to a share (0 to 1) of one core.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn start(pid: i32, share: f64) -> Result<Throttle> {
         // At least a millisecond in each period: the kernel takes no less.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 pub struct Attempt {
     /// When it was to begin. A client that has a pace and is late begins at once.
     pub due_us: u64,
-    /// When it began.
     pub begun_us: u64,
     /// When the answer was there.
     pub ended_us: u64,
-    /// How it ended.
     pub ending: Ending,
 }
 

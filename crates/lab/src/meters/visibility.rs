@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 /// A write that a client was told OK for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// The row.
     pub row: u32,
     /// Its number from this write on.
     pub number: u64,
@@ -19,7 +18,6 @@ pub struct Written {
 /// A read on another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
-    /// The row.
     pub row: u32,
     /// The number that it showed.
     pub number: u64,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::error::{MeterError, Result};
 use super::group::{Group, Status};
 
-/// How often.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The status of all servers at one moment, by their places. None: one that did not answer.

@@ -26,7 +26,6 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 pub struct Behind {
     /// Name of the [`Way`] by which they read.
     pub way: String,
-    /// All readers.
     pub readers: u32,
     /// Bytes that the slow reader still lacked at the end, at least.
     pub behind_bytes: u64,

@@ -72,7 +72,6 @@ fn step_back() -> Result<()> {
         .map_err(|error| ReadersError::Priority(Box::new(error)))
 }
 
-/// Connects a reader.
 pub(super) fn connect(config: &UpstreamConfig, from: &Position) -> Result<Upstream> {
     Upstream::connect(config, from).map_err(|error| failed(&config.address.to_string(), error))
 }

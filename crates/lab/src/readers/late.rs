@@ -50,7 +50,6 @@ pub struct Late {
     pub readers: u32,
     /// Whether their threads have the scheduling policy `SCHED_IDLE`.
     pub are_apart: bool,
-    /// Bytes of each.
     pub bytes: u64,
     /// Small transactions per second of one, the mean of all; none, if they read large ones.
     pub each_transactions_s: Option<f64>,

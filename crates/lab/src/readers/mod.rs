@@ -35,7 +35,6 @@ type Result<T> = std::result::Result<T, ReadersError>;
 /// Error of the measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
-    /// A reader's connection.
     #[error("reader of {address}: {source}")]
     Reader {
         /// Address of the server or relay.
@@ -53,11 +52,9 @@ pub enum ReadersError {
     Behind {
         /// Readers that have not seen it.
         behind: usize,
-        /// All readers.
         readers: usize,
         /// Address of the server or relay.
         address: String,
-        /// Time limit.
         seconds: u64,
     },
     /// A reader's thread cannot get a lower priority.
@@ -86,9 +83,7 @@ pub struct Plan {
     pub ways: Vec<Way>,
     /// Processes whose use is measured: name and process id.
     pub processes: Vec<(String, i32)>,
-    /// Transactions per second.
     pub rates: Vec<u32>,
-    /// Numbers of readers.
     pub readers: Vec<u32>,
     /// Seconds of each measurement.
     pub seconds: u64,

@@ -14,7 +14,6 @@ use crate::meters::interrupt::pause;
 use crate::meters::{Group, Server, timeline};
 use crate::statistics::Distribution;
 
-/// Clients that write.
 const CLIENTS: u32 = 16;
 /// The first part of a load is not measured.
 const WARM_UP: Duration = Duration::from_secs(1);

@@ -33,7 +33,6 @@ pub(super) fn time(ms: f64) -> String {
     format!("{} ms", number(ms))
 }
 
-/// Bytes, in MiB.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", number(bytes as f64 / f64::from(1 << 20)))

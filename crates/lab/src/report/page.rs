@@ -18,7 +18,6 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The page.
 pub(super) fn render(sections: &[Section]) -> String {
     let contents: String = (1..)
         .zip(sections)

@@ -5,7 +5,6 @@ use super::page::escape;
 /// A table with one line of column names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
-    /// Caption, with units.
     pub(super) caption: String,
     /// Names of the columns. The first column names the rows.
     pub(super) columns: Vec<String>,
@@ -14,7 +13,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// An empty table.
     pub(super) fn new(caption: impl Into<String>, columns: &[&str]) -> Table {
         Table {
             caption: caption.into(),

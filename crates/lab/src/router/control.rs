@@ -19,7 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Request {
     /// Change links, one direction each.
     Set(Vec<LinkChange>),
-    /// Report the counters.
     Read,
 }
 
@@ -42,7 +41,6 @@ pub enum Answer {
     Done,
     /// The request names a host that does not exist, or cannot be read.
     Refused(String),
-    /// The counters.
     Counters(Counters),
 }
 

@@ -77,7 +77,6 @@ impl Router {
         }
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }

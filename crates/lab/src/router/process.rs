@@ -37,9 +37,7 @@ pub const READY: &str = "ready";
 /// A host: its name, its address, and the file of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterHost {
-    /// Its name.
     pub name: String,
-    /// Its address.
     pub address: Ipv4Addr,
     /// The file of its network namespace.
     pub namespace: PathBuf,

@@ -42,7 +42,6 @@ pub struct LinkCounters {
 /// A packet that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The receiver.
     pub to: usize,
     /// Its bytes.
     pub bytes: Vec<u8>,

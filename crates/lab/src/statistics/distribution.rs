@@ -9,7 +9,6 @@ use super::sample::{mean, percentile_of_sorted, sorted};
 pub struct Distribution {
     /// How many there were.
     pub count: usize,
-    /// The mean.
     pub mean_ms: f64,
     /// Half of them were not longer.
     pub p50_ms: f64,
@@ -17,7 +16,6 @@ pub struct Distribution {
     pub p95_ms: f64,
     /// 99 of 100 were not longer.
     pub p99_ms: f64,
-    /// The longest.
     pub max_ms: f64,
 }
 

@@ -3,7 +3,6 @@
 //! An empty list has no figures: the functions give `None`. Numbers that are not finite are a
 //! mistake of the caller and count as the greatest.
 
-/// The arithmetic mean.
 pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() {
         return None;

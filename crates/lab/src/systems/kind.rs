@@ -8,7 +8,6 @@ use std::str::FromStr;
 pub enum SystemKind {
     /// Synod: durable on a majority.
     Synod,
-    /// Galera's library.
     Galera {
         /// `innodb_flush_log_at_trx_commit`: 0 and 2 sync nothing at commit, 1 each server by
         /// itself.
@@ -16,7 +15,6 @@ pub enum SystemKind {
     },
     /// MariaDB's semi-synchronous replication: one replica has stored it.
     SemiSync,
-    /// MariaDB's asynchronous replication.
     Async,
     /// One server without replication.
     Standalone,
@@ -83,7 +81,6 @@ impl FromStr for SystemKind {
 /// A system, and whether its servers encrypt what they send each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MeasuredSystem {
-    /// The system.
     pub kind: SystemKind,
     /// Whether replication is encrypted.
     pub encrypted: bool,

@@ -46,9 +46,7 @@ pub struct Setup {
     pub data: PathBuf,
     /// First of 400 ports. Hosts have their own, so it need not be free outside.
     pub base_port: u16,
-    /// Synod's library.
     pub synod: PathBuf,
-    /// Galera's library.
     pub galera: PathBuf,
     /// The program `synod`, which makes group secrets.
     pub program: PathBuf,
@@ -98,7 +96,6 @@ impl System {
         self.measured
     }
 
-    /// The system's kind.
     pub fn kind(&self) -> SystemKind {
         self.measured.kind
     }

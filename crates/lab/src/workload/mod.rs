@@ -19,7 +19,6 @@ pub struct Script {
     pub name: &'static str,
     /// Its file's name, which sysbench wants to end in `.lua`.
     file: &'static str,
-    /// Its text.
     source: &'static str,
 }
 

@@ -134,7 +134,6 @@ impl Machine<Step> for Checker {
         });
     }
 
-    /// Every other turn.
     fn is_long(&self) -> bool {
         self.seen.turns.load(Ordering::SeqCst).is_multiple_of(2)
     }

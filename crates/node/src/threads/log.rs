@@ -23,7 +23,6 @@ pub(crate) struct LogThread {
     pub(crate) storage: Storage,
     /// Writes that the driver orders, in order.
     pub(crate) jobs: Receiver<Job>,
-    /// Takes the reports.
     pub(crate) events: Arc<Events>,
 }
 

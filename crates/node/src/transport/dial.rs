@@ -214,12 +214,10 @@ impl TimedSocket {
         }
     }
 
-    /// The connection.
     pub(super) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Removes the deadline.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
         match self.deadline.take() {
             None => Ok(()),

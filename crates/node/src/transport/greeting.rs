@@ -82,7 +82,6 @@ pub(super) fn greet(
     }
 }
 
-/// Callers speak first.
 fn await_first_byte(socket: &TimedSocket) -> Result<(), InboundError> {
     let since = Instant::now();
     if socket.peek()?.is_some() {

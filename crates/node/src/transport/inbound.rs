@@ -234,7 +234,6 @@ impl Standing<'_> {
         channel.no_limit()
     }
 
-    /// Counts a message.
     fn count(&mut self, now: Instant) -> Result<(), InboundError> {
         if self.slot.is_known() {
             return Ok(());

@@ -171,7 +171,6 @@ impl LaneQueue {
         self.wake(state);
     }
 
-    /// Ends the thread.
     pub(super) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;

@@ -55,7 +55,6 @@ impl LaneWriter {
         self.speed.as_ref().is_some_and(LinkSpeed::compresses)
     }
 
-    /// The socket.
     pub(super) fn stream(&self) -> &TcpStream {
         self.frames.get_ref().stream()
     }
@@ -90,9 +89,6 @@ impl LaneWriter {
     }
 
     /// Writes everything; waits for the socket.
-    ///
-    /// # Errors
-    /// If the connection is over.
     pub(super) fn flush(&mut self) -> Result<(), StreamError> {
         let begun = Instant::now();
         self.frames.flush()?;
@@ -101,9 +97,6 @@ impl LaneWriter {
     }
 
     /// Writes what the socket takes without a wait; whether that is everything.
-    ///
-    /// # Errors
-    /// If the connection is over.
     pub(super) fn flush_now(&mut self) -> Result<bool, StreamError> {
         let begun = Instant::now();
         self.frames.get_mut().set_waiting_writes(false);

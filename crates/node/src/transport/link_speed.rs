@@ -35,7 +35,6 @@ pub enum CompressionChoice {
     Auto,
     /// Whenever a message gets shorter by it.
     Always,
-    /// Never.
     Never,
 }
 
@@ -44,7 +43,6 @@ pub enum CompressionChoice {
 pub(super) struct Sent {
     /// Bytes without compression, and as sent.
     pub(super) bytes: Compression,
-    /// Time for compressing.
     pub(super) compressing: Duration,
     /// Time for writing to the socket.
     pub(super) writing: Duration,

@@ -45,7 +45,6 @@ pub(super) struct LinkTimes {
     round_trip_us: Option<u64>,
     /// When the latest answer came.
     answered_at: Time,
-    /// Oldest first.
     samples: VecDeque<Sample>,
 }
 

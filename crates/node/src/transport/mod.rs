@@ -95,7 +95,6 @@ pub(crate) struct Transport {
     address: String,
     limits: FrameLimits,
     security: Security,
-    /// About callers.
     log_limit: Mutex<LogRateLimit<IpAddr>>,
     /// About members that the driver has called: room of their own, which no caller uses up.
     link_log_limit: Mutex<LogRateLimit<MemberId>>,

@@ -194,7 +194,6 @@ impl OpenConnections {
         }
     }
 
-    /// Closes all.
     pub(super) fn close_all(&self) {
         lock(&self.state)
             .open

@@ -13,7 +13,6 @@ use std::time::Duration;
 use synod_consensus::{MemberId, SessionId};
 use synod_member::lock;
 
-/// Answers remembered.
 const ANSWERED_MAX: usize = 256;
 
 /// A process of a member that answered, and its address.

@@ -20,7 +20,6 @@ use crate::clock::Clock;
 /// The link to another member, as this one has measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// The other member.
     pub member: MemberId,
     /// Time from a ping to its answer, smoothed, with what the threads at both ends add; none if
     /// none was answered in the last ten seconds.
@@ -101,7 +100,6 @@ impl Transport {
         known.cloned().collect()
     }
 
-    /// Answers a ping.
     pub(super) fn answer_ping(&self, from: MemberId, number: u64) {
         let wall_us = (self.pings.wall_clock)();
         self.send_at_once(from, PeerMessage::Pong { number, wall_us });

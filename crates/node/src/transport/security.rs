@@ -30,7 +30,6 @@ pub(crate) struct Security {
     names: SettingNames,
 }
 
-/// Encryption by TLS.
 struct Encryption {
     config: TlsConfig,
     /// Keys and certificates for new connections.

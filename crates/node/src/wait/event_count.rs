@@ -14,7 +14,6 @@ use synod_member::lock;
 struct State {
     /// How many notifications there were.
     count: u64,
-    /// Threads that wait.
     waiting: usize,
     stopped: bool,
 }

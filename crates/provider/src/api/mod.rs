@@ -52,7 +52,6 @@ pub enum InitError {
     /// Bad `wsrep_provider_options`. The text is the line that Galera's test suites expect.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// Any other failure.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -113,7 +112,6 @@ pub enum LogLevel {
     Error,
     /// Something is wrong and may fail.
     Warn,
-    /// For the record.
     Info,
     /// Shown with `wsrep_debug` only.
     Debug,
@@ -137,7 +135,6 @@ impl LogLevel {
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// No member.
     pub const UNDEFINED: Uuid = Uuid([0; 16]);
 }
 
@@ -163,7 +160,6 @@ pub struct Gtid {
 }
 
 impl Gtid {
-    /// No position.
     pub const UNDEFINED: Gtid = Gtid {
         group: GroupId::NONE,
         seqno: sys::WSREP_SEQNO_UNDEFINED,
@@ -193,7 +189,6 @@ pub struct Stid {
 }
 
 impl Stid {
-    /// No source.
     pub const UNDEFINED: Stid = Stid {
         node: Uuid::UNDEFINED,
         trx: sys::WSREP_UNDEFINED_TRX_ID,
@@ -213,7 +208,6 @@ pub struct TrxMeta {
 }
 
 impl TrxMeta {
-    /// Not ordered.
     pub const UNDEFINED: TrxMeta = TrxMeta {
         gtid: Gtid::UNDEFINED,
         stid: Stid::UNDEFINED,
@@ -265,20 +259,15 @@ pub struct AbortOutcome {
 /// Value of a status variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatValue {
-    /// A text.
     Str(String),
-    /// An integer.
     Int(i64),
-    /// A real number.
     Double(f64),
 }
 
-/// A status variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatVar {
     /// Name without the `wsrep_` the server puts before it.
     pub name: Cow<'static, str>,
-    /// Its value.
     pub value: StatValue,
 }
 
@@ -287,7 +276,6 @@ pub struct StatVar {
 pub enum ViewStatus {
     /// This part of the group may commit.
     Primary,
-    /// It may not.
     NonPrimary,
     /// Not connected any more.
     Disconnected,
@@ -311,7 +299,6 @@ pub struct View {
     pub state_id: Gtid,
     /// Counts primary views from 1; -1 if not primary.
     pub number: i64,
-    /// Primary or not.
     pub status: ViewStatus,
     /// Same as [`ProviderApi::capabilities`].
     pub capabilities: u32,

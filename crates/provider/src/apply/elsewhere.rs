@@ -34,7 +34,6 @@ struct State {
 
 /// The wait of a client: until this is dropped.
 pub(crate) struct Wait {
-    /// When it began.
     pub(crate) since: Instant,
     /// When the commit did that is waited for; none: it is a statement.
     pub(crate) commit_began: Option<Instant>,

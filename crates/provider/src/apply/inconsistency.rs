@@ -123,7 +123,6 @@ impl LastDecided {
 
 /// An action that has failed here.
 pub(crate) struct Failure<'a> {
-    /// The server's text.
     pub(crate) text: &'a [u8],
     /// The part of the text that is the same on all servers.
     pub(crate) compared: Cow<'a, [u8]>,
@@ -135,7 +134,6 @@ pub(crate) struct Failure<'a> {
 pub(crate) enum Verdict {
     /// The action failed there alike.
     Alike,
-    /// Another outcome wins.
     Outvoted {
         /// The outcome that wins.
         winner: ApplyOutcome,

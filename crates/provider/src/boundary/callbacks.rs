@@ -267,9 +267,6 @@ impl Callbacks {
 
     /// Asks the server to prepare for a full copy (SST); may take many seconds. `None`: a running
     /// server cannot take one, only catching up from the log is possible.
-    ///
-    /// # Errors
-    /// The node cannot join.
     pub fn sst_request(&self) -> Result<Option<Vec<u8>>, CallbackFailed> {
         let name = "sst_request_cb";
         let callback = self.0.sst_request.ok_or(CallbackFailed::Missing { name })?;
@@ -379,9 +376,6 @@ impl Callbacks {
     }
 
     /// The node has caught up after a join, a donation, a resync or a re-merge. On a `recv` thread.
-    ///
-    /// # Errors
-    /// The server refused.
     pub fn synced(&self) -> Result<(), CallbackFailed> {
         let name = "synced_cb";
         let callback = self.0.synced.ok_or(CallbackFailed::Missing { name })?;

@@ -43,7 +43,6 @@ static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLA
 /// What the server wants of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationMode {
-    /// Normal.
     NotIsolated,
     /// Exchange nothing with peers.
     Isolated,

@@ -19,12 +19,7 @@ pub(crate) enum StatementErrors {
     /// The server passed them on already.
     Heard,
     /// The server passes them on from now on.
-    HeardNow {
-        /// The variable before.
-        was: u32,
-        /// The variable now.
-        is: u32,
-    },
+    HeardNow { was: u32, is: u32 },
     /// This server has no such variable.
     Unheard,
 }

@@ -5,9 +5,6 @@ use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked. Linux shows the first 15 bytes of the name.
-///
-/// # Errors
-/// If the system refuses.
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,

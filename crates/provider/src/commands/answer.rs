@@ -7,7 +7,6 @@ use synod_commands::{carry_out, unix_ms};
 use super::{recovery, status};
 use crate::provider::Provider;
 
-/// Answers a request.
 pub(crate) fn answer(provider: &Provider, request: Request) -> Reply {
     match request {
         Request::Status => Reply::Answer(Answer::Status(Box::new(status::gather(provider)))),

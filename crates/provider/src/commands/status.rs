@@ -10,7 +10,6 @@ use crate::status::commit_steps::{CommitSteps, Step};
 use crate::status::inputs::{LocalState, StatusInputs};
 use crate::status::time_counts::BOUNDS_US;
 
-/// The status now.
 pub(super) fn gather(provider: &Provider) -> Status {
     let connection = provider.newest_connection();
     let inputs = provider.status_inputs(connection.as_deref());

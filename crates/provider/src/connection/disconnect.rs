@@ -349,9 +349,6 @@ impl Connection {
 
     /// Starts the thread that brings the server back, unless it runs, and keeps it, to be joined at
     /// the end.
-    ///
-    /// # Errors
-    /// The system refused the thread.
     pub(super) fn start_return(
         &self,
         start: impl FnOnce() -> io::Result<JoinHandle<()>>,

@@ -33,9 +33,6 @@ impl<E: std::fmt::Display> From<E> for JoinEnd {
 
 impl Connection {
     /// Takes the server into the group.
-    ///
-    /// # Errors
-    /// Why that has ended.
     pub(crate) fn join(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
         let joined = self.join_steps(ctx);
         match joined {

@@ -89,9 +89,6 @@ impl Restart {
     }
 
     /// Whether a restart would find disks that it can write, and a program that it can run.
-    ///
-    /// # Errors
-    /// What does not work.
     fn probe(&self) -> Result<(), String> {
         let disks = [
             (&self.log_dir, self.segment_bytes),

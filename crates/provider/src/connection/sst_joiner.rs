@@ -302,9 +302,6 @@ impl DonorSearch {
     }
 
     /// An answer to request `of`; a line to log, if there is one.
-    ///
-    /// # Errors
-    /// The donor has failed.
     fn hear(
         &mut self,
         of: u64,

@@ -41,9 +41,6 @@ impl StartWarning {
 
 impl Connection {
     /// Starts the thread that watches the server's start.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(crate) fn watch_start(self: &Arc<Connection>) -> io::Result<()> {
         let connection = self.clone();
         let manager = ServiceManager::from_environment();

@@ -74,7 +74,6 @@ impl ShownViews {
 pub(crate) struct ViewFrame {
     /// The group and the position of the view.
     pub(crate) position: Gtid,
-    /// This session.
     pub(crate) own: Uuid,
 }
 

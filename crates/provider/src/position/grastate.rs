@@ -41,7 +41,6 @@ pub struct SavedPosition {
 }
 
 impl SavedPosition {
-    /// Nothing is known.
     pub const UNDEFINED: SavedPosition = SavedPosition {
         group: GroupId::NONE,
         seqno: -1,
@@ -57,11 +56,8 @@ pub enum GrastateError {
     /// The file system refused.
     #[error("cannot {action} {}: {source}; the server must own its data directory", path.display())]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// The system's answer.
         source: io::Error,
     },
     /// A line has a value that cannot be one.
@@ -77,7 +73,6 @@ pub enum GrastateError {
         line: usize,
         /// Name of the value.
         name: &'static str,
-        /// What it says.
         value: String,
     },
 }
@@ -95,9 +90,6 @@ pub fn read(data_dir: &Path) -> Result<Option<SavedPosition>, GrastateError> {
 
 /// Whether this library has written the file, and not Galera's or a person; `None` if there is
 /// none.
-///
-/// # Errors
-/// Unreadable.
 pub fn is_own(data_dir: &Path) -> Result<Option<bool>, GrastateError> {
     let text = text(data_dir)?;
     Ok(text.map(|text| has_line(&text, OWN_MARK)))

@@ -246,9 +246,6 @@ impl PositionKeeper {
 
     /// Has what the scripts of a full copy have written reach the disk. They do not sync it, and
     /// the logs need not have the actions that it holds.
-    ///
-    /// # Errors
-    /// What could not be synced.
     pub(crate) fn sync_copy(&self) -> Result<(), String> {
         let synced = engine_files::sync_file_systems(&self.data_dir);
         synced.map_err(|(place, error)| format!("cannot sync {}: {error}", place.display()))
@@ -287,9 +284,6 @@ fn must_recover(start: Gtid, saved: Option<SavedPosition>) -> bool {
 
 /// The position of an engine whose server was started without one: it is asked by a run of the
 /// server's own program.
-///
-/// # Errors
-/// Why it gives none.
 pub(crate) fn recover(
     program: &ServerProgram,
     data_dir: &Path,

@@ -61,12 +61,10 @@ impl Provider {
         self.events.events()
     }
 
-    /// The last election.
     pub(crate) fn last_election(&self) -> Option<Election> {
         self.events.last_election()
     }
 
-    /// What was counted.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -10,12 +10,10 @@ use crate::status::commit_steps::CommitSteps;
 use crate::status::conflicts::ConflictTable;
 use crate::status::latency::LatencyMeter;
 
-/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
     pub(crate) fn one(&self) {
         self.add(1);
     }
@@ -25,7 +23,6 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The present count.
     pub(crate) fn get(&self) -> i64 {
         i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
     }
@@ -79,15 +76,12 @@ pub(crate) struct Counters {
     pub(crate) received: Counter,
     /// Bytes of the actions received.
     pub(crate) received_bytes: Counter,
-    /// Own transactions committed.
     pub(crate) local_commits: Counter,
-    /// Own transactions refused.
     pub(crate) local_cert_failures: Counter,
     /// Those of them that this server has refused itself, before they were sent.
     pub(crate) refused_early: Counter,
     /// Writes of own clients refused, because another server is the writer.
     pub(crate) writes_refused: Counter,
-    /// Own transactions replayed.
     pub(crate) local_replays: Counter,
     /// Reads that waited for the group's position.
     pub(crate) causal_reads: Counter,

@@ -56,7 +56,6 @@ impl LocalState {
 /// A reason for which this server is out of its group, or its data are not as the others'.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is none.
     #[default]
     None,
     /// The server has left its group for this reason, and comes back by itself.
@@ -141,7 +140,6 @@ impl StepTimes {
 pub struct GroupStatus {
     /// Version of the messages that the members agreed on.
     pub protocol: i64,
-    /// Number of voters.
     pub voters: i64,
     /// Desync requests that were not taken back.
     pub desync_count: i64,
@@ -172,7 +170,6 @@ pub struct ConsensusStatus {
     pub log_syncs: u64,
     /// Seqno of the first action that is still in the log; -1: none.
     pub log_first_seqno: i64,
-    /// Number of voters.
     pub voters: u64,
     /// The option `synod.leader_weight`, 0 to 100.
     pub leader_weight: u8,
@@ -254,7 +251,6 @@ pub struct Counters {
     pub received: i64,
     /// Bytes of the actions received.
     pub received_bytes: i64,
-    /// Local transactions committed.
     pub local_commits: i64,
     /// Local transactions refused by certification.
     pub local_cert_failures: i64,
@@ -262,7 +258,6 @@ pub struct Counters {
     pub refused_early: i64,
     /// Writes of local clients refused, because another server is the writer.
     pub writes_refused: i64,
-    /// Local transactions replayed.
     pub local_replays: i64,
     /// Reads that waited for the group's position.
     pub causal_reads: i64,
@@ -273,7 +268,6 @@ pub struct Counters {
 pub struct StatusInputs {
     /// Group of the database, and the highest seqno released with all before it.
     pub last_committed: Gtid,
-    /// What was counted.
     pub counters: Counters,
     /// Times of the steps of a commit, by [`Step`].
     pub steps: [StepTimes; Step::COUNT],
@@ -295,11 +289,9 @@ pub struct StatusInputs {
     pub open_transactions: i64,
     /// Where clients connect, for the members of the view in its order.
     pub incoming_addresses: Vec<String>,
-    /// Present while connected.
     pub group: Option<GroupStatus>,
     /// The log and the group.
     pub consensus: ConsensusStatus,
-    /// Lag and admission.
     pub pace: PaceInputs,
     /// What commits wait for.
     pub commit_wait: CommitWaitInputs,

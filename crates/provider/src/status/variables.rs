@@ -16,11 +16,9 @@ pub enum Section {
     Position,
     /// What local clients and other members have sent, and how it ended.
     Traffic,
-    /// Actions that wait.
     Queues,
     /// Throttling of writers, which does not exist here.
     FlowControl,
-    /// Conflicts between actions.
     Parallelism,
     /// Whether this server can be used.
     State,
@@ -43,7 +41,6 @@ impl Section {
         Section::Own,
     ];
 
-    /// The heading's text.
     pub fn title(self) -> &'static str {
         match self {
             Section::Position => "Position and versions",
@@ -84,22 +81,17 @@ pub enum Zero {
     Int,
     /// The real number 0.
     Double,
-    /// A fixed text.
     Text(&'static str),
 }
 
 /// How a variable gets its value.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
-    /// An integer.
     Int(fn(&StatusInputs) -> i64),
-    /// A real number.
     Double(fn(&StatusInputs) -> f64),
-    /// A text.
     Text(fn(&StatusInputs) -> String),
     /// A text that exists only while connected.
     Group(fn(&GroupStatus) -> String),
-    /// Not measured here.
     Constant(Zero),
 }
 
@@ -114,7 +106,6 @@ impl Reading {
     }
 }
 
-/// A status variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
     /// Its heading in the document. Those of [`Section::Group`] are shown only while connected.

@@ -55,11 +55,9 @@ pub(crate) enum Phase {
     Certifying(Arc<Pending>),
     /// Has a place; waits for its turn, or for its replay if it was aborted.
     Ordered(i64),
-    /// Has its turn.
     Entered(i64),
     /// Has had its turn.
     Left(i64),
-    /// Being applied again.
     Replaying(i64),
     /// Refused, or given up.
     Failed,
@@ -77,13 +75,10 @@ pub(crate) struct Stream {
 /// What a transaction has gathered.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// Where it is.
     pub(crate) phase: Phase,
-    /// Keys it touched.
     pub(crate) keys: KeySet,
     /// Tables and rows of those keys, for the report of a conflict.
     pub(crate) touched: Touched,
-    /// Its write set.
     pub(crate) data: Draft,
     /// The write set as it was submitted; kept for a replay.
     pub(crate) submitted: Bytes,
@@ -119,10 +114,8 @@ impl Gathered {
     }
 }
 
-/// One local transaction.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// The server's number.
     pub(crate) trx_id: u64,
     /// Interrupts its wait for the commit order, for the end of a pause, or for what it would
     /// conflict with.
@@ -210,7 +203,6 @@ impl Transactions {
         self.by_trx.part(trx_id).get(&trx_id).cloned()
     }
 
-    /// Forgets a transaction.
     pub(crate) fn remove(&self, handle: &mut TrxHandle) {
         let Some(OpaqueId(id)) = handle.opaque.take() else {
             return;

@@ -27,7 +27,6 @@ const UNKNOWN_ERROR: u16 = 1105;
 /// How a statement has ended here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutcomeNote {
-    /// Its seqno.
     statement: i64,
     /// The number of its error; zero: none.
     error: u16,
@@ -62,10 +61,6 @@ impl Connection {
         self.update(|state| state.outcome_notes.push_back(note));
     }
 
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(crate) fn start_outcome_notes(self: &Arc<Connection>) -> io::Result<()> {
         let connection = self.clone();
         let thread = boundary::spawn("synod-outcomes", move || connection.note_outcomes())?;

@@ -106,10 +106,6 @@ impl Connection {
         ended.unwrap_or(false)
     }
 
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(crate) fn start_stream_rollbacks(self: &Arc<Connection>) -> io::Result<()> {
         let connection = self.clone();
         let thread = boundary::spawn("synod-streams", move || connection.roll_back_streams())?;

@@ -16,7 +16,6 @@ pub(crate) type Row = Vec<Option<String>>;
 /// What an answer's payload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is done.
     Done,
     /// It is not done.
     Failed(ServerError),

@@ -19,7 +19,6 @@ const FIRST_POSITION: u32 = 4;
 /// What the upstream shows of this reader (`SHOW SLAVE HOSTS`).
 const NAME: &str = "synod-relay";
 
-/// A statement.
 pub(crate) fn query(statement: &str) -> Vec<u8> {
     [&[QUERY], statement.as_bytes()].concat()
 }

@@ -18,18 +18,14 @@ const FIRST_PART: usize = 8;
 /// What a server says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// What it is.
     pub(crate) version: String,
-    /// The random text.
     pub(crate) challenge: Vec<u8>,
-    /// It can encrypt.
     pub(crate) encrypts: bool,
 }
 
 /// Whose server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// MariaDB.
     MariaDb,
     /// MySQL 8.0 or later.
     Mysql,

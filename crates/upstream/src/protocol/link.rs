@@ -26,15 +26,11 @@ struct Inner {
 }
 
 impl Link {
-    /// In clear.
     pub(crate) fn clear(socket: TcpStream) -> Link {
         Link::of(socket, None)
     }
 
     /// Does the handshake; everything after it is encrypted.
-    ///
-    /// # Errors
-    /// The handshake failed.
     pub(crate) fn encrypted(
         mut socket: TcpStream,
         mut state: ClientConnection,
@@ -54,9 +50,6 @@ impl Link {
     }
 
     /// How long a read waits.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub(crate) fn set_limit(&self, limit: Duration) -> io::Result<()> {
         self.0.socket.set_read_timeout(Some(limit))
     }
@@ -83,9 +76,6 @@ impl Link {
     }
 
     /// Sends bytes, as a whole before those of other threads.
-    ///
-    /// # Errors
-    /// The connection has ended.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let mut socket = &self.0.socket;
         let Some(state) = &self.0.encryption else {

@@ -32,9 +32,6 @@ pub(super) fn are_written(version: &str) -> bool {
 }
 
 /// A statement that says what its server had; another event as it is.
-///
-/// # Errors
-/// It is damaged.
 pub(super) fn told(event: RawEvent, are_set: bool) -> Result<RawEvent, EventError> {
     if !event.event_type().is_query() {
         return Ok(event);

@@ -26,9 +26,7 @@ pub(crate) enum EventKind {
     Heartbeat,
     /// It means something only in its file.
     OfFile,
-    /// Changes are missing.
     Incident,
-    /// A transaction begins.
     Gtid,
     /// It is of a transaction.
     InTransaction(Member),
@@ -43,7 +41,6 @@ pub(crate) enum Member {
     Before,
     /// A table for the next rows.
     TableMap,
-    /// Rows.
     Rows,
     /// A statement, plain or compressed.
     Query,
@@ -54,7 +51,6 @@ pub(crate) enum Member {
 }
 
 impl EventKind {
-    /// Of this type.
     pub(crate) fn of(event_type: EventType) -> EventKind {
         let before = [EventType::ANNOTATE_ROWS, EventType::ROWS_QUERY];
         match event_type {

@@ -34,7 +34,6 @@ impl Parts {
         }
     }
 
-    /// The transaction.
     pub(crate) fn gtid(&self) -> Gtid {
         self.gtid
     }

@@ -20,9 +20,6 @@ pub(crate) struct RawEvent {
 impl RawEvent {
     /// Takes what follows the first `skipped` bytes of a packet. Checks the checksum, takes it off,
     /// and has the header say so.
-    ///
-    /// # Errors
-    /// The event is damaged.
     pub(crate) fn of_packet(
         mut packet: Vec<u8>,
         skipped: usize,
@@ -87,7 +84,6 @@ impl RawEvent {
         RawEvent::made(header, body)
     }
 
-    /// Its kind.
     pub(crate) fn event_type(&self) -> EventType {
         self.header.event_type
     }

@@ -34,9 +34,6 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Takes the text of a statement, or a value for one.
-    ///
-    /// # Errors
-    /// There are too many.
     pub(crate) fn before(&mut self, event: RawEvent) -> Result<(), Corruption> {
         if self.head.len() >= TABLES_MAX {
             return Err(Corruption::TooManyTables(TABLES_MAX));

@@ -15,7 +15,6 @@ pub(crate) enum Statement {
     Control,
     /// It completes a prepared transaction of XA, and is all of its own transaction.
     XaEnd,
-    /// It changes rows.
     Rows,
     /// It changes anything else; or it is compressed, which only long ones are.
     Other,
@@ -23,9 +22,6 @@ pub(crate) enum Statement {
 
 impl Statement {
     /// The statement in the body of an event.
-    ///
-    /// # Errors
-    /// The body is damaged.
     pub(crate) fn of(event_type: EventType, body: &[u8]) -> Result<Statement, EventError> {
         let query = Query::parse(body)?;
         if event_type == EventType::QUERY_COMPRESSED {

@@ -14,9 +14,6 @@ use crate::incoming::NotWholeRows;
 
 /// What is wrong with the changes of an event for readers of rows; none: it has whole rows, or no
 /// changes. `is_alone`: its transaction is this one statement.
-///
-/// # Errors
-/// The event is damaged.
 pub(super) fn lack_of(
     event: &RawEvent,
     is_alone: bool,

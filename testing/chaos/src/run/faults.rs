@@ -26,7 +26,6 @@ pub(crate) enum Kind {
     Leave,
 }
 
-/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,

@@ -117,7 +117,6 @@ impl Group {
         lines.collect()
     }
 
-    /// Injects a fault.
     pub(crate) fn inject(&mut self, fault: Fault) -> io::Result<()> {
         self.run_log.line(&fault);
         *self.counts.entry(fault.name()).or_default() += 1;

@@ -24,7 +24,6 @@ impl RunLog {
         })
     }
 
-    /// Adds a line.
     pub(crate) fn line(&self, what: impl Display) {
         let line = format!("{:8.3} s  {what}", self.began.elapsed().as_secs_f64());
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +36,6 @@ impl RunLog {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// The newest lines.
     pub(crate) fn last(&self, count: usize) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.1[lines.1.len().saturating_sub(count)..].to_vec()

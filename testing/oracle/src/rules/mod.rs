@@ -13,7 +13,6 @@ use std::fmt;
 
 use crate::evidence::{Content, Evidence, Transaction};
 
-/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Name of the rule.

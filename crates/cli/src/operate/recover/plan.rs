@@ -10,7 +10,6 @@ use synod_admin::recovery::{Holdings, Recovery, Survivor};
 pub(super) const NO_DATA: &str = "'synod copy' on the machine of a stopped server says what becomes of its data. If no server \
      has data, see 'No server has data' in docs/operating/shutdown-and-recovery.md";
 
-/// A server's answer.
 pub(super) struct Asked {
     /// Its log directory, if it was named.
     pub(super) dir: Option<String>,

@@ -13,7 +13,6 @@ const FIGURES: f64 = 130.0;
 /// Height of a bar with the space below it.
 const STEP: f64 = 24.0;
 
-/// A bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Bar {
     /// Label of the bar.

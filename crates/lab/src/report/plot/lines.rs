@@ -4,7 +4,6 @@ use super::super::figure;
 use super::super::page::escape;
 use super::{HEIGHT, LEFT, MARGIN, TEXT, WIDTH, axis, colour, frame, legend};
 
-/// A line.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Series {
     /// Its name in the legend.
@@ -22,7 +21,6 @@ pub(in super::super) struct Lines {
     pub(in super::super) unit: String,
     /// Name and unit of the horizontal axis.
     pub(in super::super) across: String,
-    /// The lines.
     pub(in super::super) series: Vec<Series>,
     /// Whether the places are apart by their order and not by their distance: 1, 16, 64 threads.
     pub(in super::super) by_rank: bool,

@@ -365,7 +365,6 @@ impl Sequencer {
         self.lock().position_waiters().count()
     }
 
-    /// Ends a pause.
     pub(crate) fn resume(&self) {
         let mut state = self.lock();
         state.pause_at = None;

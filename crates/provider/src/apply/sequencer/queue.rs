@@ -26,7 +26,6 @@ pub(crate) enum Task {
 /// What an applier is to do.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// Apply, then release.
     Apply(Queued),
     /// Do, then call [`Sequencer::task_done`].
     Do(Task),

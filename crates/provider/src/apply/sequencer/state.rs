@@ -47,7 +47,6 @@ pub(super) struct State {
     pub(super) released_ahead: BTreeSet<i64>,
     /// Has left the commit order.
     pub(super) left: i64,
-    /// Has entered it.
     pub(super) entered: i64,
     /// Who waits to enter; one thread per seqno.
     pub(super) enter_waiters: HashMap<i64, Gate>,
@@ -69,7 +68,6 @@ pub(super) struct State {
     pub(super) locals: BTreeSet<i64>,
     /// Have nothing to do here: each passes when its turn comes.
     pub(super) void: BTreeSet<i64>,
-    /// Highest seqno delivered.
     pub(super) delivered: i64,
     /// Not ordered; each once everything up to its position is released.
     pub(super) tasks: VecDeque<(i64, Task)>,
@@ -265,7 +263,6 @@ impl State {
         }
     }
 
-    /// Everyone looks again.
     pub(super) fn wake_all(&mut self) {
         for gate in self.enter_waiters.values().chain(self.position_waiters()) {
             gate.wake();

@@ -11,18 +11,14 @@ use synod_node::{Origin, View};
 /// What an action weighs beside its data.
 const ACTION_BYTES: usize = 256;
 
-/// Delivered work.
 #[derive(Clone, Debug)]
 pub(crate) enum Queued {
     /// An action of another member, or one of this server's whose client is gone.
     Action {
-        /// Its position.
         seqno: i64,
         /// What must be released before it starts.
         depends_on: i64,
-        /// Who proposed it.
         origin: Origin,
-        /// The host's data.
         data: Bytes,
     },
     /// Members came or went: a barrier in both directions.

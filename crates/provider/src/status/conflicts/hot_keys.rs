@@ -22,7 +22,6 @@ const KEYS_OF_LOSER_MAX: usize = 8;
 /// Counts losers by key.
 #[derive(Default)]
 pub(super) struct HotKeys {
-    /// By fingerprint.
     keys: BTreeMap<u128, HotKey>,
     /// Losers of which no key is known.
     unknown: u64,

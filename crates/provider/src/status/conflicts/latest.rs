@@ -30,7 +30,6 @@ pub(crate) struct Loser {
     pub(crate) keys: Vec<LostKey>,
 }
 
-/// The last losers.
 #[derive(Default)]
 pub(super) struct LatestLosers(VecDeque<Loser>);
 

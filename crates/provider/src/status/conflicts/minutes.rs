@@ -22,7 +22,6 @@ impl Default for MinuteCounts {
 }
 
 impl MinuteCounts {
-    /// Counts one now.
     pub(super) fn count(&mut self, now_ms: u64) {
         // A clock that was set back counts for the latest minute.
         let minute = (now_ms / 60_000).max(self.latest);

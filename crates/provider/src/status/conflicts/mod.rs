@@ -32,10 +32,7 @@ const UNNAMED_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// To an action ordered before it.
-    Refused {
-        /// That action's seqno.
-        to: i64,
-    },
+    Refused { to: i64 },
     /// The history to compare with was gone.
     TooOld,
     /// Its first part was discarded.
@@ -67,7 +64,6 @@ impl Loss {
     }
 }
 
-/// Counts losers.
 #[derive(Default)]
 pub(crate) struct ConflictTable {
     state: Mutex<State>,

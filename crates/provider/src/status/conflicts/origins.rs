@@ -11,7 +11,6 @@ pub(super) const ORIGINS: usize = 4096;
 
 /// What is known of an action's origin.
 pub(super) enum Origin {
-    /// This member.
     Known(MemberId),
     /// The action was not delivered yet.
     Later,

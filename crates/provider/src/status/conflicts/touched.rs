@@ -161,7 +161,6 @@ impl LostKey {
         }
     }
 
-    /// For people.
     pub(crate) fn text(&self) -> String {
         match &self.what {
             KeyPart::Whole => "all of it".to_owned(),

@@ -7,7 +7,6 @@
 
 /// The first of MySQL's collations that MariaDB lacks: `utf8mb4_0900_ai_ci`.
 const FIRST: u16 = 255;
-/// The last one.
 const LAST: u16 = 323;
 /// `utf8mb4_uca1400_nopad_ai_ci` of MariaDB; each language has eight numbers.
 const ROOT: u16 = 2308;

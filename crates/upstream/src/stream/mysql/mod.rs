@@ -43,7 +43,6 @@ const INVISIBLE: &[u8] = b"INVISIBLE";
 /// How far the present transaction has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// There is none.
     Outside,
     /// Its GTID has come. What follows shows what it is.
     Named(MysqlGtid),
