@@ -239,9 +239,9 @@ pub enum ForceError {
         /// The leader.
         leader: MemberId,
     },
-    /// This member is a learner: it may lack what the voters have committed.
-    #[error("this member is no voter")]
-    NoVoter,
+    /// This member's log names no group that has it as a member.
+    #[error("this member is in no group")]
+    NotConfigured,
     /// This member's log was damaged: it lacks entries that it has acknowledged itself.
     #[error("this member's log is under repair until entry {until}")]
     UnderRepair {

@@ -41,6 +41,17 @@ fn lone_with(limits: Limits, vote: HardState, terms: &[u64], now: Time) -> Core 
 }
 
 fn lone_timed(timing: Timing, limits: Limits, vote: HardState, terms: &[u64], now: Time) -> Core {
+    let params = CoreParams {
+        id: id(1),
+        timing,
+        limits,
+        seed: 1,
+    };
+    Core::new(params, recovered(vote, terms), now)
+}
+
+/// What a member of three voters reads of its log.
+fn recovered(vote: HardState, terms: &[u64]) -> Recovered {
     let mut recovered = Recovered {
         vote,
         ..Recovered::default()
@@ -64,16 +75,7 @@ fn lone_timed(timing: Timing, limits: Limits, vote: HardState, terms: &[u64], no
         }
         recovered.tail.push(header);
     }
-    Core::new(
-        CoreParams {
-            id: id(1),
-            timing,
-            limits,
-            seed: 1,
-        },
-        recovered,
-        now,
-    )
+    recovered
 }
 
 fn no_op(term: u64, index: u64) -> EntryHeader {
@@ -458,7 +460,27 @@ fn forced_member_is_the_only_voter_in_a_term_out_of_reach() {
 }
 
 #[test]
-fn member_with_a_leader_or_without_a_vote_is_not_forced() {
+fn forced_learner_is_the_only_voter_and_keeps_its_log() {
+    let mut recovered = recovered(hard(5), &[1, 5]);
+    let members = &mut recovered.base.config.config.members;
+    members.get_mut(&id(1)).unwrap().role = Role::Learner;
+    let params = CoreParams {
+        id: id(1),
+        timing: Timing::default(),
+        limits: Limits::default(),
+        seed: 1,
+    };
+    let mut core = Core::new(params, recovered, Time(0));
+    core.force(Time(SECOND))
+        .expect("a learner without a leader");
+    perform(&mut core, Time(SECOND));
+    assert!(core.is_ready_leader());
+    assert!(core.config().config.is_sole_voter(id(1)));
+    assert_eq!(core.term_at(LogIndex(2)), Some(Term(5)));
+}
+
+#[test]
+fn member_with_a_leader_or_without_a_group_is_not_forced() {
     let mut core = lone(hard(1), &[1], Time(0));
     core.handle_message(Time(5), append(1, entry_id(1, 1), vec![], 0));
     let refused = core.force(Time(6));
@@ -472,8 +494,8 @@ fn member_with_a_leader_or_without_a_vote_is_not_forced() {
         limits: Limits::default(),
         seed: 1,
     };
-    let mut learner = Core::new(params, Recovered::default(), Time(0));
-    assert_eq!(learner.force(Time(6)), Err(ForceError::NoVoter));
+    let mut stranger = Core::new(params, Recovered::default(), Time(0));
+    assert_eq!(stranger.force(Time(6)), Err(ForceError::NotConfigured));
 }
 
 // --- following --------------------------------------------------------------------------------

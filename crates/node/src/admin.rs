@@ -104,7 +104,7 @@ impl Node {
     /// [`synod_consensus::Core::force`] for what that costs.
     ///
     /// # Errors
-    /// The group has a leader, this member is no voter, or its log is under repair.
+    /// The group has a leader, this member is in none, or its log is under repair.
     pub fn force_primary(&self) -> Result<(), ForceError> {
         let (done, answer) = bounded(1);
         self.send_event(Event::ForcePrimary(ForceDone(Box::new(move |result| {
@@ -112,7 +112,7 @@ impl Node {
             let _ = done.send(result);
         }))));
         // A node that has stopped cannot become primary.
-        answer.recv().unwrap_or(Err(ForceError::NoVoter))
+        answer.recv().unwrap_or(Err(ForceError::NotConfigured))
     }
 
     /// Sets what this member does by itself when the majority is gone, from now on.

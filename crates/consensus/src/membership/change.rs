@@ -88,16 +88,17 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// [`ForceError`] if there is a leader, this member is no voter, or its log is under repair, so
-    /// that it may lack any entry.
+    /// [`ForceError`] if there is a leader, this member is not configured, or its log is under
+    /// repair, so that it may lack any entry. A learner may be forced: it may have more than all
+    /// voters that are left.
     pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
         self.observe(now);
         if let Some(leader) = self.leader {
             return Err(ForceError::HasLeader { leader });
         }
         let mut config = self.log.config().config.clone();
-        if !config.is_voter(self.id) {
-            return Err(ForceError::NoVoter);
+        if !config.members.contains_key(&self.id) {
+            return Err(ForceError::NotConfigured);
         }
         if let Some(until) = self.repairing_until() {
             return Err(ForceError::UnderRepair { until });

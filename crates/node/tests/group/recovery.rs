@@ -4,7 +4,7 @@ use synod_node::{
     Command, CommandRefusal, DatabasePosition, Done, NodeStatus, RefusalReason, Seqno, StartMode,
 };
 
-use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, Record, eventually, seqno_of};
 
 fn recover(member: &Member) -> Result<Done, CommandRefusal> {
     member.node().administrate(Command::Recover, PATIENCE)
@@ -87,6 +87,46 @@ fn survivor_with_more_is_named_and_the_other_one_joins_it() {
             .host
             .wait("the action", |record| record.last() >= seqno);
     }
+    group.check_same_history();
+}
+
+/// The learner's site got what the voter that is left did not.
+#[test]
+fn learner_with_more_than_the_voter_continues() {
+    const LEARNER: usize = 3;
+    let mut group = Group::prepared(4, "learner-more");
+    group.members[LEARNER].config.wants_vote = false;
+    group.members[0].start(StartMode::Bootstrap).unwrap();
+    group.members[0].take_part();
+    for at in 1..4 {
+        group.members[at].start(StartMode::Join).unwrap();
+        group.members[at].take_part();
+        if at != LEARNER {
+            group.members[at].wait_voter();
+        }
+    }
+    let leader = group.leader();
+    let voter = (leader + 1) % 3;
+    group.members[voter].node().set_isolated(true);
+    let last = seqno_of(group.members[leader].order("k", "the voter lacks it"));
+    let applied = |record: &Record| record.last() >= last;
+    group.members[LEARNER].host.wait("the action", applied);
+    for lost in (0..3).filter(|at| *at != voter) {
+        group.members[lost].stop();
+    }
+    group.members[voter].node().set_isolated(false);
+    let (voter, learner) = (&group.members[voter], &group.members[LEARNER]);
+    for member in [voter, learner] {
+        wait_primary(member, false);
+    }
+    wait_heard(voter, learner);
+    let (why, text) = refused(voter);
+    assert_eq!(why, RefusalReason::OtherHasMore);
+    assert!(text.contains(&learner.config.name), "{text}");
+    continues(learner);
+    voter.host.wait("what the learner had", applied);
+    voter.wait_voter();
+    assert!(seqno_of(voter.order("k", "after")) > last);
     group.check_same_history();
 }
 

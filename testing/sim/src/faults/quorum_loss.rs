@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Whether this member can become a forced primary: it is a voter, its log is undamaged, and
+    /// Whether this member can become a forced primary: it is configured, its log is undamaged, and
     /// its database fits to the log.
     fn can_be_forced_primary(&self, id: MemberId) -> bool {
         let node = self.node(id);
@@ -90,7 +90,8 @@ impl World {
         let core = self.core(id);
         let applied = node.database.applied;
         let kept = self.seqno_at(self.last_committed_in(&node.disk.written));
-        core.config().config.is_voter(id) && core.base().seqno <= applied && applied <= kept
+        let members = &core.config().config.members;
+        members.contains_key(&id) && core.base().seqno <= applied && applied <= kept
     }
 
     /// Random survivors with this member among them: fewer than a majority of its configuration.

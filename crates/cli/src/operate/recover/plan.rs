@@ -38,6 +38,8 @@ pub(super) struct Chosen {
     pub(super) address: String,
     /// Its log directory, if it was asked by that.
     pub(super) dir: Option<String>,
+    /// Whether it has a vote now.
+    pub(super) is_voter: bool,
     /// A logger that has more of the log, from which the server takes that first.
     pub(super) after_logger: Option<String>,
     /// Survivors that have more and cannot continue: what they have more is lost.
@@ -125,7 +127,7 @@ fn check_lost(members: &[Survivor]) -> Result<(), String> {
         ));
     }
     let voters = members.iter().filter(|m| m.is_voter).count();
-    let answering = members.iter().filter(|m| is_fit(m)).count();
+    let answering = members.iter().filter(|m| m.is_voter && is_fit(m)).count();
     if answering > voters / 2 {
         return Err(format!(
             "{answering} of {voters} voters answer, which is a majority: they elect a leader by \
@@ -135,10 +137,12 @@ fn check_lost(members: &[Survivor]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the member may lead alone, if its log is long enough.
+/// Whether the member may lead alone, if its log is long enough. A member without a vote has what
+/// the leaders sent it; but it may be new, and still without its database.
 fn is_fit(member: &Survivor) -> bool {
-    let is_whole = |has: &Holdings| !has.is_under_repair;
-    member.is_voter && member.has.as_ref().is_some_and(is_whole)
+    let keeps = |has: &Holdings| !member.has_database || has.applied_seqno.is_some();
+    let is_whole = |has: &Holdings| !has.is_under_repair && (member.is_voter || keeps(has));
+    member.has.as_ref().is_some_and(is_whole)
 }
 
 /// Term and index of a member's last entry, which elections compare (Raft, section 5.4.1).
@@ -150,8 +154,8 @@ fn last(member: &Survivor) -> (u64, u64) {
 fn chosen(members: &[Survivor], asked: &[Asked]) -> Option<Chosen> {
     let fit = || members.iter().filter(|member| is_fit(member));
     let servers = fit().filter(|member| member.has_database);
-    // Of equals the one that was asked: the operator is there.
-    let server = servers.max_by_key(|member| (last(member), member.is_own))?;
+    // Of equals one that votes, and of these the one that was asked: the operator is there.
+    let server = servers.max_by_key(|m| (last(m), m.is_voter, m.is_own))?;
     let loggers = fit().filter(|m| !m.has_database && last(m) > last(server));
     let logger = loggers.max_by_key(|member| last(member));
     let kept = logger.map_or(last(server), last);
@@ -163,6 +167,7 @@ fn chosen(members: &[Survivor], asked: &[Asked]) -> Option<Chosen> {
     Some(Chosen {
         name: server.name.clone(),
         address: server.address.clone(),
+        is_voter: server.is_voter,
         dir: dir.and_then(|asked| asked.dir.clone()),
         after_logger: logger.map(|logger| logger.name.clone()),
         unfit_with_more: unfit_with_more.map(|m| m.name.clone()).collect(),
@@ -298,15 +303,41 @@ pub(super) mod tests {
     fn logger_is_not_chosen_and_gives_what_it_has_more() {
         let mut logger = member("witness", Some((2, 12)));
         logger.has_database = false;
-        let mut learner = member("copy", Some((2, 13)));
-        learner.is_voter = false;
+        let copying = learner("copy", (2, 13), None);
         let lost = ["db2", "db3"].map(|name| member(name, None));
-        let members = [&[member("db1", Some((2, 9))), logger, learner][..], &lost].concat();
+        let members = [&[member("db1", Some((2, 9))), logger, copying][..], &lost].concat();
         let plan = plan(&members).unwrap();
         let chosen = plan.continue_with.unwrap();
         assert_eq!(chosen.name, "db1");
         assert_eq!(chosen.after_logger.as_deref(), Some("witness"));
         assert_eq!(chosen.unfit_with_more, ["copy"]);
+    }
+
+    /// A member without a vote, whose database has this.
+    pub(in crate::operate::recover) fn learner(
+        name: &str,
+        last: (u64, u64),
+        applied: Option<i64>,
+    ) -> Survivor {
+        let mut learner = member(name, Some(last));
+        learner.is_voter = false;
+        learner.has.as_mut().unwrap().applied_seqno = applied;
+        learner
+    }
+
+    #[test]
+    fn learner_continues_if_it_has_more_than_each_voter() {
+        let lost = ["db2", "db3"].map(|name| member(name, None));
+        let plan = |voter, copy| {
+            let own = learner("copy", copy, Some(1));
+            plan(&[&[own, member("db1", Some(voter))][..], &lost].concat()).unwrap()
+        };
+        let more = plan((2, 9), (2, 13));
+        assert_eq!(name(&more), "copy");
+        assert!(!more.continue_with.unwrap().is_voter);
+        assert_eq!(more.lost, ["db2", "db3"]);
+        assert_eq!(name(&plan((2, 9), (2, 9))), "db1", "of equals the voter");
+        assert_eq!(name(&plan((3, 8), (2, 9))), "db1", "term first");
     }
 
     #[test]

@@ -106,7 +106,8 @@ fn consequences(plan: &Plan, chosen: &Chosen) -> String {
     rows.push(["lost at most".to_owned(), loss(&plan.loss)]);
     if !chosen.unfit_with_more.is_empty() {
         let text = format!(
-            "what {} has more: it cannot continue, because it has no vote or its log is damaged",
+            "what {} has more: it cannot continue, because its log is damaged, or it has no vote \
+             and no complete database yet",
             chosen.unfit_with_more.join(", ")
         );
         rows.push(["lost, too".to_owned(), text]);
@@ -116,7 +117,15 @@ fn consequences(plan: &Plan, chosen: &Chosen) -> String {
 
 fn choice(chosen: &Chosen) -> String {
     let Chosen { name, address, .. } = chosen;
-    format!("{name} at {address}: no server that answers has a higher last entry")
+    let others = match chosen.unfit_with_more.is_empty() {
+        true => "no server that answers has a higher last entry",
+        false => "of the servers that can continue none has a higher last entry",
+    };
+    let vote = match chosen.is_voter {
+        true => "",
+        false => ". It has no vote now, and more than all voters that answer",
+    };
+    format!("{name} at {address}: {others}{vote}")
 }
 
 fn loss(loss: &Loss) -> String {
@@ -165,7 +174,7 @@ fn order(chosen: &Chosen) -> String {
 }
 
 fn no_server() -> &'static str {
-    "No server that answers can continue: each of them has no vote, no database, or a damaged log. \
+    "No server that answers can continue: each of them has no database, or a damaged log. \
      Start a server that is left, and ask again. A logger has no database and cannot serve; a \
      server that hears it takes from it what it lacks. If there is no other server, see 'When logs \
      are damaged' in docs/operating/shutdown-and-recovery.md"
@@ -173,7 +182,7 @@ fn no_server() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::tests::{member, plan};
+    use super::super::plan::tests::{learner, member, plan};
     use super::*;
 
     #[test]
@@ -198,6 +207,19 @@ mod tests {
         ] {
             assert!(text.contains(words), "no '{words}' in:\n{text}");
         }
+    }
+
+    #[test]
+    fn plan_says_who_has_more() {
+        let voters = [member("db1", Some((2, 9))), member("db2", None)];
+        let lost = member("db3", None);
+        let text = |copy| text(&plan(&[&voters[..], &[lost.clone(), copy]].concat()).unwrap());
+        let continues = text(learner("copy", (2, 12), Some(9)));
+        assert!(continues.contains("copy at copy:4567: no server that answers has a higher"));
+        assert!(continues.contains("It has no vote now, and more than all voters"));
+        let copying = text(learner("copy", (2, 12), None));
+        assert!(copying.contains("db1 at db1:4567: of the servers that can continue"));
+        assert!(copying.contains("what copy has more: it cannot continue"));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! Of the survivors the one whose last entry is the highest (term first) has everything that any of
 //! them has and that may be committed: by this order voters choose leaders, too (Raft, section
-//! 5.4.1).
+//! 5.4.1). Whether it has a vote does not matter for that: a learner's log is written by the same
+//! leaders.
 
 use std::time::Duration;
 
-use synod_consensus::{Config, MemberId, Role};
+use synod_consensus::{Config, MemberId};
 use synod_wire::{CommandRefusal, RefusalReason, SurvivorReport};
 
+use crate::config::DatabasePosition;
 use crate::driver::commands::refuse;
 
 /// Facts that are known to the member that is asked to continue.
@@ -49,9 +51,16 @@ impl Facts<'_> {
         members.get(&id).is_some_and(|m| m.has_data) || members.values().all(|m| !m.has_data)
     }
 
-    /// Whether the member may continue alone, if its log is long enough.
+    /// Whether the member may continue alone, if its log is long enough. A member without a vote
+    /// has what the leaders sent it, as a voter has; but it may be new, and still without its
+    /// database.
     fn may_lead(&self, id: MemberId, report: &SurvivorReport) -> bool {
-        self.config.is_voter(id) && !report.is_under_repair
+        let keeps = || {
+            let members = &self.config.members;
+            let keeps_log_only = members.get(&id).is_some_and(|m| !m.has_data);
+            keeps_log_only || report.applied != DatabasePosition::NONE.seqno
+        };
+        !report.is_under_repair && (self.config.is_voter(id) || keeps())
     }
 }
 
@@ -119,7 +128,7 @@ fn check_lost(facts: &Facts) -> Result<(), CommandRefusal> {
     let voters = facts.config.voters().count();
     let answering = facts
         .survivors()
-        .filter(|(id, report)| facts.may_lead(*id, report));
+        .filter(|(id, report)| facts.config.is_voter(*id) && facts.may_lead(*id, report));
     let answering = answering.count();
     if answering > voters / 2 {
         return not_lost(format!(
@@ -140,19 +149,20 @@ fn check_lost(facts: &Facts) -> Result<(), CommandRefusal> {
 /// This member can continue.
 fn check_fit(facts: &Facts) -> Result<(), CommandRefusal> {
     let unfit = |text: &str| Err(refuse(RefusalReason::Unfit, text));
-    let role = facts.config.members.get(&facts.me).map(|m| m.role);
-    if role != Some(Role::Voter) {
-        return unfit(
-            "this server has no vote, so it may lack much. Give the order on a voter. If none is \
-             left, begin a new group with this server's database: 'When logs are damaged' in \
-             docs/operating/shutdown-and-recovery.md says how",
-        );
+    if !facts.config.members.contains_key(&facts.me) {
+        return unfit("this server is not in the group's configuration: it has never joined");
     }
     if facts.own.is_under_repair {
         return unfit(
             "this server's log was damaged, and lacks entries that it has acknowledged. Give the \
-             order on another voter; if there is none, see 'When logs are damaged' in \
+             order on another server; if there is none, see 'When logs are damaged' in \
              docs/operating/shutdown-and-recovery.md",
+        );
+    }
+    if !facts.may_lead(facts.me, &facts.own) {
+        return unfit(
+            "this server has no vote, and its database is not complete yet. Give the order on \
+             another server",
         );
     }
     if !facts.has_data(facts.me) && !facts.is_passed_on {
@@ -166,7 +176,7 @@ fn check_fit(facts: &Facts) -> Result<(), CommandRefusal> {
 
 #[cfg(test)]
 mod tests {
-    use synod_consensus::{EntryId, LogIndex, Member, Term, VersionRange};
+    use synod_consensus::{EntryId, LogIndex, Member, Role, Seqno, Term, VersionRange};
 
     use super::*;
 
@@ -269,22 +279,42 @@ mod tests {
     }
 
     #[test]
-    fn learner_and_damaged_log_are_unfit_and_do_not_count() {
-        use RefusalReason::Unfit;
-        assert_eq!(reason(order(5, &[(5, has(2, 5))])), Unfit);
+    fn damaged_log_is_unfit_and_does_not_count() {
         let damaged = SurvivorReport {
             is_under_repair: true,
             ..has(2, 9)
         };
-        assert_eq!(reason(order(1, &[(1, damaged)])), Unfit);
-        let others = [
-            (1, has(2, 5)),
-            (2, damaged),
-            (3, damaged),
-            (4, damaged),
-            (5, has(2, 9)),
-        ];
+        assert_eq!(reason(order(1, &[(1, damaged)])), RefusalReason::Unfit);
+        let others = [(1, has(2, 5)), (2, damaged), (3, damaged), (5, damaged)];
         assert_eq!(order(1, &others), Ok(1));
+    }
+
+    #[test]
+    fn learner_with_more_than_every_voter_continues() {
+        let longer = [(1, has(2, 5)), (5, has(2, 9))];
+        let (why, text) = order(1, &longer).unwrap_err();
+        assert_eq!(why, RefusalReason::OtherHasMore);
+        assert!(text.contains("copy at copy:4567 has more"), "{text}");
+        assert_eq!(order(5, &longer), Ok(5));
+        let shorter = [(1, has(2, 9)), (5, has(2, 5))];
+        assert_eq!(reason(order(5, &shorter)), RefusalReason::OtherHasMore);
+        assert_eq!(order(1, &shorter), Ok(1));
+        // It counts for no majority.
+        let half = [(1, has(2, 5)), (2, has(2, 5)), (5, has(2, 9))];
+        assert_eq!(reason(order(1, &half)), RefusalReason::OtherHasMore);
+    }
+
+    #[test]
+    fn learner_without_a_whole_database_is_unfit_and_does_not_count() {
+        let copying = SurvivorReport {
+            applied: Seqno::UNDEFINED,
+            ..has(2, 9)
+        };
+        let both = [(1, has(2, 5)), (5, copying)];
+        assert_eq!(order(1, &both), Ok(1));
+        let (why, text) = order(5, &both).unwrap_err();
+        assert_eq!(why, RefusalReason::Unfit);
+        assert!(text.contains("not complete"), "{text}");
     }
 
     #[test]

@@ -64,8 +64,10 @@ impl Driver {
         let longest_us = self.identity.config.timing.election_timeout_max_us;
         let deposed = Duration::from_micros(longest_us);
         let incomplete = completeness.incomplete_for(self.turns.now, deposed);
+        // One that is before the log's beginning waits for a copy, or for what others have.
         let has_database = self.identity.config.has_data
-            && (self.membership.join.is_completed() || self.database() != DatabasePosition::NONE);
+            && (self.membership.join.is_completed() || self.database() != DatabasePosition::NONE)
+            && self.database_seqno() >= core.base().seqno;
         SurvivorReport {
             last: core.last_id(),
             durable: core.durable_index(),
@@ -143,7 +145,7 @@ impl Driver {
 fn refused(error: ForceError) -> CommandRefusal {
     let reason = match error {
         ForceError::HasLeader { .. } => RefusalReason::NotLost,
-        ForceError::NoVoter | ForceError::UnderRepair { .. } => RefusalReason::Unfit,
+        ForceError::NotConfigured | ForceError::UnderRepair { .. } => RefusalReason::Unfit,
     };
     refuse(
         reason,
