@@ -81,8 +81,6 @@ pub enum Bug {
     AppendAnywhere,
     /// consensus: a follower takes over a commit index beyond what it holds of the leader's log.
     CommitUnmatched,
-    /// consensus: payloads are left out again in what is sent again.
-    LeaveOutAgain,
     /// consensus: the lease starts when an answer is received, not when it was asked for.
     LeaseFromReceiveTime,
     /// consensus: the lease lasts as long as the leader's own timing says, whatever was promised.
@@ -167,7 +165,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 62] = [
+    pub const ALL: [Bug; 61] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -189,7 +187,6 @@ impl Bug {
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,
         Bug::CommitUnmatched,
-        Bug::LeaveOutAgain,
         Bug::LeaseFromReceiveTime,
         Bug::LeaseByOwnTiming,
         Bug::LocalRead,

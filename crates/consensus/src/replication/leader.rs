@@ -257,7 +257,6 @@ impl Core {
                 is_first_time,
                 may_shorten,
             } => {
-                let is_first_time = planted!(LeaveOutAgain, is_first_time, else true);
                 let term = self.hard.term;
                 self.emit(Effect::SendEntries(SendEntries {
                     to,

@@ -624,6 +624,37 @@ mod tests {
         assert_eq!(sent(&mut peer, &log, 30), [9, 10]);
     }
 
+    /// A payload is left out the first time only, since the member has it in memory. A member that
+    /// has lost it asks.
+    #[test]
+    fn payload_that_a_member_lacks_is_not_left_out_again() {
+        let log = log(&[1; 4]);
+        let mut peer = Peer::new(LogIndex(2), Time(0));
+        let first_times = |peer: &mut Peer, now| -> Vec<(u64, bool)> {
+            let limits = Limits {
+                append_bytes_max: 1,
+                ..Limits::default()
+            };
+            let next = || peer.poll(&log, &limits, None, Time(now));
+            let first_time = |outgoing| match outgoing {
+                Outgoing::Entries {
+                    first,
+                    is_first_time,
+                    ..
+                } => (first.0, is_first_time),
+                other => panic!("{other:?}"),
+            };
+            std::iter::from_fn(next).map(first_time).collect()
+        };
+        peer.acknowledged(LogIndex(1), Time(10), &log);
+        let streamed = [(2, true), (3, true), (4, true)];
+        assert_eq!(first_times(&mut peer, 20), streamed);
+        peer.payload_missing(LogIndex(3), Time(20));
+        assert_eq!(first_times(&mut peer, 30), [(3, false)]);
+        peer.acknowledged(LogIndex(3), Time(40), &log);
+        assert_eq!(first_times(&mut peer, 40), [(4, false)]);
+    }
+
     /// An entry that the leader appends is new to every member, so its acknowledgement tells how
     /// long a write takes. What was appended before may be on the member's disk already.
     #[test]
