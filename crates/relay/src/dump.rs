@@ -57,8 +57,13 @@ impl From<SourceError> for DumpError {
         match error {
             SourceError::Reader(error) => DumpError::Gone(error),
             SourceError::Follow(FollowError::Purged { first }) => DumpError::Refused(purged(first)),
-            error @ (SourceError::Follow(FollowError::Broken(_))
-            | SourceError::WriteSet(_)
+            SourceError::Follow(error @ FollowError::Broken(_)) => {
+                DumpError::Refused(unreadable(&error.to_string()))
+            }
+            SourceError::Kept(error) if error.is_of_the_disk() => {
+                DumpError::Refused(unreadable(&error.to_string()))
+            }
+            error @ (SourceError::WriteSet(_)
             | SourceError::Transaction { .. }
             | SourceError::Statement(_)
             | SourceError::LargeStatement { .. }
@@ -66,6 +71,14 @@ impl From<SourceError> for DumpError {
             | SourceError::Fragments(_)) => DumpError::Refused(Refusal::dump(error.to_string())),
         }
     }
+}
+
+/// This relay cannot read its own log at present. A reader connects again, here or elsewhere.
+fn unreadable(why: &str) -> Refusal {
+    Refusal::not_yet(format!(
+        "This relay cannot read its log at present: {why}. It tries again; another relay of the \
+         group may serve"
+    ))
 }
 
 fn purged(first: Seqno) -> Refusal {
@@ -293,8 +306,11 @@ impl<'a, S: Connection> Dump<'a, S> {
         let deadline = asked + CATCH_UP_LIMIT;
         while let Some(seen) = self.log.moves() {
             let end = tail.end();
-            if let Some(why) = end.broken {
-                return Err(DumpError::Refused(Refusal::dump(why)));
+            if let Some(broken) = end.broken {
+                return Err(DumpError::Refused(match broken.is_final {
+                    true => Refusal::dump(broken.why),
+                    false => unreadable(&broken.why),
+                }));
             }
             let state = end.state.unwrap_or_default();
             let Some((reader, here)) = state.ahead(has) else {

@@ -15,8 +15,8 @@
 //! - `permits`, `pace`: how many late readers are served at a time;
 //! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
-//!   `sightings`, `readers_order`: readers that are registered there; `trouble`: what keeps its
-//!   transactions away, and for how long.
+//!   `backoff`: when to try again there; `sightings`, `readers_order`: readers that are registered
+//!   there; `trouble`: what keeps its transactions away, and for how long.
 //!
 //! Invariants: a reader gets each transaction once, in the order of the group, and only what is
 //! committed. A reader costs a thread, one buffer, and one action's largest event in memory.
@@ -24,6 +24,7 @@
 
 pub mod accounts;
 mod admission;
+mod backoff;
 mod clash;
 pub mod config;
 mod dump;

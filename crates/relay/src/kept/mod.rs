@@ -43,6 +43,13 @@ pub(crate) enum KeptError {
     Gap(#[from] Gap),
 }
 
+impl KeptError {
+    /// Whether this relay cannot read its log, which other relays may be able to.
+    fn is_of_the_disk(&self) -> bool {
+        matches!(self, KeptError::Follow(FollowError::Broken(_)))
+    }
+}
+
 /// What an action holds, and the events in the first of its places.
 fn entry_of(follower: &Follower, action: &FollowedAction) -> Result<(Entry, Bytes), KeptError> {
     let mut first = match action.places.as_slice() {

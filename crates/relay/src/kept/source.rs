@@ -51,6 +51,21 @@ pub(crate) enum KeptSourceError {
     },
 }
 
+impl KeptSourceError {
+    /// Whether this relay cannot read its log, which other relays may be able to.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        match self {
+            KeptSourceError::Kept(error) | KeptSourceError::NoStart(NoStart::Kept(error)) => {
+                error.is_of_the_disk()
+            }
+            KeptSourceError::NoStart(NoStart::Purged { .. })
+            | KeptSourceError::NeverExisted { .. }
+            | KeptSourceError::Amid(_)
+            | KeptSourceError::Damaged { .. } => false,
+        }
+    }
+}
+
 /// The transactions that one reader lacks.
 pub(crate) struct KeptSource {
     log: CommittedLog,

@@ -17,9 +17,28 @@ use super::note::Note;
 use super::registry::{Known, Registry};
 use super::state::GtidState;
 use super::{KeptError, entry_after, entry_of};
+use crate::backoff::Backoff;
 
 /// How long one wait for the log takes at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Why the log cannot be read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) why: String,
+    /// The log of the group itself cannot be continued. Otherwise this relay cannot read its own
+    /// at present: it tries again, and other relays may be able to.
+    pub(crate) is_final: bool,
+}
+
+impl Broken {
+    fn by(error: &KeptError) -> Broken {
+        Broken {
+            why: error.to_string(),
+            is_final: matches!(error, KeptError::Gap(_)),
+        }
+    }
+}
 
 /// What the log says at its end.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +62,8 @@ pub(crate) struct End {
     /// When this relay has seen last that the log has all of the upstream; none: never, as another
     /// relay pulls, or more comes all the time.
     pub(crate) level_at: Option<Instant>,
-    /// Why nothing more is read: the log is not that of a relay group, or is damaged.
-    pub(crate) broken: Option<String>,
+    /// Why nothing more is read; none: the log is read.
+    pub(crate) broken: Option<Broken>,
     /// The node has stopped.
     pub(crate) is_stopped: bool,
 }
@@ -102,22 +121,39 @@ impl Tail {
 
     /// Follows the log until the node stops: the body of a thread.
     pub(crate) fn run(self: &Arc<Self>, log: &CommittedLog) {
-        if let Err(error) = self.follow(log) {
-            self.change(|end| end.broken = Some(error.to_string()));
-        }
+        self.follow(log);
         self.change(|end| end.is_stopped = true);
     }
 
-    fn follow(&self, log: &CommittedLog) -> Result<(), KeptError> {
+    /// A read that fails is no end: a disk that lies may be well again, or descriptors may be free.
+    fn follow(&self, log: &CommittedLog) {
         let old = log.written_seqno();
-        let mut reading = None;
+        let (mut reading, mut backoff) = (None, Backoff::new());
         while let Some(seen) = log.moves() {
-            if log.readable_seqno() > Seqno(0) {
-                reading = self.read(log, old, reading.take())?;
+            if log.readable_seqno() == Seqno(0) {
+                log.wait_beyond(seen, Instant::now() + LONGEST_WAIT);
+                continue;
             }
-            log.wait_beyond(seen, Instant::now() + LONGEST_WAIT);
+            match self.read(log, old, reading.take()) {
+                Ok(read) => {
+                    if read.is_some() && self.lock().broken.is_some() {
+                        self.change(|end| end.broken = None);
+                        backoff.reset();
+                    }
+                    reading = read;
+                    log.wait_beyond(seen, Instant::now() + LONGEST_WAIT);
+                }
+                Err(error) => {
+                    let broken = Broken::by(&error);
+                    let is_final = broken.is_final;
+                    self.change(|end| end.broken = Some(broken));
+                    if is_final {
+                        return;
+                    }
+                    pause(log, backoff.next(true));
+                }
+            }
         }
-        Ok(())
     }
 
     /// Reads what there is. None: there is nothing to begin with yet, or the log was reset or
@@ -148,6 +184,16 @@ impl Tail {
 
     fn lock(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits, however often the log moves meanwhile; not for a node that stops.
+fn pause(log: &CommittedLog, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until
+        && let Some(seen) = log.moves()
+    {
+        log.wait_beyond(seen, until);
     }
 }
 
@@ -318,7 +364,139 @@ fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptErr
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::ops::ControlFlow;
+    use std::thread;
+
+    use synod_log::files::{Fault, FaultKind, Op};
+    use synod_log::{FaultyFiles, MemoryFiles};
+    use synod_node::{
+        Action, Class, CompressionChoice, DatabasePosition, Delivery, DonorRequest, Host, KeySet,
+        Level, Limits, LogOptions, Node, NodeConfig, OUR_VERSIONS, ProposalResult, Remedy, Setting,
+        StartMode, StateTransferEvent, Timing, View, VoterPolicy,
+    };
+
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    struct QuietHost;
+
+    impl Host for QuietHost {
+        fn setting_name(&self, _setting: Setting) -> &'static str {
+            "a setting"
+        }
+        fn log(&self, _level: Level, _text: &str) {}
+        fn deliver(&self, _delivery: Delivery) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+        fn joined(&self, _view: &View) {}
+        fn primary_changed(&self, _primary: bool) {}
+        fn donate(&self, _request: DonorRequest) {}
+        fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
+        fn allows(&self, _ip: &str) -> bool {
+            true
+        }
+        fn failed(&self, _why: &str, _remedy: Remedy) {}
+    }
+
+    /// The only relay of its group, whose log is read from these files each time.
+    fn relay_on(files: &FaultyFiles) -> Arc<Node> {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let config = NodeConfig {
+            name: "relay".to_owned(),
+            cluster_name: "tail".to_owned(),
+            listen: address.clone(),
+            address,
+            incoming: String::new(),
+            seeds: Vec::new(),
+            log_dir: "log".into(),
+            log: LogOptions {
+                segment_bytes: 1 << 20,
+                cache_bytes: 0,
+                ..LogOptions::default()
+            },
+            timing: Timing::default(),
+            limits: Limits::default(),
+            chunk_bytes: 1 << 20,
+            suspect: Duration::from_secs(5),
+            pending_bytes: 1 << 20,
+            in_relay_group: true,
+            apply_lag_max: Duration::ZERO,
+            certification_span: 1000,
+            compression: CompressionChoice::Auto,
+            region: None,
+            wants_vote: true,
+            voter_policy: VoterPolicy::default(),
+            has_data: false,
+            tls: None,
+            flush_period: Duration::from_secs(1),
+            database: DatabasePosition::NONE,
+            versions: OUR_VERSIONS,
+        };
+        let files = Arc::new(files.clone());
+        Node::start_on(files, config, StartMode::Bootstrap, Arc::new(QuietHost)).unwrap()
+    }
+
+    fn order(node: &Node) -> Seqno {
+        let head = Head {
+            before: GtidState::default(),
+            mysql: None,
+            orders: Orders::default(),
+            known: Known::default(),
+            part: None,
+        };
+        let action = Action {
+            class: Class::TotalOrder,
+            keys: KeySet::new(),
+            last_seen: node.commit_seqno().0,
+            data: head.encode(&[]).unwrap(),
+        };
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match node.submit(&action).wait_for_result() {
+                ProposalResult::Ordered { seqno, .. } => return seqno,
+                // It does not lead yet.
+                ProposalResult::NotProposed if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                result => panic!("{result:?}"),
+            }
+        }
+    }
+
+    fn eventually(tail: &Tail, what: &str, holds: impl Fn(&End) -> bool) {
+        let deadline = Instant::now() + LIMIT;
+        while !holds(&tail.end()) {
+            assert!(Instant::now() < deadline, "not {what}: {:?}", tail.end());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn log_that_cannot_be_read_for_a_while_is_read_on() {
+        let files = FaultyFiles::new(Arc::new(MemoryFiles::new(1)));
+        let node = relay_on(&files);
+        let (tail, log) = (Arc::new(Tail::default()), node.committed_log());
+        let follows = tail.clone();
+        let thread = thread::spawn(move || follows.run(&log));
+        let first = order(&node);
+        eventually(&tail, "read", |end| end.seqno >= first);
+        let (op, kind) = (Op::Read, FaultKind::Always(std::io::ErrorKind::Other));
+        files.plan(Fault { op, nth: 1, kind });
+        let second = order(&node);
+        eventually(&tail, "broken", |end| end.broken.is_some());
+        let end = tail.end();
+        assert!(!end.is_stopped && end.broken.is_some_and(|broken| !broken.is_final));
+        files.heal();
+        eventually(&tail, "read on", |end| {
+            end.seqno >= second && end.broken.is_none()
+        });
+        node.stop();
+        thread.join().unwrap();
+    }
 
     #[test]
     fn newest_transaction_is_kept_with_the_notes_that_it_does_not_know() {

@@ -4,7 +4,7 @@
 //! - [`puller`]: the thread that decides what to do next; [`session`]: one connection;
 //! - [`submissions`]: what is on its way into the log, and what follows when it is durable;
 //!   [`fence`]: what keeps it out of later terms;
-//! - [`backoff`]: when to try again; [`patience`]: when another relay is to try;
+//! - [`patience`]: when another relay is to try;
 //! - [`room`]: whether the log has room; [`row_lacks`]: what readers of rows do not get.
 //!
 //! The leader's term begins after everything that earlier leaders have ordered. The puller waits
@@ -12,7 +12,6 @@
 //! submits in a term that is not its own is refused by the leader (`synod-member`'s writer rule),
 //! so two pulls never mix.
 
-mod backoff;
 pub(crate) mod control;
 mod fence;
 mod patience;

@@ -11,16 +11,16 @@ use synod_upstream::{
     Held, Incoming, MysqlPosition, Part, Position, Upstream, UpstreamConfig, UpstreamError,
 };
 
-use super::backoff::Backoff;
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
 use super::patience::Patience;
 use super::room::Room;
 use super::session::{PullError, Session, check_kind, is_in_relay_group};
 use super::skip;
 use super::submissions::{Submissions, submit};
+use crate::backoff::Backoff;
 use crate::kept::entry::{Head, Orders};
 use crate::kept::state::GtidState;
-use crate::kept::tail::{End, Tail};
+use crate::kept::tail::{Broken, End, Tail};
 use crate::upstream_settings::{UpstreamSettings, address_of};
 
 /// How long one look at something that no event announces takes.
@@ -61,7 +61,7 @@ impl Puller {
             if last.replace(turn) != Some(turn) {
                 attempts.patience.rest();
             }
-            let Some(end) = self.end_before(turn) else {
+            let Some(end) = self.end_before(turn, &mut attempts.patience) else {
                 continue;
             };
             if let Some(order) = self.control.take_order() {
@@ -81,16 +81,13 @@ impl Puller {
     }
 
     /// What the log says before this turn; none: it cannot be read yet, or is not to be pulled to.
-    fn end_before(&self, turn: Turn) -> Option<End> {
+    fn end_before(&self, turn: Turn, patience: &mut Patience) -> Option<End> {
         if !self.tail.await_seqno(
             self.control.read_before(turn).max(self.node.commit_seqno()),
             LOOK,
         ) {
-            if let Some(why) = self.tail.end().broken {
-                self.stuck(
-                    &format!("the log of this group cannot be continued: {why}"),
-                    turn,
-                );
+            if let Some(broken) = self.tail.end().broken {
+                self.cannot_read(&broken, turn, patience);
             }
             return None;
         }
@@ -104,7 +101,24 @@ impl Puller {
         Some(self.tail.end())
     }
 
-    /// Nothing can be done until an operator has acted.
+    /// The log cannot be read, so it is not known from where to pull. Where that is this relay's
+    /// fault alone, another one is to lead.
+    fn cannot_read(&self, broken: &Broken, turn: Turn, patience: &mut Patience) {
+        let why = &broken.why;
+        if broken.is_final {
+            let text = format!("the log of this group cannot be continued: {why}");
+            return self.stuck(&text, turn);
+        }
+        let text = format!(
+            "this relay cannot read its log, and so pulls nothing: {why}. It tries again by itself"
+        );
+        if let Some(failing) = patience.has_ended(Instant::now()) {
+            self.hand_over(failing, &text, patience);
+        }
+        self.stuck(&text, turn);
+    }
+
+    /// Nothing can be done until an operator has acted, or what is wrong has passed.
     fn stuck(&self, text: &str, turn: Turn) {
         self.control.refuse_order(text);
         if self.control.shown().error.as_deref() != Some(text) {

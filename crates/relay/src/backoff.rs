@@ -1,4 +1,4 @@
-//! When to connect again to an upstream that cannot be followed.
+//! When to try again what has failed: to connect to an upstream, to read the log.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ const LONGEST_BEFORE_OPERATOR: Duration = Duration::from_secs(30);
 
 /// Pauses that double until something works.
 #[derive(Debug)]
-pub(super) struct Backoff(Duration);
+pub(crate) struct Backoff(Duration);
 
 impl Backoff {
-    pub(super) fn new() -> Backoff {
+    pub(crate) fn new() -> Backoff {
         Backoff(SHORTEST)
     }
 
     /// Something has worked.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.0 = SHORTEST;
     }
 
     /// The pause before the next attempt. `may_pass`: what was wrong may pass by itself.
-    pub(super) fn next(&mut self, may_pass: bool) -> Duration {
+    pub(crate) fn next(&mut self, may_pass: bool) -> Duration {
         let longest = if may_pass {
             LONGEST
         } else {
