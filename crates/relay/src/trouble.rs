@@ -33,7 +33,7 @@ impl Watch {
     pub(crate) fn error(&self) -> Option<String> {
         let is_full = || self.node.committed_log().is_full();
         let shown = self.control.shown().error;
-        let broken = || self.tail.end().broken;
+        let broken = || self.tail.end().broken.map(|broken| broken.why);
         shown
             .or_else(broken)
             .or_else(|| is_full().then(|| FULL.to_owned()))

@@ -158,6 +158,7 @@ impl PositionKeeper {
         if let Some(notice) = notice {
             callbacks.log(LogLevel::Info, &notice);
         }
+        recorded::forget_outlived(position, &mut record);
         let first_lacking = AtomicI64::new(recorded::first_lacking(&record));
         let current = Mutex::new(Known {
             position,

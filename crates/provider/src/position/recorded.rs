@@ -75,6 +75,16 @@ pub(super) fn corrected(
     (DatabasePosition { seqno, ..position }, Some(notice))
 }
 
+/// Leaves out that the database is behind, if its engine is beyond every position that may be wrong:
+/// what was lacking has been applied since. A later failure must not lead back to before that.
+pub(super) fn forget_outlived(position: DatabasePosition, record: &mut DatabaseRecord) {
+    let is_outlived =
+        |behind: &mut Behind| record.group == position.group && position.seqno > behind.engine_says;
+    if let Some(behind) = record.behind.take_if(is_outlived) {
+        record.settled = Some(Seqno(behind.at.0.saturating_add(1)));
+    }
+}
+
 /// Why the data are not used at this start.
 pub(super) fn why_not_used(record: &DatabaseRecord) -> String {
     let why = match &record.unusable {
@@ -412,6 +422,15 @@ mod tests {
             Err(String::new())
         });
         assert_eq!(other.unwrap().current().seqno, Seqno(42), "another history");
+    }
+
+    #[test]
+    fn record_that_the_engine_has_outlived_leads_no_later_failure_back_before_it() {
+        let dir = Dir::new("outlived");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(43);
+        assert_eq!(keeper.falls_behind(GROUP, 43, 44, ERROR), 1);
+        assert_eq!(dir.position(44), 43, "42 and 43 are not applied twice");
     }
 
     #[test]
