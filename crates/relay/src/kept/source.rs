@@ -59,7 +59,7 @@ impl KeptSourceError {
                 error.is_of_the_disk()
             }
             KeptSourceError::NoStart(NoStart::Purged { .. })
-            | KeptSourceError::NeverExisted { .. }
+            | KeptSourceError::NotGiven(_)
             | KeptSourceError::Amid(_)
             | KeptSourceError::Damaged { .. } => false,
         }
