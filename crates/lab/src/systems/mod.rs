@@ -1,8 +1,8 @@
 //! The systems that are measured, each with real servers on the hosts of a lab.
 //!
 //! - [`kind`]: the list of systems.
-//! - [`configuration`]: configuration of their servers, each as a careful user would set it, so that
-//!   acknowledged transactions survive what its manual says they survive.
+//! - [`configuration`]: configuration of their servers, each as a careful user would set it, so
+//!   that acknowledged transactions survive what its manual says they survive.
 //! - `replicas`: primary and replicas by MariaDB's own replication.
 //!
 //! A [`System`] is made once, and then started and stopped for each of its turns, so that a system

@@ -129,7 +129,7 @@ fn logger_is_present_to_all_until_it_leaves_or_is_lost() {
     // A member that hears no leader has its own ears.
     let follower = 1 - group.leader();
     group.members[follower].node().set_isolated(true);
-    eventually("the one cut off hears nobody", || {
+    eventually("the one cut off hears no member", || {
         seen_by(&group, &[follower]) == [Presence::Absent]
     });
     assert_eq!(seen_by(&group, &[1 - follower]), [Presence::Present]);

@@ -232,8 +232,8 @@ impl Connection {
             .is_some()
     }
 
-    /// Puts the server's program in the place of this process, if a restart would find disks that it
-    /// can write; says `line` before. Returns the obstacle.
+    /// Puts the server's program in the place of this process, if a restart would find disks that
+    /// it can write; says `line` before. Returns the obstacle.
     pub(super) fn try_restart(&self, level: LogLevel, line: &str) -> String {
         let restart = &self.shared.restart;
         if let Err(obstacle) = restart.probe() {

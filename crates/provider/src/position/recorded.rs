@@ -75,8 +75,8 @@ pub(super) fn corrected(
     (DatabasePosition { seqno, ..position }, Some(notice))
 }
 
-/// Leaves out that the database is behind, if its engine is beyond every position that may be wrong:
-/// what was lacking has been applied since. A later failure must not lead back to before that.
+/// Leaves out that the database is behind, if its engine is beyond every position that may be
+/// wrong: what was lacking has been applied since. A later failure must not lead back to before that.
 pub(super) fn forget_outlived(position: DatabasePosition, record: &mut DatabaseRecord) {
     let is_outlived =
         |behind: &mut Behind| record.group == position.group && position.seqno > behind.engine_says;

@@ -176,7 +176,7 @@ fn lose_a_majority_with_commits(cluster: &mut TestCluster) -> Outcome {
     refuses_in_a_healthy_group(cluster)
 }
 
-/// The commit may be in the log, and may not: that costs nobody the only database that is left.
+/// The commit may be in the log, and may not: that must not cost the only database that is left.
 #[test]
 fn survivor_stopped_amid_a_streamed_commit_continues_with_its_data() -> Outcome {
     if place::is_galera() {

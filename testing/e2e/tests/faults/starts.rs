@@ -140,7 +140,7 @@ fn server_that_waits_for_its_group_ends_on_sigterm() {
 struct ByHand(Child);
 
 impl ByHand {
-    /// As somebody does who is in the directory of the configuration.
+    /// Starts it from the directory of the configuration, as a person there would.
     fn start(cluster: &TestCluster, node: u8) -> Outcome<ByHand> {
         let files = cluster.files(node);
         // It dies with this process, however that ends.

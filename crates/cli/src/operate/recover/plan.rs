@@ -44,7 +44,7 @@ pub(super) struct Chosen {
     pub(super) after_logger: Option<String>,
     /// Survivors that have more and cannot continue: what they have more is lost.
     pub(super) unfit_with_more: Vec<String>,
-    /// Its data must not be used, and it serves nobody until they are accepted.
+    /// Its data must not be used, and it serves no client until they are accepted.
     pub(super) is_marked: bool,
 }
 

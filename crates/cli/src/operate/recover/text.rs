@@ -84,7 +84,7 @@ fn consequences(plan: &Plan, chosen: &Chosen) -> String {
     let mut rows = vec![["continue with", &choice(chosen)].map(str::to_owned)];
     if chosen.is_marked {
         let text = format!(
-            "the data of {}, above: as long as they are marked, it continues and serves nobody. \
+            "the data of {}, above: as long as they are marked, it continues and serves no client. \
              Stop it, have them used ('synod copy --accept --yes'), and start it",
             chosen.name
         );

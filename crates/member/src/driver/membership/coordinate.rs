@@ -327,7 +327,7 @@ impl Driver {
         };
         let setting = self.links.host.setting_name(Setting::MemberName);
         let text = format!(
-            "another member is called '{own}', too, at {}: nobody can tell the two apart in 'synod \
+            "another member is called '{own}', too, at {}: no person can tell the two apart in 'synod \
              status' and in alerts, and orders have to name them by address. Set another {setting} \
              in the configuration of one of them, and restart it",
             other.address
