@@ -15,7 +15,7 @@
 //! - [`outlook`]: how many voters may fail now, as all who show it say it;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
 //! - [`Trusted`]: whose processes a client takes for a member;
-//! - [`visible`]: what others wrote, fit for a terminal;
+//! - `visible`: what others wrote, fit for a terminal;
 //! - [`Client`]: asks; [`serve()`], [`serve_trusted`]: answer one client. None starts a thread;
 //! - [`Connection`]: what carries lines; [`RemoteMember`]: how one to another machine is made;
 //! - [`Accepted`]: what ends the wait for a client;

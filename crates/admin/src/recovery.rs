@@ -40,7 +40,7 @@ pub struct Survivor {
     /// What its data lack, or why they must not be used: a sentence for each defect. Only of the
     /// server that answers.
     pub defects: Vec<String>,
-    /// Whether its data must not be used: it waits for a full copy. Known of the server that answers.
+    /// Whether its data must not be used: it waits for a full copy. Known of the answering server.
     pub is_marked: bool,
 }
 

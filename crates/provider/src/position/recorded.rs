@@ -76,10 +76,10 @@ pub(super) fn corrected(
 }
 
 /// Leaves out that the database is behind, if its engine is beyond every position that may be
-/// wrong: what was lacking has been applied since. A later failure must not lead back to before that.
+/// wrong: what was lacking has been applied since. A later failure must not lead back to before it.
 pub(super) fn forget_outlived(position: DatabasePosition, record: &mut DatabaseRecord) {
-    let is_outlived =
-        |behind: &mut Behind| record.group == position.group && position.seqno > behind.engine_says;
+    let is_group = record.group == position.group;
+    let is_outlived = |behind: &mut Behind| is_group && position.seqno > behind.engine_says;
     if let Some(behind) = record.behind.take_if(is_outlived) {
         record.settled = Some(Seqno(behind.at.0.saturating_add(1)));
     }
