@@ -465,6 +465,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 14 + 29, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 30, "{kinds:?}");
     }
 }

@@ -331,6 +331,7 @@ reader          server_id  behind  transactions
             ..RegisteredReader::default()
         };
         let status = RelayStatus {
+            upstream: "db1:3306".to_owned(),
             registered: vec![away, here],
             ..RelayStatus::default()
         };
@@ -343,7 +344,11 @@ registered  connected  last seen  held  transactions
 
     #[test]
     fn relay_without_readers_or_leader_says_so() {
-        let text = text(&RelayStatus::default());
+        let status = RelayStatus {
+            upstream: "db1:3306".to_owned(),
+            ..RelayStatus::default()
+        };
+        let text = text(&status);
         assert!(text.contains("no relay: none leads"), "{text}");
         assert!(text.contains("no reader is connected"), "{text}");
     }
