@@ -1,8 +1,7 @@
 //! How many voters may fail now: one answer, for all who ask.
 //!
-//! It follows from the voters that answer, not from those that are configured: a voter that is
-//! absent has failed already. Whatever a voter is, it counts: a logger's vote is as good as a
-//! server's.
+//! Counts the voters that answer, not those that are configured: a voter that is absent has failed
+//! already. Whatever a voter is, it counts: a logger's vote is as good as a server's.
 
 use crate::status::Member;
 
@@ -10,7 +9,7 @@ use crate::status::Member;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
     pub voters: u64,
-    /// Those of them that answer.
+    /// Voters that answer.
     pub answering: u64,
     /// How many of those that answer may fail, and the rest still commits.
     pub tolerates: u64,

@@ -37,8 +37,8 @@ pub struct Survivor {
     pub heard_unix_ms: Option<u64>,
     /// What it has; none if it does not answer.
     pub has: Option<Holdings>,
-    /// What its data lack, or why they must not be used: a sentence for each defect. Only of the
-    /// server that answers.
+    /// Defects of its data, a sentence each: actions that they lack, or why they must not be used.
+    /// Known of the answering server.
     pub defects: Vec<String>,
     /// Whether its data must not be used: it waits for a full copy. Known of the answering server.
     pub is_marked: bool,

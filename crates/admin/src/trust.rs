@@ -1,4 +1,4 @@
-//! Which processes a client takes for a member.
+//! Processes that a client takes for a member.
 //!
 //! Every user of a machine can listen on a socket called `synod.sock` in a directory of theirs. So
 //! a client asks the system who listens, as a member asks who calls.
@@ -45,7 +45,7 @@ impl Trusted {
         })
     }
 
-    /// Who has made the socket in a directory: none if that cannot be seen from here.
+    /// Maker of the socket in a directory: none if that cannot be seen from here.
     pub fn maker(&self, dir: &Path) -> Option<Maker> {
         match std::fs::symlink_metadata(socket::path(dir)) {
             Ok(file) if self.0.contains(&file.uid()) => Some(Maker::Trusted),
@@ -57,7 +57,7 @@ impl Trusted {
     }
 }
 
-/// Who has made a socket.
+/// Maker of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// One of the trusted users.

@@ -6,7 +6,7 @@
 //! its fields:     0 flags | 1 uuid: 16 numbers | 2 number, above its sign | 3 bytes, then the tag
 //! packed number:  a one for each byte after the first, a zero, the value, from the lower end on
 //! ```
-//! What follows the name is of MySQL's replicas.
+//! Fields after the name are for MySQL's replicas.
 
 use crate::event::EventError;
 use crate::fields::Fields;

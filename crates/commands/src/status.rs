@@ -110,7 +110,7 @@ fn member_rows(node: &NodeStatus, links: &[LinkStatus], own: &OwnDatabase) -> Ve
     rows
 }
 
-/// What is known of every member, from the configuration, and from what the leader says.
+/// Facts about every member, from the configuration, and from what the leader says.
 fn row(node: &NodeStatus, member: &MemberStatus) -> Member {
     let id = member.member;
     let in_view = node.view.members.iter().find(|seen| seen.member == id);

@@ -50,7 +50,7 @@ fn lone_timed(timing: Timing, limits: Limits, vote: HardState, terms: &[u64], no
     Core::new(params, recovered(vote, terms), now)
 }
 
-/// What a member of three voters reads of its log.
+/// Log of a member of three voters, as read at a start.
 fn recovered(vote: HardState, terms: &[u64]) -> Recovered {
     let mut recovered = Recovered {
         vote,

@@ -152,7 +152,7 @@ const SETTINGS: [Setting; 12] = [
 ];
 
 /// The settings that are not as they should be, and are not so in the configuration files either.
-/// What this server does not know is left out.
+/// Leaves out variables that this server does not know.
 pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
     applying(server).filter(|setting| {
         let is_right = (setting.accepts)(server.variable(setting.name));
@@ -180,7 +180,7 @@ impl Setting {
         ))
     }
 
-    /// What is wrong: in the running server, in its files, or in both.
+    /// Compares the running server and its files with the setting; names which of them is wrong.
     fn judge(&self, server: &ServerFacts) -> Option<Finding> {
         let running = server.variable(self.name);
         let (what, remedy) = match ((self.accepts)(running), self.in_files(server)) {

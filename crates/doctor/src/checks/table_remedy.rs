@@ -21,7 +21,7 @@ const OLD: &str = "_synod_old";
 /// Characters of the longest name of a table.
 const NAME_MAX: usize = 64;
 
-/// What makes a table one of InnoDB.
+/// Statements that make a table one of InnoDB.
 pub(super) fn to_innodb(server: &ServerFacts, table: &TableFacts) -> String {
     if !server.replicates() {
         return format!("ALTER TABLE {} ENGINE = InnoDB;", table.quoted_name());
