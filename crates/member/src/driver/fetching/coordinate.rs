@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_consensus::{EntryId, LogIndex, MemberId};
+use synod_consensus::{EntryId, LogIndex, MemberId, Seqno};
 use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage, has_fetches};
 
 use super::{Next, check_entries};
@@ -25,11 +25,16 @@ impl Driver {
         let Some(wish) = self.links.shared.fetched.wanted() else {
             return;
         };
-        let base = self.core.base();
-        let base = (base.last, base.seqno);
+        let base = self.own_log_base();
         if self.fetching.search.begin(self.turns.now, wish, base) {
             self.ask_next_for_entries();
         }
+    }
+
+    /// The last entry before this member's log, and its seqno.
+    fn own_log_base(&self) -> (EntryId, Seqno) {
+        let base = self.core.base();
+        (base.last, base.seqno)
     }
 
     fn ask_next_for_entries(&mut self) {
@@ -49,6 +54,8 @@ impl Driver {
         }
         let me = self.identity.me.member;
         let others = config.members.keys().copied().filter(|id| *id != me);
+        let base = self.own_log_base();
+        self.fetching.search.log_begins_after(base);
         match self.fetching.search.next(self.turns.now, others) {
             Next::Ask(member) => self.ask_for_entries(member),
             // Without a leader this member may be the one that is cut off.

@@ -112,6 +112,16 @@ impl Search {
         true
     }
 
+    /// The own log begins after `base` by now: those asked from now on are asked up to there. A
+    /// reader sees that the log was purged before the driver hears of it, so a question may have
+    /// ended before the entries that it was about.
+    pub(in crate::driver) fn log_begins_after(&mut self, base: (EntryId, Seqno)) {
+        if let Some(sought) = self.sought.as_mut().filter(|sought| sought.base != base) {
+            sought.base = base;
+            sought.tried.clear();
+        }
+    }
+
     /// Search under way, if there is one.
     pub(in crate::driver) fn sought(&self) -> Option<&Sought> {
         self.sought.as_ref()
@@ -237,6 +247,26 @@ mod tests {
         assert_eq!(next(&mut search), Next::GiveUp);
         let sought = search.given_up().unwrap();
         assert_eq!(sought.refused.len(), 3);
+    }
+
+    #[test]
+    fn members_are_asked_again_at_once_when_the_own_log_was_purged_since() {
+        let mut search = begun();
+        for id in 1..=3 {
+            assert_eq!(next(&mut search), Next::Ask(MemberId(id)));
+            assert!(search.refused(MemberId(id), BEHIND));
+        }
+        let base = (EntryId::default(), Seqno(0));
+        search.log_begins_after(base);
+        assert_eq!(next(&mut search), Next::Wait, "it begins where it began");
+        for id in 1..=3 {
+            assert_eq!(next(&mut search), Next::Ask(MemberId(id)));
+            assert!(search.refused(MemberId(id), BEHIND));
+        }
+        let (term, index) = (synod_consensus::Term(1), LogIndex(40));
+        search.log_begins_after((EntryId { term, index }, Seqno(30)));
+        assert_eq!(next(&mut search), Next::Ask(MemberId(1)));
+        assert_eq!(search.sought().unwrap().expected().to, index);
     }
 
     #[test]
