@@ -86,7 +86,7 @@ e2e: build
 	scripts/run-e2e $(E2E)
 
 e2e-long: build build-lab build-next-version
-	scripts/run-e2e $(E2E_LONG)
+	E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
