@@ -35,10 +35,10 @@ impl Default for ServeLimits {
 /// Why a client is not served any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It may not give orders.
+    /// The client may not give orders.
     #[error("a process of another user asked for a command")]
     NotAllowed,
-    /// It sent what cannot be read, took too long, or broke the connection.
+    /// The client sent a malformed line, took too long, or broke the connection.
     #[error("a client's command: {0}")]
     Line(#[from] LineError),
 }
