@@ -158,7 +158,7 @@ fn copy_that_contains_the_joiners_view_is_not_shown_it_again() {
     one.wait_applied("mine");
 }
 
-/// As with mysqldump, the donor resumes once all is sent, and the joiner has the copy.
+/// The donor of a mysqldump resumes once all is sent, and the joiner has the copy.
 #[test]
 fn joiner_hears_of_its_donor_before_the_copy_is_over() {
     let one = Server::bootstrapped("n1", 1);
