@@ -27,7 +27,7 @@ pub const PASSWORD: &str = "e2e";
 
 /// Bound for statements of the harness itself.
 const SQL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a line of an error log may take to come.
+/// Time limit for a line of an error log.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Ports of a cluster.
 const PORTS: u16 = 400;

@@ -24,7 +24,7 @@ use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::mounts;
 use crate::programs::output_of;
 
-/// How long a killed process may keep files of a disk open, and a loop device its file.
+/// Time for which a killed process may keep files of a disk open, and a loop device its file.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A long interval of commits, and no sync by a rename.
 const OPTIONS: &str = "loop,noauto_da_alloc,commit=300";

@@ -24,7 +24,7 @@ pub const PASSWORD: &str = "secret";
 /// A pause before a reader comes again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How a reader connects to this server: with its own account, which is made there.
+/// Configuration of a reader of this server: with its own account, which is made there.
 ///
 /// # Errors
 /// When account or file cannot be made.
@@ -67,7 +67,7 @@ pub struct Pulled {
     open: Vec<Told>,
     /// Bytes of the largest part with several events.
     pub largest_part: usize,
-    /// How often the connection ended, and with what.
+    /// Reasons for the ends of the connection.
     pub ends: Vec<String>,
 }
 

@@ -155,12 +155,12 @@ impl Clients {
         Ok(Clients { board, threads })
     }
 
-    /// How many rows were acknowledged, over all writers. Numbers that failed count too.
+    /// Number of acknowledged rows, over all writers. Numbers that failed count too.
     pub fn acknowledged(&self) -> u64 {
         lock(&self.board.acknowledged).values().sum()
     }
 
-    /// How many plain reads were answered.
+    /// Number of answered plain reads.
     pub fn plain_reads(&self) -> u64 {
         self.board.tally(Reading::Plain).answered
     }

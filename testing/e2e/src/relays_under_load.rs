@@ -21,7 +21,7 @@ use crate::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use crate::stock_server::StockServer;
 use crate::{mounts, place};
 
-/// How many relays there are.
+/// Number of relays.
 const RELAYS: usize = 3;
 /// Ports of the relays, above that of the primary.
 const RELAYS_PORT: u16 = 14;
