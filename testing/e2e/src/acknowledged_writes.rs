@@ -94,9 +94,6 @@ pub struct Writers {
 
 impl Writers {
     /// Makes an empty table `e2e_data.NAME` and starts `per_node` writers on each of `nodes`.
-    ///
-    /// # Errors
-    /// When the table cannot be made.
     pub fn start(
         cluster: &TestCluster,
         name: &str,
@@ -111,9 +108,6 @@ impl Writers {
     }
 
     /// Makes the empty table `e2e_data.NAME`, and the rows that are fought for.
-    ///
-    /// # Errors
-    /// When the tables cannot be made.
     pub fn prepare(cluster: &TestCluster, name: &str) -> Outcome<Writers> {
         let table = format!("e2e_data.{name}");
         let columns = "place BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT UNSIGNED, node INT, \

@@ -58,9 +58,6 @@ impl Drop for Browser {
 
 impl Browser {
     /// Starts a browser that keeps its files in `dir`.
-    ///
-    /// # Errors
-    /// When it is not installed or does not answer.
     pub fn start(dir: &Path) -> Outcome<Browser> {
         let program = find_program("chromium", "chromium").why("finding the browser")?;
         let mut process = Command::new("sh")

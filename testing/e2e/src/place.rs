@@ -85,9 +85,6 @@ pub fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// The directory for the cluster called `name`; its parents exist.
-///
-/// # Errors
-/// When the parents cannot be made or reached.
 pub fn cluster_dir(name: &str) -> Outcome<PathBuf> {
     let user = ServerUser::find().why("finding the servers' user")?;
     let parent = match std::env::var_os("SYNOD_E2E_DIR") {

@@ -92,9 +92,6 @@ impl PoweredDisk {
     }
 
     /// Unmounts it, and removes its file. A disk of a failed test is dropped instead.
-    ///
-    /// # Errors
-    /// When the file cannot be removed.
     pub fn remove(self) -> Outcome {
         fs::remove_file(&self.image).why("removing a disk")
     }

@@ -25,9 +25,6 @@ pub const PASSWORD: &str = "secret";
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Configuration of a reader of this server: with its own account, which is made there.
-///
-/// # Errors
-/// When account or file cannot be made.
 pub fn config(server: &StockServer, dir: &Path, server_id: u32) -> Outcome<UpstreamConfig> {
     server.execute(&[
         &format!("CREATE OR REPLACE USER {USER} IDENTIFIED BY '{PASSWORD}'"),
@@ -37,9 +34,6 @@ pub fn config(server: &StockServer, dir: &Path, server_id: u32) -> Outcome<Upstr
 }
 
 /// The same for the server that listens on this port. The account is there already.
-///
-/// # Errors
-/// When the file cannot be made.
 pub fn config_of_port(port: u16, dir: &Path, server_id: u32) -> Outcome<UpstreamConfig> {
     let path = dir.join("upstream-password");
     fs::write(&path, PASSWORD).why("the password's file")?;

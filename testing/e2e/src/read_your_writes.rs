@@ -121,9 +121,6 @@ pub struct Clients {
 impl Clients {
     /// Makes the empty table `e2e_data.NAME`. Starts a writer on each node, and `readers` readers
     /// of each way to read.
-    ///
-    /// # Errors
-    /// When the table cannot be made.
     pub fn start(cluster: &TestCluster, name: &str, readers: u8) -> Outcome<Clients> {
         let table = format!("e2e_data.{name}");
         let columns = "writer TINYINT UNSIGNED, number BIGINT UNSIGNED";
@@ -166,9 +163,6 @@ impl Clients {
     }
 
     /// A reader of its own, connected now, that reads when it is told to.
-    ///
-    /// # Errors
-    /// When the server does not take the connection.
     pub fn reader(&self, cluster: &TestCluster, node: u8, reading: Reading) -> Outcome<Reader> {
         let server = client_options(cluster.port(node));
         let connection = connect(&server, reading).why(format_args!("a reader of node{node}"))?;

@@ -101,9 +101,6 @@ impl RelaysUnderLoad {
 
     /// The places of relays, one of `counts` of them: of the one that leads, so pulls, more often
     /// than chance would have it.
-    ///
-    /// # Errors
-    /// When none leads for too long.
     pub fn choose_relays(&self, dice: &mut Dice, counts: &[usize]) -> Outcome<Vec<usize>> {
         let first = match dice.below(2) {
             0 => self.group.await_leader()?,
