@@ -23,11 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Clients that may wait at a time.
 const WAITING_MAX: usize = 128;
-/// How long a client waits. Less than checks usually do (Kubernetes: 1 s; HAProxy: 2 s).
+/// Longest wait of a client. Less than checks usually wait (Kubernetes: 1 s; HAProxy: 2 s).
 const PATIENCE: Duration = Duration::from_millis(800);
-/// How long the server may take in all. Until then no other question is asked.
+/// Time limit for the server's answer. Until then no other question is asked.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How old an answer may be that a client gets.
+/// Greatest age of an answer that a client gets.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Connects to the server; if that fails, says why, in a sentence.

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 const UNPROVEN_MAX: usize = 32;
 /// Clients at a time that have been let in.
 const PROVEN_MAX: usize = 64;
-/// How long a client may take from its connection to a request that is let in.
+/// Time limit for a client from its connection to a request that is let in.
 pub(crate) const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 /// All connections of an agent.

@@ -1,4 +1,4 @@
-//! How a browser shows the token: once in an address, then by a cookie.
+//! Cookie by which a browser shows the token, after it was once in an address.
 //!
 //! A browser adds no `Authorization: Bearer` to what a person opens. So `/?token=TOKEN` is answered
 //! by a cookie and sent on to the address without the token. The cookie holds a digest: who reads
@@ -21,7 +21,7 @@ pub(crate) struct Cookie {
     way: Way,
 }
 
-/// How the cookie travels.
+/// Transport of the cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Clear,

@@ -80,7 +80,7 @@ impl Access {
         self.listen
     }
 
-    /// How the pages are asked for: `http` or `https`.
+    /// Scheme of the pages: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         match self.certificates {
             Some(_) => "https",

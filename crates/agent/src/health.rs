@@ -27,7 +27,7 @@ pub enum Check {
     Writer,
     /// Does it serve reads that are new enough?
     Reader {
-        /// How old reads may be, in milliseconds; none: any age.
+        /// Greatest age of reads, in milliseconds; none: any age.
         max_lag_ms: Option<u64>,
         /// Whether older reads are told apart from a server that does not serve: a proxy then sends
         /// no new clients, and ends no session.

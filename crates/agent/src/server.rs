@@ -39,13 +39,13 @@ use crate::{Access, Asker};
 
 /// Port on which an agent listens unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 4580;
-/// How long a client may take for the head of a request, idle time before it included.
+/// Time limit for the head of a request, idle time before it included.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
-/// How long a connection may last in all. A client that takes no answer holds it no longer.
+/// Longest life of a connection. A client that takes no answer holds it no longer.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(600);
 /// Bytes of the largest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long no connection is taken after the system has refused one: it has too many open files.
+/// Pause after the system has refused a connection: it has too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Why an agent does not run.
@@ -118,7 +118,7 @@ impl Agent {
         self.listener.local_addr()
     }
 
-    /// How the pages are asked for: `http` or `https`.
+    /// Scheme of the pages: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         self.serving.access.scheme()
     }

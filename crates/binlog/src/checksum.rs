@@ -21,7 +21,7 @@ impl Checksum {
         }
     }
 
-    /// How many bytes it adds to an event.
+    /// Number of bytes added to an event.
     pub fn bytes(self) -> usize {
         match self {
             Checksum::None => 0,

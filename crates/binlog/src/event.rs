@@ -51,8 +51,8 @@ pub struct Event<'a> {
     pub body: &'a [u8],
 }
 
-/// How many of these bytes are whole events; all of them, if what follows cannot be one. For events
-/// without checksums that come in pieces.
+/// Number of these bytes that are whole events; all of them, if what follows cannot be one. For
+/// events without checksums that come in pieces.
 pub fn whole_events(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some(rest) = bytes.get(whole..)

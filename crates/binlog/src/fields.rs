@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         self.rest
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }

@@ -21,8 +21,8 @@ const TYPES: usize = 171;
 pub struct FormatDescription {
     /// Version of the server, by which readers tell what to expect. At most 50 bytes.
     pub server_version: String,
-    /// When the server began the binlog at its start, in seconds since 1970. Zero to a reader that
-    /// comes again: at any other number it drops its temporary tables.
+    /// Time at which the server began the binlog at its start, in seconds since 1970. Zero to a
+    /// reader that comes again: at any other number it drops its temporary tables.
     pub created: u32,
     /// Checksum at the end of the events after it.
     pub checksum: Checksum,

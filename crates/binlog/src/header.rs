@@ -95,7 +95,7 @@ impl EventType {
 /// Header of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHeader {
-    /// When its statement began, in seconds since 1970; zero in artificial events.
+    /// Start of its statement, in seconds since 1970; zero in artificial events.
     pub timestamp: u32,
     pub event_type: EventType,
     /// `server_id` of the server where it began.

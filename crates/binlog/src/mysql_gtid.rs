@@ -140,7 +140,7 @@ impl MysqlGtidSet {
         self.sources.is_empty()
     }
 
-    /// How many it has.
+    /// Number of transactions in the set.
     pub fn size(&self) -> u64 {
         let runs = self.sources.iter().flat_map(|(_, runs)| runs);
         let sizes = runs.map(|run| run.last - run.first + 1);

@@ -14,7 +14,7 @@ use crate::header::EventType;
 pub struct Query<'a> {
     /// The connection's number at its server; keeps temporary tables apart.
     pub thread: u32,
-    /// How long the statement took, in seconds.
+    /// Duration of the statement, in seconds.
     pub exec_seconds: u32,
     /// The error that it ended with where it began; zero: none.
     pub error_code: u16,

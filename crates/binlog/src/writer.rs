@@ -16,7 +16,7 @@ pub const FIRST_POSITION: u32 = 4;
 /// An event that has no place in a binlog yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
-    /// When its statement began, in seconds since 1970.
+    /// Start of its statement, in seconds since 1970.
     pub timestamp: u32,
     pub event_type: EventType,
     /// Bits of its header.
@@ -200,7 +200,7 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         self.pieces().iter().map(|piece| piece.len()).sum()
     }

@@ -56,7 +56,7 @@ struct TlsArgs {
     tls_client_ca: Option<PathBuf>,
 }
 
-/// How texts about certificates call the arguments.
+/// Names of the arguments in texts about certificates.
 const TLS_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "--tls-cert",
     key: "--tls-key",
@@ -80,7 +80,7 @@ impl TlsArgs {
     }
 }
 
-/// How the command is used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 Runs as root or as the user that the server runs as, because only they may ask a server. It only
 reads. The manual has a unit for systemd, and what HAProxy, keepalived, Kubernetes and Prometheus

@@ -14,7 +14,7 @@ pub struct CompletionArgs {
     shell: Shell,
 }
 
-/// How the script is used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 Example, for all users of bash:
 

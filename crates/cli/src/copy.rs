@@ -30,7 +30,7 @@ pub struct CopyArgs {
     yes: bool,
 }
 
-/// How the command is used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 Without --force and --accept it shows what the next start does with the data, and why. The server
 must be stopped.

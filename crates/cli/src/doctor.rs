@@ -46,7 +46,7 @@ pub struct DoctorArgs {
     yes: bool,
 }
 
-/// How it is used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 Will Synod work with the server on this machine? As root:
 

@@ -18,7 +18,7 @@ use thiserror::Error;
 #[command(after_help = EXAMPLE)]
 pub struct KeygenArgs {}
 
-/// How the secret is used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 A group secret lets members in: any process that has it can join the group. All members have the
 same file.

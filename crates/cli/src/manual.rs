@@ -13,7 +13,7 @@ pub struct ManualArgs {
     directory: PathBuf,
 }
 
-/// How the pages are used, for the help text.
+/// Examples for the help text.
 const EXAMPLE: &str = "\
 Example:
 

@@ -12,7 +12,7 @@ pub const NOT_CONNECTED: &str = "this server is not connected to a group: see it
 const NO_UPSTREAM: &str = "this is no relay that keeps the binlog of an upstream: name the log \
                            directory of one with --dir. 'synod status' shows what this member is";
 
-/// How long an order waits for the group: less than clients wait for the answer.
+/// Longest wait of an order for the group: less than clients wait for the answer.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Gives an order to the group, by way of this member; none, if it is in no group.

@@ -17,7 +17,7 @@ use crate::surroundings::Surroundings;
 
 /// Clients that are served at a time.
 const CLIENTS_MAX: usize = 8;
-/// How often the socket is looked after while no client comes.
+/// Interval of checks of the socket while no client comes.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
 /// Pause after the system has refused a client, for instance for want of files.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);

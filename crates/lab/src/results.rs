@@ -21,7 +21,7 @@ pub struct Results {
     pub format: u32,
     /// The command, as it can be typed again.
     pub command: String,
-    /// When it began: UTC, as `2026-11-22T23:45:00Z`.
+    /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
     /// The machine it ran on.
     pub machine: Machine,
@@ -58,7 +58,7 @@ pub struct Plan {
     pub seconds: u32,
     /// Load before that, not counted, seconds.
     pub warm_up_seconds: u32,
-    /// How often each measurement was to be made.
+    /// Wanted repetitions of each measurement.
     pub repetitions: u32,
     /// Database servers of each system that replicates.
     pub servers: u32,
@@ -173,11 +173,11 @@ pub struct Load {
     pub errors: u64,
     /// Refusals of each second.
     pub errors_by_second: Vec<f64>,
-    /// How often a client had to connect again.
+    /// Number of reconnects of clients.
     pub reconnects: u64,
     /// Latency of its transactions.
     pub latency: Latency,
-    /// How many transactions fell into each bucket of latency.
+    /// Number of transactions in each bucket of latency.
     pub histogram: Vec<Bucket>,
 }
 
@@ -204,9 +204,9 @@ pub struct ServerUse {
     pub database_fsyncs: Option<u64>,
     /// Syncs of the replication log. None: the system has none, or does not tell.
     pub log_fsyncs: Option<u64>,
-    /// How often its threads waited (voluntary context switches).
+    /// Number of waits of its threads (voluntary context switches).
     pub voluntary_switches: u64,
-    /// How often the kernel took the processor from its threads.
+    /// Number of times that the kernel took the processor from its threads.
     pub involuntary_switches: u64,
     /// Resident memory at the end, bytes.
     pub resident_bytes: u64,

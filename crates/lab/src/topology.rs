@@ -58,7 +58,7 @@ const FIVE_IN_THREE: [&str; 5] = ["north", "north", "south", "south", "east"];
 pub struct Topology {
     /// Its name: built in, or that of its file.
     pub name: String,
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: usize,
     /// The region of each server; empty: none is named.
     pub regions: Vec<String>,

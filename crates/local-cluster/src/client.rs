@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{ClusterError, IoContext, Result};
 use crate::process::find_program;
 
-/// How a statement's result is shown by `command`.
+/// Format in which `command` shows a statement's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tab-separated values without names, for programs.

@@ -97,7 +97,7 @@ pub enum ClusterError {
     #[error("there is no node {node}: the cluster has nodes 1 to {nodes}")]
     NoSuchNode {
         node: u8,
-        /// How many there are.
+        /// Number of nodes.
         nodes: u8,
     },
     /// The operation needs a running node.

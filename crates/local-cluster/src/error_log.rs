@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::Lines;
 
-/// How much of the end of a log is read, in bytes.
+/// Bytes read from the end of a log.
 const LOOK_AT_MAX: u64 = 256 * 1024;
 /// The most lines shown.
 const LINES_MAX: usize = 15;

@@ -181,7 +181,7 @@ impl Cluster {
         process::server_pid(&self.files(node).cnf)
     }
 
-    /// How many nodes' servers run.
+    /// Number of nodes whose servers run.
     pub fn running_count(&self) -> usize {
         self.nodes()
             .filter(|node| self.pid(*node).is_some())

@@ -42,7 +42,7 @@ pub enum Started {
     AwaitingMajority {
         /// Running servers, this one included.
         running: usize,
-        /// How many are needed.
+        /// Number needed.
         needed: usize,
     },
 }
@@ -268,8 +268,8 @@ impl Cluster {
         }
     }
 
-    /// How a node's server ended; none while it runs. A server started by an earlier process
-    /// leaves no exit status, only its absence.
+    /// End of a node's server; none while it runs. A server started by an earlier process leaves no
+    /// exit status, only its absence.
     pub fn ended(&mut self, node: u8) -> Option<String> {
         let status = match self.children.get_mut(&node) {
             Some(child) => child.try_wait().ok().flatten().map(describe),

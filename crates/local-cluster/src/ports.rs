@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use crate::error::{ClusterError, Result};
 
-/// How many ports from the base on belong to a cluster.
+/// Number of ports from the base on that belong to a cluster.
 pub const RANGE: u16 = 400;
 
 /// The ports of one node.

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::user::ServerUser;
 use crate::wait::wait_for;
 
-/// How long a process may take to end after SIGKILL; longer means that it hangs in the kernel.
+/// Time limit for a process to end after SIGKILL; longer means that it hangs in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Facts about a process in `/proc`.

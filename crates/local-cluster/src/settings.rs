@@ -20,7 +20,7 @@ const SETTINGS_FILE: &str = "cluster.json";
 /// The most nodes one cluster may have; the port ranges leave room for this many and more.
 pub const NODES_MAX: u8 = 9;
 
-/// How a joiner without data gets its first full copy (SST).
+/// Method of a joiner's first full copy (SST).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SstMethod {
@@ -40,7 +40,7 @@ impl SstMethod {
     }
 }
 
-/// How the servers of a cluster replicate.
+/// Replication of a cluster's servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replication {
@@ -92,7 +92,7 @@ pub struct Settings {
     pub nodes: u8,
     /// Absolute path of the wsrep provider library.
     pub provider: PathBuf,
-    /// How joiners get their full copy.
+    /// Method of joiners' full copies.
     pub sst_method: SstMethod,
     /// Password of the user that copies with `mariabackup`; generated.
     pub sst_password: String,
@@ -117,7 +117,6 @@ pub struct Settings {
     /// Otherwise the server is started as in a container. Not stored.
     #[serde(skip, default = "default_recovers")]
     pub recovers: bool,
-    /// How the servers replicate.
     #[serde(default)]
     pub replication: Replication,
     /// Hosts by node number; the others run here, on the loopback address.

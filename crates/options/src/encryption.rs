@@ -24,7 +24,7 @@ const TWO_KINDS: &str = "certificates are set too (socket.ssl=yes, or socket.ssl
                          socket.ssl_key), and all members of a group show one kind of \
                          credential; remove the options of one kind";
 
-/// How texts about encryption call the settings.
+/// Names of the settings in texts about encryption.
 const SETTING_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "socket.ssl_cert",
     key: "socket.ssl_key",
@@ -35,7 +35,7 @@ const SETTING_NAMES: TlsSettingNames = TlsSettingNames {
 };
 
 impl Options {
-    /// How connections between members are to be encrypted; `None`: they are not.
+    /// Encryption of connections between members; `None`: in clear.
     pub fn tls(&self) -> Option<TlsConfig> {
         let credentials = if self.shows_certificates() {
             Credentials::Certificates(self.certificates())

@@ -119,7 +119,7 @@ fn writers(word: &str) -> Writers {
     }
 }
 
-/// When a change happens, which decides what may change.
+/// Phase of a change, which decides what may change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Start,

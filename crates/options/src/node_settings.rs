@@ -17,7 +17,7 @@ impl Options {
         }
     }
 
-    /// When messages to other members are compressed.
+    /// Compression of messages to other members.
     pub fn compression(&self) -> CompressionChoice {
         match self.word(key::COMPRESSION) {
             "always" => CompressionChoice::Always,
@@ -34,7 +34,7 @@ impl Options {
         }
     }
 
-    /// How a leader counts the outcomes of an action that has failed on some server.
+    /// Rule by which a leader counts the outcomes of an action that has failed on some server.
     pub fn inconsistency_policy(&self) -> InconsistencyPolicy {
         match self.unsigned(key::GCS_VOTE_POLICY) {
             0 => InconsistencyPolicy::MostFrequent,

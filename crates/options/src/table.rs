@@ -8,7 +8,7 @@ use super::own::OWN;
 use super::timing::Period;
 use super::value::Kind;
 
-/// When an option can be set.
+/// Times at which an option can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settable {
     /// In the server's configuration or the cluster address.
@@ -56,7 +56,6 @@ pub struct OptionSpec {
     pub default: DefaultValue,
     /// Type of its value, with bounds.
     pub kind: Kind,
-    /// When it can be set.
     pub settable: Settable,
     /// Whether it is shown although it is not set.
     pub listed: bool,

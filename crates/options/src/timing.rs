@@ -17,9 +17,9 @@ const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 pub enum Period {
     /// Time between a leader's heartbeats.
     Heartbeat,
-    /// How long a leader may answer reads by the promises of a majority; zero: never.
+    /// Time for which a leader may answer reads by the promises of a majority; zero: never.
     Lease,
-    /// How long a member that has heard a leader votes for no other.
+    /// Time for which a member that has heard a leader votes for no other.
     Promise,
     /// Shortest silence after which a member becomes a candidate.
     ElectionTimeout,

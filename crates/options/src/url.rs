@@ -26,7 +26,8 @@ pub struct Peer {
     pub port: u16,
 }
 
-/// How Galera begins this error: log filters, those of the server's own tests among them, know it.
+/// Beginning of Galera's text for this error: log filters, those of the server's own tests among
+/// them, know it.
 fn galeras_words(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, _)) => format!("Backend not supported: {scheme}"),

@@ -34,7 +34,7 @@ const RULE: &str = "----------";
 const KNOWN_AT_SHUTDOWN: &str =
     "this member leaves, and the voters that are left are no majority without it";
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
     Passed,
@@ -140,7 +140,7 @@ impl Reader {
             .extend(unknown.map(|stopping| stopping.run));
     }
 
-    /// How many runs have ended.
+    /// Number of runs that have ended.
     pub(crate) fn runs(&self) -> usize {
         self.outcome.runs.len()
     }

@@ -20,7 +20,6 @@ pub struct Outcome {
     pub steps: usize,
     /// States on the longest of the ways followed; breadth first, of the shortest ways.
     pub depth: usize,
-    /// How long it took.
     pub time: Duration,
     /// Whether every reachable state was visited.
     pub exhausted: bool,
@@ -51,7 +50,7 @@ pub enum Order {
     Depth,
 }
 
-/// When to give up, and what to use.
+/// Limits of the search.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Threads of the checker.

@@ -99,7 +99,7 @@ impl Log {
         log
     }
 
-    /// How many entries both logs begin with.
+    /// Number of entries with which both logs begin.
     pub fn common(&self, other: &Log) -> u8 {
         let pairs = self.entries().iter().zip(other.entries());
         // At most LOG_MAX.

@@ -150,7 +150,7 @@ fn no_disjoint_quorums(group: &Group, state: &State) -> bool {
     leaders().all(|id| Some(state.member(id).term) == newest || !has_quorum(group, state, id))
 }
 
-/// If a leader's position were asked for now, and a majority confirmed it later: the answer is not
+/// Requires of a leader's position, asked for now and confirmed by a majority later, that it is not
 /// before anything that was acknowledged already (dissertation, section 6.4).
 fn reads_are_causal(group: &Group, state: &State) -> bool {
     let by_end = group.bounds.origin_counts && !group.has(Mistake::ReadAtCommit);

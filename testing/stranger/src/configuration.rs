@@ -10,7 +10,7 @@ use synod_e2e::programs::{new_group_secret, output_of};
 use synod_e2e::{Outcome, TestCluster, Why};
 use synod_tls::{Credentials as TlsCredentials, SecretFile, Tls, TlsFiles, TlsSettingNames};
 
-/// How the group's connections are secured.
+/// Security of the group's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Configuration {
     /// In clear, on loopback addresses: every program of the machine may call.

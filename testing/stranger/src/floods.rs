@@ -20,7 +20,7 @@ const CROWD: usize = 600;
 const WELCOMED: u64 = 100;
 /// Handshakes that trickle in at a time, to each server.
 const SLOW: usize = 60;
-/// How long handshakes trickle in.
+/// Time for which handshakes trickle in.
 const SLOW_TIME: Duration = Duration::from_secs(4);
 
 /// All attacks by quantity.

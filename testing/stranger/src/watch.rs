@@ -18,7 +18,7 @@ const GAP_MAX: Duration = Duration::from_secs(5);
 const GROWTH_MAX: u64 = 96 << 20;
 /// After an attack the group has all members again within this time.
 const RECOVERY: Duration = Duration::from_secs(20);
-/// How often the memory is measured.
+/// Interval of measurements of the memory.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// Commits that must follow an attack.
 const COMMITS_AFTER: u64 = 30;
@@ -212,7 +212,7 @@ impl Findings {
         }
     }
 
-    /// How many attacks had an effect.
+    /// Number of attacks that had an effect.
     pub(crate) fn failures(&self) -> usize {
         self.rows.iter().filter(|row| row.effect.is_err()).count()
     }

@@ -14,7 +14,7 @@ const STEP: &str = "order";
 /// Values of one look; none: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
-    /// When, in milliseconds since 1970, by the agent's clock.
+    /// Time, in milliseconds since 1970, by the agent's clock.
     pub(crate) at_unix_ms: u64,
     /// Commits of the group per second since the look before.
     pub(crate) commits_per_second: Option<f64>,

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a line is not written again.
+/// Time for which a line is not repeated.
 const RHYTHM: Duration = Duration::from_secs(60);
 /// Different lines in that time.
 const LINES_MAX: usize = 8;

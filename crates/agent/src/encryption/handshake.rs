@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take for its first byte and the handshake: less than for its first
-/// request, so that it can be told of.
+/// Time limit for a client's first byte and the handshake: less than for its first request, so that
+/// it can be told of.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Kind of a connection.

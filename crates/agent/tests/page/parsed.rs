@@ -55,7 +55,7 @@ pub(crate) fn complete() -> Status {
     serde_json::from_value(document).unwrap()
 }
 
-/// When the agent's certificate ends.
+/// End of the agent's certificate.
 pub(crate) const CERTIFICATE_UNTIL: u64 = 1_800_000_000;
 
 /// The page of such a server.

@@ -86,7 +86,7 @@ fn row(node: &NodeStatus) -> [String; 7] {
     ]
 }
 
-/// How to connect, and what to try next.
+/// Instructions for connecting, and what to try next.
 pub(super) fn what_next(dir: &Path, is_default: bool, cluster: &Cluster) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "synod".into());
     let demo = if is_default {

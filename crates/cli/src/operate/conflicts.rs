@@ -92,7 +92,7 @@ fn text(conflicts: &Conflicts) -> String {
     parts.join("\n\n")
 }
 
-/// How many lost in each minute of the last hour, as bars; none if none did.
+/// Losers in each minute of the last hour, as bars; none if none lost.
 fn last_hour(by_minute: &[u32]) -> Option<String> {
     const BARS: [char; 9] = ['.', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = by_minute.iter().copied().max().filter(|most| *most > 0)?;

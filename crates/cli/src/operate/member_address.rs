@@ -6,7 +6,7 @@ use clap::Args;
 use synod_admin::RemoteMember;
 use synod_tls::{Credentials, SecretFile, TlsFiles, TlsSettingNames};
 
-/// How texts about certificates call the arguments.
+/// Names of the arguments in texts about certificates.
 const ARGUMENT_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "--cert",
     key: "--key",

@@ -48,7 +48,7 @@ pub use why::{WhyArgs, run as why};
 
 pub use conflicts::{ConflictsArgs, run as conflicts};
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Arguments that name the server to ask.

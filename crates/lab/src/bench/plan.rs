@@ -22,11 +22,11 @@ pub struct Plan {
     pub seconds: u32,
     /// Load before that, not counted, seconds.
     pub warm_up_seconds: u32,
-    /// How often each measurement is made.
+    /// Number of repetitions of each measurement.
     pub repetitions: u32,
     /// Servers that clients write to.
     pub write_to: WriteTo,
-    /// How much data there is.
+    /// Amount of data.
     pub sizes: Sizes,
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct ProcessUse {
     pub(crate) user_s: f64,
     /// Processor time in the kernel, seconds of one core.
     pub(crate) system_s: f64,
-    /// How often a thread that still exists waited.
+    /// Number of waits of threads that still exist.
     pub(crate) voluntary_switches: u64,
-    /// How often the kernel took the processor from a thread that still exists.
+    /// Number of times that the kernel took the processor from a thread that still exists.
     pub(crate) involuntary_switches: u64,
     /// Resident memory, bytes.
     pub(crate) resident_bytes: u64,

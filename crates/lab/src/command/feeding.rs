@@ -20,7 +20,7 @@ use crate::systems::kind::{MeasuredSystem, SystemKind};
 use crate::systems::{Setup, System, configuration};
 use crate::topology::Topology;
 
-/// How long the learners may need for what was committed.
+/// Time limit for the learners to apply what was committed.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Commits before the bytes are counted: the leader has chosen who feeds whom by then.
 const FIRST_COMMITS: u32 = 200;

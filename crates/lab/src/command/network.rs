@@ -83,7 +83,7 @@ fn table(record: &TopologyRecord, client_ms: f64) -> String {
     text
 }
 
-/// How to look at a network that is held.
+/// Instructions for looking at a network that is held.
 fn hosts(network: &Network) -> String {
     let line = |host: &crate::hosts::Host| {
         let (name, address, namespace) = (&host.name, host.address, &host.namespace);

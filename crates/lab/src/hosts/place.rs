@@ -27,7 +27,7 @@ use crate::error::{IoContext, LabError, Result};
 /// Directory of the state of all labs.
 const STATE: &str = "/run/synod-lab";
 
-/// How long processes may take to end after SIGKILL.
+/// Time limit for processes to end after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A lab's name and directories. [`Place::remove_all`] removes everything that carries the name.

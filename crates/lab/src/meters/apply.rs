@@ -21,7 +21,7 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(600);
 pub struct ApplyPlan {
     /// Place of the server that is written to.
     pub origin: usize,
-    /// How long the load runs.
+    /// Duration of the load.
     pub seconds: u64,
     /// Clients of the load.
     pub clients: u32,

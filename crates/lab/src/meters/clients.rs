@@ -14,7 +14,7 @@ use super::error::{MeterError, Result};
 use super::group::{DATABASE, Group, Server};
 use super::timeline::{Attempt, Ending};
 
-/// How long a client waits before it connects again.
+/// Pause of a client before it connects again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// Transaction that a client repeats.
@@ -135,7 +135,7 @@ impl Drop for Running {
     }
 }
 
-/// When a client's transactions are due.
+/// Due times of a client's transactions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pace {
     every: Duration,

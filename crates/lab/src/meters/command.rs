@@ -169,7 +169,7 @@ pub struct LagArgs {
     clients: u32,
 }
 
-/// How a server is made slow.
+/// Means of slowing a server down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Slow {
     /// A share of one core

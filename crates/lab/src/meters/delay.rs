@@ -33,7 +33,7 @@ pub struct DelayPlan {
     pub writer: usize,
     /// Place of the server that is read from.
     pub reader: usize,
-    /// How long each of the six parts runs.
+    /// Duration of each of the six parts.
     pub seconds: u64,
     /// Clients of the load.
     pub load_clients: u32,

@@ -16,7 +16,7 @@ pub struct FairPlan {
     pub rows: Vec<u32>,
     /// Clients of each server.
     pub clients: u32,
-    /// How long each part runs.
+    /// Duration of each part.
     pub seconds: u64,
 }
 

@@ -28,7 +28,7 @@ const COLUMNS: &str =
 /// Values of a row's columns.
 const VALUES: &str = "seq, 0, REPEAT(MD5(seq), 3), MD5(seq + 1)";
 
-/// How often each server is asked for the rows of all small clients.
+/// Interval at which each server is asked for the rows of all small clients.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Small transactions run for this time before the statement begins, and after it has ended.
@@ -221,7 +221,7 @@ struct Statement {
     rows: u64,
 }
 
-/// How the statement ended.
+/// Result of the statement.
 struct Answer {
     seconds: f64,
     refused: Option<String>,

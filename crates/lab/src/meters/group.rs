@@ -21,13 +21,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// One statement that changes millions of rows takes minutes.
 const GIANT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How long a connect may take.
+/// Time limit for a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rows that one statement inserts: small enough that filling a table stalls no member.
 const ROWS_PER_FILL: u64 = 20_000;
 
-/// How often it is looked whether members have caught up.
+/// Interval of looks whether members have caught up.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A server, and how its clients reach it.

@@ -12,7 +12,7 @@ use signal_hook::flag;
 
 use super::error::{IoContext, MeterError, Result};
 
-/// How often it is looked whether a signal has come.
+/// Interval of looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Exit code after a second signal, as shells give it for Ctrl-C.

@@ -20,13 +20,13 @@ const ROWS: u32 = 100_000;
 /// A server that is no further behind than this keeps up with a running load, actions.
 const KEEPS_UP: i64 = 100;
 
-/// How often it is looked whether the server has caught up.
+/// Interval of looks whether the server has caught up.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Longest time to catch up when the load has ended.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How a server is made slow.
+/// Means of slowing a server down.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Slowness {
     /// One applier thread (`wsrep_slave_threads=1`).
@@ -40,14 +40,13 @@ pub enum Slowness {
 pub struct LagPlan {
     /// Place of the server that gets slow.
     pub slow: usize,
-    /// How it gets slow.
     pub slowness: Slowness,
     /// Place of the server that is written to.
     pub origin: usize,
     /// Clients of the load.
     pub clients: u32,
-    /// How long each part runs: before, slow, and after. The server has twice that time to catch
-    /// up under load.
+    /// Duration of each part: before, slow, and after. The server has twice that time to catch up
+    /// under load.
     pub seconds: u64,
 }
 
@@ -113,7 +112,7 @@ fn ms_of(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// How long it takes until the server keeps up with the running load; none: not in time.
+/// Time until the server keeps up with the running load; none: not in time.
 fn await_keeping_up(group: &Group, plan: &LagPlan, time: Duration) -> Result<Option<Duration>> {
     let (origin, slow) = (&group.servers[plan.origin], &group.servers[plan.slow]);
     let (mut at_origin, mut at_slow) = (origin.connect()?, slow.connect()?);
@@ -129,7 +128,7 @@ fn await_keeping_up(group: &Group, plan: &LagPlan, time: Duration) -> Result<Opt
     Ok(None)
 }
 
-/// How long it takes without a load; none: not in time.
+/// Time until all have caught up without a load; none: not in time.
 fn await_all(group: &Group, plan: &LagPlan) -> Result<Option<Duration>> {
     match group.await_agreement(&group.servers[plan.origin], CATCH_UP_TIMEOUT) {
         Ok(times) => Ok(times.get(plan.slow).copied()),

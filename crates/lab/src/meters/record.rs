@@ -19,7 +19,7 @@ pub struct MeterRecord {
     pub format: u32,
     /// The command, as it can be typed again.
     pub command: String,
-    /// When it began: UTC, as `2026-11-22T23:45:00Z`.
+    /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
     /// The machine it ran on.
     pub machine: Machine,
@@ -107,9 +107,9 @@ pub struct DelayPhase {
     pub delay: Distribution,
     /// Delays of stale reads alone.
     pub stale_delay: Distribution,
-    /// How long the first reads took.
+    /// Times of the first reads.
     pub read: Distribution,
-    /// How long the writes took.
+    /// Times of the writes.
     pub write: Distribution,
     /// Commits per second of the load.
     pub load_tps: f64,
@@ -130,18 +130,18 @@ pub struct ApplyFindings {
     pub origin: String,
     /// Clients of the load.
     pub clients: u32,
-    /// How long the load ran, seconds.
+    /// Duration of the load, seconds.
     pub seconds: u64,
     /// Commits per second of the load.
     pub tps: f64,
     pub others: Vec<ApplyLag>,
 }
 
-/// How one server applied what another one committed.
+/// Lag of one server in applying what another one committed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyLag {
     pub server: String,
-    /// How many actions it was behind at most during the load.
+    /// Greatest lag during the load, in actions.
     pub most_behind: i64,
     /// Time from the end of the load until it had applied everything.
     pub finished_after_ms: f64,
@@ -158,7 +158,7 @@ pub struct GiantFindings {
     pub origin: String,
     /// Small transactions per second that were to be made, all servers.
     pub rate: f64,
-    /// How long the statement took until its answer, seconds.
+    /// Time from the statement to its answer, seconds.
     pub seconds: f64,
     /// Reason for a refusal. None: the statement succeeded.
     pub refused: Option<String>,
@@ -177,11 +177,11 @@ pub struct GiantServer {
     pub longest_wait_ms: f64,
     /// The longest time without any commit of its clients.
     pub longest_gap_ms: f64,
-    /// How far its clients fell behind their pace.
+    /// Longest time that its clients fell behind their pace.
     pub longest_behind_ms: f64,
     /// Failed small transactions by error.
     pub errors: BTreeMap<String, u64>,
-    /// How late small transactions of other servers became visible here.
+    /// Time until small transactions of other servers became visible here.
     pub late: Distribution,
     /// Small transactions of other servers that were never seen here.
     pub never_seen: u64,
@@ -200,7 +200,7 @@ pub struct GiantServer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LagFindings {
     pub slow_server: String,
-    /// How it was slowed down, in words.
+    /// Means by which it was slowed down, in words.
     pub slowed_by: String,
     /// Server that was written to.
     pub origin: String,
@@ -212,7 +212,7 @@ pub struct LagFindings {
     pub slowed: Pace,
     /// The group afterwards, when the server had caught up.
     pub after: Pace,
-    /// How many actions the slow server was behind at most.
+    /// Greatest lag of the slow server, in actions.
     pub most_behind: i64,
     /// States that the slow server showed (`wsrep_local_state_comment`), with how often.
     pub states: BTreeMap<String, u64>,
@@ -242,7 +242,7 @@ pub struct FairFindings {
     pub rows: u32,
     /// Clients of each server.
     pub clients: u32,
-    /// How long they ran, seconds.
+    /// Duration, seconds.
     pub seconds: u64,
     pub servers: Vec<FairServer>,
 }

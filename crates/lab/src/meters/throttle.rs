@@ -28,7 +28,7 @@ pub struct Throttle {
     pub means: &'static str,
 }
 
-/// How a process can be slowed down on this machine.
+/// Means of slowing a process down on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Means {
     /// A new group below this folder; then the process goes back to the folder it is in.

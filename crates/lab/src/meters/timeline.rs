@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 /// One transaction that a client tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// When it was to begin. A client that has a pace and is late begins at once.
+    /// Due time of its begin. A client that has a pace and is late begins at once.
     pub due_us: u64,
     pub begun_us: u64,
-    /// When the answer was there.
+    /// Time of the answer.
     pub ended_us: u64,
     pub ending: Ending,
 }
 
-/// How a transaction ended.
+/// Result of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The client was told OK.
@@ -32,12 +32,12 @@ impl Attempt {
         self.ending == Ending::Committed
     }
 
-    /// How long the client waited for the answer, milliseconds.
+    /// Time that the client waited for the answer, milliseconds.
     pub fn waited_ms(&self) -> f64 {
         ms(self.ended_us.saturating_sub(self.begun_us))
     }
 
-    /// How much later than due it began, milliseconds: the client was waiting for others.
+    /// Delay of its begin, milliseconds: the client was waiting for others.
     pub fn behind_ms(&self) -> f64 {
         ms(self.begun_us.saturating_sub(self.due_us))
     }
@@ -49,7 +49,7 @@ pub fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// How many commits there are.
+/// Number of commits.
 pub fn commits(attempts: &[Attempt]) -> u64 {
     attempts.iter().map(|a| u64::from(a.is_commit())).sum()
 }
@@ -76,7 +76,7 @@ pub fn longest_wait_ms(attempts: &[Attempt]) -> f64 {
     attempts.iter().map(Attempt::waited_ms).fold(0.0, f64::max)
 }
 
-/// How far clients fell behind their pace at most, milliseconds. More than the longest wait: the
+/// Longest time that clients fell behind their pace, milliseconds. More than the longest wait: the
 /// group could not keep the pace.
 pub fn longest_behind_ms(attempts: &[Attempt]) -> f64 {
     attempts.iter().map(Attempt::behind_ms).fold(0.0, f64::max)
@@ -93,7 +93,7 @@ pub fn longest_gap_ms(attempts: &[Attempt], from_us: u64, to_us: u64) -> f64 {
     ms(gaps.max().unwrap_or_default())
 }
 
-/// How often transactions failed, by the error in words.
+/// Number of failures, by the error in words.
 pub fn errors_by_kind(attempts: &[Attempt]) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for attempt in attempts {

@@ -11,7 +11,7 @@ pub struct Written {
     pub row: u32,
     /// Its number from this write on.
     pub number: u64,
-    /// When the client was told.
+    /// Time at which the client was told.
     pub at_us: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct Sighting {
     pub row: u32,
     /// The number that it showed.
     pub number: u64,
-    /// When the read began: what it shows was visible then, or a moment later.
+    /// Start of the read: what it shows was visible then, or a moment later.
     pub at_us: u64,
 }
 
@@ -54,7 +54,7 @@ pub fn classify(written: Written, reads: &[(u64, u64)]) -> Seen {
     }
 }
 
-/// How late each write became visible to a reader that looks again and again, in microseconds;
+/// Delay until each write became visible to a reader that looks again and again, in microseconds;
 /// none for a write that it never saw. Writes seen before the client was told are not late.
 pub fn lateness(written: &[Written], sightings: &[Sighting]) -> Vec<Option<u64>> {
     let mut by_row: BTreeMap<u32, Vec<&Sighting>> = BTreeMap::new();

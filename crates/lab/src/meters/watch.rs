@@ -64,7 +64,7 @@ impl Drop for Watch {
     }
 }
 
-/// How many actions a server was behind another one at most.
+/// Greatest lag of a server behind another one, in actions.
 pub fn most_behind(moments: &[Moment], server: usize, origin: usize) -> i64 {
     let position = |moment: &Moment, place: usize| {
         let status = moment.get(place)?.as_ref()?;

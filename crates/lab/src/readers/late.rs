@@ -24,7 +24,7 @@ const RATE: f64 = 500.0;
 const CLIENTS: u32 = 4;
 /// For so long, in parts of a measurement's time, new rows are looked at before.
 const ALONE_PARTS: u32 = 2;
-/// How long late readers may need.
+/// Time limit for late readers.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The number of the reader of the newest rows.
 pub(super) const TAIL: u32 = 1000;
@@ -171,7 +171,7 @@ impl Late {
         }
     }
 
-    /// How many they are, in words.
+    /// Number of readers, in words.
     pub(crate) fn who(&self) -> String {
         match self.are_apart {
             true => format!("{}, apart", self.readers),

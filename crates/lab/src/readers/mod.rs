@@ -70,7 +70,7 @@ pub enum ReadersError {
 pub struct Way {
     /// `server`, `relay`.
     pub name: String,
-    /// How a reader connects; each gets a `server_id` of its own.
+    /// Connection of a reader; each gets a `server_id` of its own.
     pub config: UpstreamConfig,
 }
 
@@ -156,7 +156,7 @@ fn us_since(clock: Instant) -> u64 {
 }
 
 impl Way {
-    /// How reader `number` (from 0) connects.
+    /// Connection of reader `number` (from 0).
     fn reader(&self, number: u32) -> UpstreamConfig {
         let mut config = self.config.clone();
         config.server_id = FIRST_SERVER_ID + number;

@@ -17,7 +17,7 @@ use crate::statistics::Distribution;
 const CLIENTS: u32 = 16;
 /// The first part of a load is not measured.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How long readers may need for what was committed.
+/// Time limit for readers to get what was committed.
 const END_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 

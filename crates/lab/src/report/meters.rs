@@ -55,7 +55,7 @@ fn system(record: &MeterRecord) -> String {
     }
 }
 
-/// When and where a run was made.
+/// Time and place of a run.
 fn run(record: &MeterRecord) -> String {
     let busy = if record.busy_before >= BUSY_FROM {
         format!(

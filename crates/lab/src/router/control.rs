@@ -29,7 +29,7 @@ pub struct LinkChange {
     pub from: String,
     /// The receiving host's name.
     pub to: String,
-    /// How it behaves from now on.
+    /// Settings from now on.
     pub settings: LinkSettings,
 }
 

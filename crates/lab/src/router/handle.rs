@@ -101,7 +101,7 @@ fn ask(socket: &Path, request: &Request) -> Result<Answer> {
     control::ask(socket, request).context("ask the router at", socket)
 }
 
-/// How a host is written on the router's command line.
+/// Argument for a host on the router's command line.
 pub fn argument(host: &RouterHost) -> String {
     let file = host.namespace.display();
     format!("{}={}={file}", host.name, host.address)

@@ -15,7 +15,7 @@ pub const BUFFER_NS: u64 = 100_000_000;
 /// Packets that leave this much after they were due count as late, nanoseconds.
 const LATE_NS: u64 = 100_000;
 
-/// How one direction of a link behaves.
+/// Behaviour of one direction of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSettings {
     /// Time on the way, nanoseconds.
@@ -51,9 +51,9 @@ pub struct Due {
 struct Link {
     settings: LinkSettings,
     counters: LinkCounters,
-    /// When everything accepted so far has left the sender: limited links send one by one.
+    /// Time at which everything accepted so far has left the sender: limited links send one by one.
     sent_ns: u64,
-    /// When the packet accepted last is due. Later ones are not due before it, so that a delay that
+    /// Due time of the packet accepted last. Later ones are not due before it, so that a delay that
     /// becomes shorter puts none out of order.
     last_due_ns: u64,
 }
@@ -119,7 +119,7 @@ impl Network {
         true
     }
 
-    /// When the next packet is due; none: no packet is under way.
+    /// Due time of the next packet; none: no packet is under way.
     pub fn next_due(&self) -> Option<u64> {
         self.under_way.peek().map(|Reverse(next)| next.due_ns)
     }
@@ -147,7 +147,7 @@ impl Network {
 }
 
 impl Link {
-    /// When a packet that comes now is due; none: it is dropped.
+    /// Due time of a packet that comes now; none: it is dropped.
     fn due(&mut self, now_ns: u64, bytes: usize) -> Option<u64> {
         if self.settings.cut {
             return None;
@@ -166,7 +166,7 @@ impl Link {
     }
 }
 
-/// How long a link of this bandwidth needs for these bytes.
+/// Time that a link of this bandwidth needs for these bytes.
 fn sending_time_ns(bytes: usize, bits_per_second: u64) -> u64 {
     bytes as u64 * 8 * 1_000_000_000 / bits_per_second.max(1)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-/// How long a thread sleeps.
+/// Sleep of a thread.
 const SLEEP: Duration = Duration::from_millis(10);
 
 /// Overslept times up to this are what a busy machine does all the time.

@@ -7,7 +7,6 @@ use super::sample::{mean, percentile_of_sorted, sorted};
 /// Figures of a list of times, milliseconds. All are zero if there were none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many there were.
     pub count: usize,
     pub mean_ms: f64,
     /// Half of them were not longer.

@@ -16,7 +16,6 @@ pub struct Ratio {
     pub low: f64,
     /// The greatest of the pairs' ratios.
     pub high: f64,
-    /// How many pairs there are.
     pub pairs: usize,
 }
 

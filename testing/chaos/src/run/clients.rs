@@ -59,7 +59,7 @@ impl Ledger {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// When a transaction was acknowledged last.
+    /// Time of the latest acknowledgement of a transaction.
     pub(crate) fn last_success(&self) -> Instant {
         *self
             .last_success

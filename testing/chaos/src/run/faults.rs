@@ -31,7 +31,7 @@ pub(crate) struct Fault {
     pub(crate) kind: Kind,
     /// Numbers of the members that it hits; only `Kill` and `Pause` hit several.
     pub(crate) members: BTreeSet<usize>,
-    /// How long the members stay down or stopped.
+    /// Time for which the members stay down or stopped.
     pub(crate) length: Duration,
 }
 

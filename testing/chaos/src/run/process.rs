@@ -140,7 +140,7 @@ impl Member {
         }
     }
 
-    /// How the process has ended, if it has.
+    /// Exit status of the process, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok().flatten()
     }

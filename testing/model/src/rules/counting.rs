@@ -48,7 +48,7 @@ fn heard_durable(group: &Group, state: &State, term: u8, voter: u8) -> u8 {
     said.durable[at]
 }
 
-/// How much of this log is settled already.
+/// Part of this log that is settled already.
 fn settled_as(state: &State, log: &Log) -> u8 {
     state.settled.log.common(log)
 }

@@ -75,9 +75,9 @@ pub(crate) fn take(state: &mut State, id: u8, term: u8) {
     state.broken.committed_truncated |= truncates_committed;
 }
 
-/// How far a leader can count: the highest position, with an entry of its own term, that a majority
-/// of the voters of *its latest* configuration has durably (Raft, section 5.4.2; dissertation,
-/// 4.1).
+/// Position up to which a leader can count: the highest, with an entry of its own term, that a
+/// majority of the voters of *its latest* configuration has durably (Raft, section 5.4.2;
+/// dissertation, 4.1).
 pub(crate) fn countable(group: &Group, state: &State, id: u8) -> Option<u8> {
     let member = state.member(id);
     if !member.leads() {

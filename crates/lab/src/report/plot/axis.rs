@@ -1,6 +1,6 @@
 //! The vertical axis: round numbers from zero up.
 
-/// How many lines the plot shall have at most.
+/// Greatest number of lines in the plot.
 const LINES_MAX: f64 = 6.0;
 
 /// The distance between lines, so that few lines with round numbers reach the greatest value.

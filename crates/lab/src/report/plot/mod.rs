@@ -25,7 +25,7 @@ const MARGIN: f64 = 14.0;
 /// Height of a line of text.
 const TEXT: f64 = 18.0;
 
-/// How many colours there are; then they repeat.
+/// Number of colours; then they repeat.
 pub(super) const COLOURS: usize = 8;
 
 /// The class of a series.
