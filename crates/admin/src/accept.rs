@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::socket::Listening;
 
-/// What has ended a wait.
+/// Event that ended a wait.
 #[derive(Debug)]
 pub enum Accepted {
     /// A client. Its stream blocks.

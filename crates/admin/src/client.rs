@@ -21,7 +21,7 @@ use crate::visible::visible_line;
 /// How long the greeting may take.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which member a client asks.
+/// Member to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The one whose log is in this directory.

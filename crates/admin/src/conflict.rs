@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which transactions of this server's clients lost, since its start. Each server counts those of
-/// its own clients.
+/// Lost transactions of this server's own clients, since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conflicts {

@@ -1,4 +1,4 @@
-//! What carries lines: a UNIX socket, or an encrypted connection of the group.
+//! Transport of lines: a UNIX socket, or an encrypted connection of the group.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What has happened lately, for `synod why`.
+//! Recent events, for `synod why`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,14 @@ use serde::{Deserialize, Serialize};
 pub struct Event {
     /// When, in milliseconds since 1970, by this server's clock.
     pub at_unix_ms: u64,
-    /// What it is about.
     pub topic: Topic,
     /// Whether an operator should look at it.
     pub severity: Severity,
-    /// What happened, as the error log has it.
+    /// Text, as in the error log.
     pub text: String,
 }
 
-/// What an event is about.
+/// Topic of an event.
 ///
 /// A member notes events with a topic of its own type (`synod_member::Topic`), and
 /// `synod_commands` translates, by a match that does not compile without a new one. The two are no
@@ -28,7 +27,7 @@ pub struct Event {
 pub enum Topic {
     /// Elections, handovers, a lost or regained majority.
     Leadership,
-    /// Who is in the group: views, joins, leaves, refusals.
+    /// Membership: views, joins, leaves, refusals.
     Membership,
     /// The pace at which writes are taken, and servers that commits do not wait for.
     Pace,

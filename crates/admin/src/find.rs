@@ -1,4 +1,4 @@
-//! Which members listen for commands on this machine.
+//! Finds the members that listen for commands on this machine.
 //!
 //! The system lists the sockets that listen, with their paths, in `/proc/net/unix`. Sockets that
 //! were bound through `/proc/self/fd`, because their directory's path is too long, cannot be found
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::socket;
 
-/// Where the system lists its UNIX sockets.
+/// The system's list of UNIX sockets.
 pub const LIST: &str = "/proc/net/unix";
 
 /// The flag of a socket that listens (`__SO_ACCEPTCON`).

@@ -1,4 +1,4 @@
-//! What a line may hold: a greeting, a call, a reply.
+//! Lines of the protocol: greeting, call, reply.
 //!
 //! ```text
 //! server: {"hello":{"program":"0.1.0","oldest":1,"newest":1}}
@@ -25,7 +25,7 @@ pub const CALL_BYTES_MAX: usize = 64 << 10;
 /// Bound on the line of a reply, in bytes.
 pub const REPLY_BYTES_MAX: usize = 8 << 20;
 
-/// What a server says first: who it is, and what it speaks.
+/// Greeting of a server: its identity, and its protocol versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the server's program.
@@ -56,18 +56,17 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     pub protocol: u16,
-    /// What is asked for.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// What a client may ask for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
     /// The group and this server: [`Answer::Status`].
     Status,
-    /// What has happened lately: [`Answer::Events`].
+    /// Recent events: [`Answer::Events`].
     Events,
     /// Transactions that were refused: [`Answer::Conflicts`].
     Conflicts,
@@ -124,11 +123,11 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
-    /// What the members have that are left when a majority is lost: [`Answer::Recovery`].
+    /// Holdings of the survivors of a lost majority: [`Answer::Recovery`].
     RecoveryPlan,
     /// Continues without the majority, which is lost for good: [`Answer::Done`].
     Recover,
-    /// What a relay of an upstream does: [`Answer::Relay`].
+    /// State of a relay's upstream: [`Answer::Relay`].
     RelayStatus,
     /// Nothing is pulled from the upstream until it is ordered otherwise: [`Answer::Done`].
     PauseUpstream,
@@ -165,7 +164,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it asks how a member is. Conflicts are not part of that: they name keys of rows.
+    /// Whether this asks how a member is. Conflicts are not part of that: they name keys of rows.
     pub fn is_status(&self) -> bool {
         matches!(
             self,
@@ -174,14 +173,14 @@ impl Request {
     }
 }
 
-/// What a server says.
+/// Reply of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     Hello(Hello),
-    /// What was asked for.
+    /// The answer to the request.
     Answer(Answer),
-    /// It was not done.
+    /// Not done, with the reason.
     Refused(Refusal),
 }
 
@@ -192,17 +191,17 @@ impl Reply {
     }
 }
 
-/// What was asked for.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The group and the server.
     Status(Box<Status>),
-    /// What has happened lately, oldest first.
+    /// Recent events, oldest first.
     Events(Vec<Event>),
     /// Transactions that were refused.
     Conflicts(Conflicts),
-    /// What the survivors of a lost majority have.
+    /// Holdings of the survivors of a lost majority.
     Recovery(Box<Recovery>),
     /// A relay of an upstream.
     Relay(Box<RelayStatus>),
@@ -214,7 +213,7 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Done {
-    /// What was done, in a sentence.
+    /// Result, in a sentence.
     pub text: String,
     /// Log index of the change, if it is an entry of the log.
     pub log_index: Option<u64>,
@@ -252,7 +251,7 @@ pub enum Reason {
     OtherHasMore,
     /// The group does not do this, or not now.
     Refused,
-    /// It is not known whether it was done.
+    /// The outcome is unknown.
     Unknown,
     /// Another kind, of a newer server.
     #[serde(other)]

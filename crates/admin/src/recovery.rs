@@ -1,4 +1,4 @@
-//! What the members have that are left when a majority is lost, as one of them knows it.
+//! Holdings of the survivors of a lost majority, as one of them knows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Survivor {
     /// When its last message came, in milliseconds since 1970; none: none since the start of the
     /// server that answers.
     pub heard_unix_ms: Option<u64>,
-    /// What it has; none if it does not answer.
+    /// Holdings; none if it does not answer.
     pub has: Option<Holdings>,
     /// Defects of its data, a sentence each: actions that they lack, or why they must not be used.
     /// Known of the answering server.
@@ -44,7 +44,7 @@ pub struct Survivor {
     pub is_marked: bool,
 }
 
-/// What a survivor has.
+/// Holdings of a survivor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Holdings {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a relay knows of its upstream, and of its readers.
+/// State of a relay's upstream and readers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RelayStatus {
@@ -16,20 +16,20 @@ pub struct RelayStatus {
     pub is_paused: bool,
     /// Name of the relay that leads, and so pulls; empty: none leads.
     pub puller: String,
-    /// What this relay does about it.
+    /// Activity of this relay.
     pub pull: PullState,
     /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
     pub error: Option<String>,
     /// Time since the error began, in milliseconds; none: there is no error.
     pub stuck_ms: Option<u64>,
-    /// What readers may lack although nothing has stopped; none: nothing, or this relay has not
-    /// pulled it.
+    /// Warning about transactions that readers may lack although nothing has stopped; none:
+    /// nothing, or this relay has not pulled it.
     pub warning: Option<String>,
     /// The newest transaction of each domain that is durable on a majority of the relays.
     pub gtids: String,
     /// The same as MySQL's set of GTIDs; empty: the upstream is MariaDB, or nothing is known of it.
     pub mysql_gtids: String,
-    /// Where the newest whole transaction ends in the upstream's binlog; empty: not known.
+    /// End of the newest whole transaction in the upstream's binlog; empty: unknown.
     pub place: String,
     /// How long that transaction took from the first event of its last part, by the upstream's
     /// clock, to the log, by this relay's, in milliseconds; none: no transaction came since this
@@ -37,7 +37,7 @@ pub struct RelayStatus {
     pub delay_ms: Option<u64>,
     /// For how long no transaction has come, in milliseconds.
     pub quiet_ms: Option<u64>,
-    /// Who reads from this relay.
+    /// Readers of this relay.
     pub readers: Vec<RelayReader>,
     /// Readers whose places all relays hold, also while they are not connected.
     pub registered: Vec<RegisteredReader>,
@@ -46,14 +46,14 @@ pub struct RelayStatus {
     pub certificate_until_unix: Option<u64>,
 }
 
-/// What a relay does about its upstream.
+/// Activity of a relay towards its upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullState {
     /// Another relay leads, or none.
     #[default]
     Elsewhere,
-    /// It connects, or waits until it tries again.
+    /// Connects, or waits before the next attempt.
     Connecting,
     Pulling,
     /// An operator has ordered that nothing is pulled.
@@ -67,7 +67,7 @@ pub enum PullState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RelayReader {
-    /// Where it connects from.
+    /// Address it connects from.
     pub from: String,
     /// Its `server_id`; zero: it has not said it.
     pub server_id: u32,

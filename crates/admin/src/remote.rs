@@ -30,14 +30,14 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long each step of the handshake may take: as long as members give each other.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which member is asked, and what proves that the client may ask.
+/// Remote member, and the credentials for asking it.
 #[derive(Clone, Debug)]
 pub struct RemoteMember {
     /// `host:port` where it listens for members; without a port, [`DEFAULT_PORT`].
     pub address: String,
     /// The name of its group; empty: whichever it is in.
     pub cluster_name: String,
-    /// What the group's members show to each other.
+    /// Credentials that the group's members show to each other.
     pub credentials: Credentials,
 }
 
@@ -52,11 +52,7 @@ pub enum RemoteError {
         "cannot connect to member {member}: {source}. Does its server run, and is that the \
          address at which other members reach it?"
     )]
-    NotReached {
-        member: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    NotReached { member: String, source: io::Error },
     /// The member's connections are in clear.
     #[error(
         "the connections of member {member} are not encrypted, so it cannot know who gives \
@@ -70,7 +66,7 @@ pub enum RemoteError {
     )]
     NotProven {
         member: String,
-        /// What is wrong, as a part of a sentence.
+        /// Reason, as a part of a sentence.
         reason: String,
     },
     /// The member refuses this client.

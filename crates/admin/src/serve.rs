@@ -35,7 +35,7 @@ impl Default for ServeLimits {
 /// Why a client is not served any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It sent what cannot be read, took too long, or broke the connection.
+    /// The client sent a malformed line, took too long, or broke the connection.
     #[error("a client's command: {0}")]
     Line(#[from] LineError),
 }

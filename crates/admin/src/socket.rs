@@ -1,4 +1,4 @@
-//! Where a member listens for commands, and for whom.
+//! The socket for commands, and its permissions.
 //!
 //! The socket is `synod.sock` in the log directory, which one process at a time holds by the log's
 //! lock: what lies there under that name when it begins to listen was left by a process that has
@@ -51,11 +51,7 @@ pub enum ListenError {
     )]
     Taken { path: PathBuf },
     #[error("cannot listen for commands at {}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// A socket that listens. Its file is removed with it, unless another one has taken its place.

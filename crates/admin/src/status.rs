@@ -19,11 +19,11 @@ pub struct Status {
     /// Its members, by name.
     pub members: Vec<Member>,
     pub log: Log,
-    /// What waits on this server.
+    /// Queues of this server.
     pub queues: Queues,
     /// At which pace writes are taken.
     pub flow_control: FlowControl,
-    /// What clients wait for at a commit.
+    /// Waits of clients at a commit.
     pub commit_wait: CommitWait,
     /// How long each step of a commit takes on this server.
     pub commit_steps: Vec<CommitStep>,
@@ -31,7 +31,7 @@ pub struct Status {
     pub commits: TimeCounts,
     /// Upper bounds of the buckets of all [`TimeCounts`], ascending, in microseconds.
     pub time_bounds_us: Vec<u64>,
-    /// What this server has counted since its start, or since `FLUSH STATUS`.
+    /// Counters since the start, or since `FLUSH STATUS`.
     pub counters: Counters,
     /// Transactions of this server that were refused.
     pub conflicts: Conflicts,
@@ -123,7 +123,7 @@ pub struct Member {
     pub role: String,
     /// The region that it is in.
     pub region: Option<String>,
-    /// What its database does: `Synced`, `Joined`, `Donor`, `Joining`, `Disconnected`, `Error`.
+    /// State of its database: `Synced`, `Joined`, `Donor`, `Joining`, `Disconnected`, `Error`.
     pub state: Option<String>,
     pub weight: Option<u8>,
     pub term: Option<u64>,
@@ -183,7 +183,7 @@ pub struct Log {
     pub begins_unix_ms: Option<u64>,
 }
 
-/// What waits on a server.
+/// Queues of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queues {
@@ -216,7 +216,7 @@ pub struct FlowControl {
     pub caused: u64,
 }
 
-/// What clients wait for at a commit.
+/// Waits of clients at a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitWait {
@@ -233,7 +233,7 @@ pub struct CommitWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitStep {
-    /// As in `wsrep_synod_commit_*`: `queue`, `order`, `fsync`, `quorum`, ...
+    /// Step, named as in `wsrep_synod_commit_*`: `queue`, `order`, `fsync`, `quorum`, ...
     pub step: String,
     /// Half of them took at most so long.
     pub p50_us: u64,

@@ -33,10 +33,10 @@ const FRESH: Duration = Duration::from_millis(100);
 /// Connects to the server; if that fails, says why, in a sentence.
 pub type Connect = Box<dyn FnMut() -> Result<Client, String> + Send>;
 
-/// What the server has answered, or why it has not, in a sentence.
+/// Answer of the server, or the reason for none, in a sentence.
 pub(crate) type Known<T> = Result<Arc<T>, Arc<str>>;
 
-/// What is known of the server: its status, or why there is none, in a sentence.
+/// Status of the server, or the reason for none, in a sentence.
 pub type Seen = Known<Status>;
 
 /// The work of the server as a relay, or why nothing is known of that.
@@ -70,7 +70,7 @@ impl Asker {
         self.ask(Waiting::Status).await
     }
 
-    /// What has happened lately on the server, oldest first.
+    /// Recent events of the server, oldest first.
     pub(crate) async fn events(&self) -> Known<Vec<Event>> {
         self.ask(Waiting::Events).await
     }

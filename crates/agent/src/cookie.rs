@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use crate::token::Token;
 
-/// What keeps the digest apart from other uses of the token.
+/// Separates the digest from other uses of the token.
 const PURPOSE: &[u8] = b"synod agent: cookie of a browser\0";
 
 /// The cookie of an agent. Cookies do not tell ports apart, so its name does.
@@ -43,8 +43,8 @@ impl Cookie {
         }
     }
 
-    /// What makes a browser keep it (`Set-Cookie`, RFC 6265): until it is closed, unreadable for
-    /// scripts, and not sent when a page of another site leads here.
+    /// `Set-Cookie` header (RFC 6265): kept until the browser is closed, unreadable for scripts,
+    /// and not sent when a page of another site leads here.
     pub(crate) fn header(&self) -> String {
         let Cookie { name, value, way } = self;
         let secure = match way {

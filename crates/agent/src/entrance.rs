@@ -1,4 +1,4 @@
-//! Who may ask: what a request shows, against what the agent wants to see.
+//! Authorization of requests.
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderValue};
 use hyper::{HeaderMap, Uri};
@@ -7,7 +7,7 @@ use crate::Access;
 use crate::dashboard::files::is_page;
 use crate::encryption::handshake::ClientCertificate;
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
     Open,
@@ -19,14 +19,14 @@ pub(crate) enum Entrance {
         /// The path, without the token.
         path: String,
     },
-    /// It shows nothing that opens the pages.
+    /// No valid token, cookie or certificate.
     Unknown,
-    /// It was sent to a name, while the agent is for this machine only.
+    /// The request names a host, while the agent is for this machine only.
     WrongName,
 }
 
-/// What becomes of a request with this address and these headers, on a connection with or without
-/// a client's certificate.
+/// Decides about a request with this address and these headers, on a connection with or without a
+/// client's certificate.
 pub(crate) fn entrance(
     access: &Access,
     certificate: ClientCertificate,

@@ -1,4 +1,4 @@
-//! Where an agent listens, how connections are protected, and who may ask.
+//! Exposure of an agent: its address, encryption, and authorized clients.
 //!
 //! Other machines reach an agent only if its operator has configured a token or TLS. TLS by itself
 //! keeps the pages secret on their way, and lets every client read them: that is said at the start.
@@ -33,7 +33,7 @@ pub struct Access {
     certificates: Option<ServiceCertificates>,
 }
 
-/// What clients show: programs the token, browsers the cookie.
+/// Secrets that clients show: programs the token, browsers the cookie.
 #[derive(Clone)]
 struct Shown {
     token: Token,
@@ -111,7 +111,7 @@ impl Access {
         })
     }
 
-    /// What encrypts connections, if anything does.
+    /// Certificates for connections, if they are encrypted.
     pub(crate) fn certificates(&self) -> Option<&ServiceCertificates> {
         self.certificates.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What a health check is answered: whether clients should be sent to this server, and why.
+//! Health checks: whether clients should be sent to this server, and why.
 //!
 //! | check | healthy |
 //! |---|---|
@@ -117,7 +117,7 @@ fn unreachable(why: &str) -> String {
     format!("The server cannot be asked: {why}{end}")
 }
 
-/// What `clustercheck` prints; its users compare the text.
+/// Text that `clustercheck` prints; its users compare it.
 fn in_galeras_words(is_healthy: bool) -> Verdict {
     let not = if is_healthy { "" } else { "not " };
     Verdict {

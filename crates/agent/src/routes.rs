@@ -1,4 +1,4 @@
-//! Which page a request means, and what stands on it.
+//! Maps requests to pages.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub enum Page {
     Metrics,
     /// A file of the page for people.
     File(&'static File),
-    /// What that page is sent while it is open.
+    /// Event stream of that page.
     Events,
 }
 
@@ -27,7 +27,7 @@ pub enum Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
-    /// What the body is (`Content-Type`).
+    /// `Content-Type`.
     pub kind: &'static str,
     pub body: Cow<'static, str>,
 }
@@ -38,7 +38,7 @@ const DRAINS: &str = "&lagging=404";
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What the agent has, for those that ask for something else.
+/// List of pages, for requests of anything else.
 const PAGES: &str = "\
 /
 /member/NAME

@@ -72,7 +72,7 @@ pub struct Agent {
     reload: Signal,
 }
 
-/// What each connection needs.
+/// State shared by connections.
 struct Serving {
     access: Access,
     asker: Asker,
@@ -205,7 +205,7 @@ async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>, cal
     }
 }
 
-/// What a new connection uses: the files as they are now, if they can be used.
+/// Certificates for a new connection: the files as they are now, if usable.
 fn certificates_now(certificates: &ServiceCertificates) -> Result<Arc<ServiceTls>, Arc<TlsError>> {
     if let Some(reading) = certificates.follow_files(Instant::now()) {
         say(reading);
@@ -390,8 +390,8 @@ fn last(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// What browsers may do with a page, and that its connection ends: one that is kept for a page that
-/// might be opened later would take the place of a check.
+/// Headers of the dashboard, and the end of its connection: one that is kept for a page that might
+/// be opened later would take the place of a check.
 fn of_the_dashboard(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(

@@ -29,7 +29,6 @@ pub enum TokenError {
         path.display(), path.display()
     )]
     Open { path: PathBuf },
-    /// It holds no token.
     #[error(
         "{} does not hold a token: one line of at least {CHARACTERS_MIN} printed characters, \
          without spaces. Make one: openssl rand -hex 32 > {}",
@@ -77,7 +76,7 @@ impl Token {
         is_token.then(|| Token(token.to_owned()))
     }
 
-    /// What the cookie of a browser is made from.
+    /// Bytes from which the cookie of a browser is made.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

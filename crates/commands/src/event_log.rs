@@ -79,7 +79,7 @@ impl EventLog {
     }
 }
 
-/// As much of a text as is kept.
+/// Prefix of a text that is kept.
 fn beginning(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {

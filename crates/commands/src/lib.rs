@@ -1,5 +1,5 @@
-//! What a running member does with commands: the threads that serve clients, and the answers that
-//! follow from its node alone.
+//! Threads of a running member that serve commands, and the answers that follow from its node
+//! alone.
 //!
 //! ```text
 //! synod-admin    waits for clients of the socket; puts it back if a full copy (SST) removed it

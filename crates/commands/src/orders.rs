@@ -5,10 +5,10 @@ use std::time::Duration;
 use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
 use synod_node::{self as node, Command, LeaderWeight, Node, RefusalReason};
 
-/// What is said of a member that is in no group.
+/// Reason for a member that is in no group.
 pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
 
-/// What is said of a member that keeps no upstream's binlog.
+/// Reason for a member that keeps no upstream's binlog.
 const NO_UPSTREAM: &str = "this is no relay that keeps the binlog of an upstream: name the log \
                            directory of one with --dir. 'synod status' shows what this member is";
 

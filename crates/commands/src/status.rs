@@ -12,10 +12,10 @@ use synod_node::{
     NodeStatus, Presence, RoleName,
 };
 
-/// What a member knows of its own database; nothing, if it has none.
+/// State of a member's own database; empty without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnDatabase {
-    /// What it does, in Galera's words.
+    /// State, in Galera's words.
     pub state: Option<String>,
     /// The last action in it.
     pub committed_seqno: Option<i64>,
@@ -23,8 +23,8 @@ pub struct OwnDatabase {
     pub apply_queue: Option<u64>,
 }
 
-/// What a node knows: the group and its members, the log, the pace and the queues. The rest of the
-/// status is as without a server.
+/// Status of a node: the group and its members, the log, the pace and the queues. The rest is as
+/// without a server.
 pub fn of_node(
     cluster_name: &str,
     node: &NodeStatus,
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// As member 1 knows its group: 2 leads and has told of both databases, 3 is away.
+    /// Status of member 1: 2 leads and has told of both databases, 3 is away.
     fn follower() -> NodeStatus {
         let database = |id, applied| DatabaseStatus {
             member: MemberId(id),

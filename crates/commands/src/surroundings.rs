@@ -1,4 +1,4 @@
-//! What the threads here need of the process that they run in.
+//! Environment of the threads: the process that they run in.
 
 use std::io;
 use std::thread::JoinHandle;

@@ -1,4 +1,4 @@
-//! What the doctor says.
+//! Findings of the doctor.
 
 use serde::Serialize;
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It was looked at, and is as it should be.
+    /// Checked, without a problem.
     Good,
     /// Good to know, or it could not be looked at.
     Note,
-    /// It will hurt at some time.
+    /// A problem to come.
     Warning,
     /// A group with this server does not work, or loses what it should not.
     Problem,
 }
 
-/// What a finding is about.
+/// Subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
@@ -28,7 +28,7 @@ pub enum Subject {
     Options,
     /// Engines and keys of tables.
     Tables,
-    /// What applications use that does not replicate.
+    /// Features of applications that do not replicate.
     Features,
     /// Files that another provider has left.
     Leftovers,
@@ -73,20 +73,19 @@ impl Subject {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about.
     pub subject: Subject,
     /// How much it matters.
     pub severity: Severity,
-    /// What was found: a sentence without a full stop.
+    /// The finding: a sentence without a full stop.
     pub what: String,
     /// Why it matters: a sentence; empty if all is well.
     pub why: String,
-    /// What to do: a command, a line of configuration, or a sentence; empty if nothing.
+    /// Remedy: a command, a line of configuration, or a sentence; empty if none.
     pub remedy: String,
 }
 
 impl Finding {
-    /// As it should be.
+    /// A finding without a problem.
     pub fn good(subject: Subject, what: impl Into<String>) -> Finding {
         Finding::new(subject, Severity::Good, what, "", "")
     }

@@ -10,7 +10,6 @@ use crate::facts::ServerFacts;
 /// The file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FixError {
-    /// It is there already.
     #[error(
         "{} is there already, and is not overwritten: move it away, or name another file",
         .0.display()

@@ -32,7 +32,7 @@ pub(crate) fn render(settings: &Settings, node: u8, provider: &Path) -> String {
     text
 }
 
-/// What every server needs.
+/// Settings of every server.
 fn server_part(settings: &Settings, node: u8) -> String {
     let files = NodeFiles::of(&settings.dir, node);
     let ports = Ports::of(settings.base_port, node);
@@ -64,7 +64,7 @@ innodb_autoinc_lock_mode = 2
     )
 }
 
-/// What a member of a group needs.
+/// Settings of a member.
 fn group_part(settings: &Settings, node: u8, provider: &Path, own: &NodeOverrides) -> String {
     let ports = Ports::of(settings.base_port, node);
     let cluster_address = own

@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster on this machine.
+//! Errors of clusters on this machine.
 //!
 //! Every text names the thing and the remedy, as a command that the reader can type. The exit codes
 //! of the program `synod` are decided here, so that its help and its behaviour agree.
@@ -15,10 +15,9 @@ pub enum ClusterError {
     /// A file or process operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was attempted, as a verb ("create", "read", "start").
+        /// Attempted action, as a verb ("create", "read", "start").
         action: &'static str,
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
     /// A program this needs is not installed.
@@ -64,11 +63,7 @@ pub enum ClusterError {
          'synod demo up'",
         path = path.display()
     )]
-    BadSettings {
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    BadSettings { path: PathBuf, reason: String },
     /// An option differs from what the cluster was created with.
     #[error(
         "the cluster in {dir} was created with {name} {stored}, not {asked}; leave the option out, \
@@ -122,7 +117,7 @@ pub enum ClusterError {
     )]
     PortInUse {
         port: u16,
-        /// What the node needs it for.
+        /// Purpose of the port.
         purpose: &'static str,
         node: u8,
     },
@@ -132,10 +127,7 @@ pub enum ClusterError {
          --provider",
         path = path.display()
     )]
-    ProviderMissing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
+    ProviderMissing { path: PathBuf },
     /// The unprivileged user cannot reach the directory.
     #[error(
         "the servers run as user '{user}', who cannot reach {dir}; name a directory below one that \
@@ -221,7 +213,7 @@ pub enum ClusterError {
     )]
     Timeout {
         node: u8,
-        /// What was waited for.
+        /// Event that did not come.
         waiting_for: &'static str,
         waited: Duration,
         /// The last state seen.
@@ -233,7 +225,7 @@ pub enum ClusterError {
     #[error("node {node}: {message}")]
     Sql {
         node: u8,
-        /// What the client program said.
+        /// Message of the client program.
         message: String,
     },
 }

@@ -26,7 +26,6 @@ pub struct NodeFiles {
     pub secret: PathBuf,
     /// Socket for local clients.
     pub socket: PathBuf,
-    /// Where the server writes its process id.
     pub pid_file: PathBuf,
     /// Temporary files of the server and of the copy scripts.
     pub tmp: PathBuf,
@@ -113,7 +112,7 @@ impl SstFiles {
         }
     }
 
-    /// What the server's script `mariabackup` reads of its configuration, at either end of a copy.
+    /// Configuration section for the server's script `mariabackup`, at either end of a copy.
     pub fn section(&self) -> String {
         let (certificate, key) = (self.certificate.display(), self.key.display());
         format!(

@@ -1,6 +1,6 @@
-//! What only Galera's library needs: after a full stop, an operator must find the node with the
-//! highest seqno and bootstrap from it. Synod has no such step. This exists so that the same tests
-//! and measurements run against both libraries.
+//! Recovery of Galera's library from a full stop: an operator must find the node with the highest
+//! seqno and bootstrap from it. Synod has no such step. This exists so that the same tests and
+//! measurements run against both libraries.
 
 use std::fs;
 

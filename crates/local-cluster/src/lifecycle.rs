@@ -34,9 +34,9 @@ const FORMED_FILE: &str = "formed";
 /// The result of a request to start a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
-    /// It was running already, with this process id.
+    /// The server was running already, with this process id.
     Already(i32),
-    /// It is a synced member now.
+    /// The server became a synced member.
     Synced,
     /// Its server runs, but too few run for a majority; it becomes synced when more are started.
     AwaitingMajority {

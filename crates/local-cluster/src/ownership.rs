@@ -1,4 +1,4 @@
-//! Whose a cluster is.
+//! Checks the owner of a cluster's directory.
 //!
 //! A cluster's settings name programs, and its directory is where root writes files and gives them
 //! away. So what another user has written, or may write, is not opened: in `/tmp` anybody may have

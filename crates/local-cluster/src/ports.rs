@@ -1,4 +1,4 @@
-//! Which ports a node uses, and whether they are free.
+//! Ports of a node, and checks that they are free.
 //!
 //! All are on the loopback address. From the base port B on, node N uses B+N-1 for SQL, B+100+N
 //! for the group, B+200+N for full copies (SST) and B+300+N for Galera's incremental transfer.
@@ -15,11 +15,11 @@ pub const RANGE: u16 = 400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
     pub sql: u16,
-    /// Where members of the group connect.
+    /// Group communication.
     pub group: u16,
-    /// Where a joiner receives a full copy.
+    /// Full copies, at the joiner.
     pub sst: u16,
-    /// Where a joiner receives missing actions from a Galera donor.
+    /// Incremental transfer from a Galera donor, at the joiner.
     pub ist: u16,
 }
 

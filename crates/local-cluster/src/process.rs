@@ -22,7 +22,7 @@ use crate::wait::wait_for;
 /// How long a process may take to end after SIGKILL; longer means that it hangs in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What `/proc` says about one process.
+/// Facts about a process in `/proc`.
 #[derive(Debug, Clone)]
 struct ProcessInfo {
     parent: i32,

@@ -44,7 +44,7 @@ impl SstMethod {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replication {
-    /// As members of a group, by the wsrep provider.
+    /// A group, replicated by the wsrep provider.
     #[default]
     Group,
     /// Each server has a database of its own and no provider. The maker of the cluster connects
@@ -52,7 +52,7 @@ pub enum Replication {
     Own,
 }
 
-/// Where a node runs if not on this machine's loopback address.
+/// Host of a node outside of this machine's loopback address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeHost {
     /// Its address, which the other nodes and the clients use.

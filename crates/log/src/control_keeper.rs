@@ -31,7 +31,7 @@ impl ControlKeeper {
         }
     }
 
-    /// What the file is to say. Anything in it may be on disk at any time from now on.
+    /// Locks the values for the control file. Any of them may be on disk at any time from now on.
     pub(crate) fn values(&self) -> MutexGuard<'_, Control> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }

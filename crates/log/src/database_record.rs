@@ -340,7 +340,7 @@ impl<'a> StoppedMember<'a> {
         })
     }
 
-    /// What the record says.
+    /// Reads the record.
     ///
     /// # Errors
     /// It cannot be read, or is damaged.

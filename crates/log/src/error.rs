@@ -16,7 +16,7 @@ pub enum LogError {
     /// The operating system refused.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -54,9 +54,9 @@ pub enum LogError {
         offset: u64,
         /// Last good index before the damage, if known.
         index: Option<LogIndex>,
-        /// What should be there.
+        /// Expected value.
         expected: String,
-        /// What is there.
+        /// Found value.
         found: String,
     },
     /// Written by a program that knows another version of the format. Nothing is damaged, and
@@ -67,7 +67,7 @@ pub enum LogError {
     Version {
         /// The file.
         path: PathBuf,
-        /// What has the version: the log format, or a part with a version of its own.
+        /// Subject of the version: the log format, or a part with a version of its own.
         what: &'static str,
         /// The version in the file.
         found: u32,
@@ -92,7 +92,7 @@ pub enum LogError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// Field that differs.
         what: &'static str,
         /// In the control file.
         expected: String,

@@ -40,7 +40,7 @@ struct ReadAhead {
     generation: u64,
 }
 
-/// Where to get the next entry.
+/// Location of the next entry.
 enum Source {
     Memory(Vec<Entry>),
     /// A segment, a place in it, and the generation of the log that this belongs to.
@@ -157,7 +157,7 @@ impl LogReader {
         }
     }
 
-    /// What the entry at this index is, if the log holds it. Reads no disk.
+    /// Summary of the entry at this index, if the log holds it. Reads no disk.
     pub fn summary(&self, index: LogIndex) -> Option<EntrySummary> {
         self.shared.state().summaries.at(index)
     }
@@ -268,7 +268,7 @@ impl LogReader {
     }
 }
 
-/// What a caller of [`LogReader::read`] still wants.
+/// Remainder of a [`LogReader::read`].
 struct ReadRequest {
     next: LogIndex,
     to: LogIndex,

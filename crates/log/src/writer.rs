@@ -86,7 +86,7 @@ struct PendingRecord {
     tip: Option<Tip>,
 }
 
-/// What a writer takes over from recovery.
+/// State that a writer takes over from recovery.
 pub(crate) struct WriterParts {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) options: LogOptions,
@@ -534,7 +534,7 @@ impl LogWriter {
         }
     }
 
-    /// What is known of the next segment while this one is written.
+    /// Header for the next segment, as far as known while this one is written.
     fn next_open_header(&self) -> SegmentHeader {
         let active = &self.active.segment;
         let (identity, format) = {

@@ -17,7 +17,7 @@ use synod_log::{Entry, FaultyFiles, LogError, LogWriter, MemoryFiles};
 
 const SEEDS: [u64; 5] = [0, u64::MAX, 11, 12, 13];
 
-/// What a log may hold.
+/// Contents that a log may have.
 #[derive(Clone, Debug, Default)]
 struct Content {
     base: LogBase,

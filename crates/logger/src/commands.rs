@@ -44,7 +44,7 @@ pub(crate) fn serve(
     server
 }
 
-/// What the answers are made of.
+/// Sources of the answers.
 struct Answered {
     node: Arc<Node>,
     events: Arc<EventLog>,

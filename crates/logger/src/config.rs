@@ -17,27 +17,27 @@ use crate::keys::{self, KeyKind};
 /// Size of the newest part of the log that a logger keeps in memory, unless its file says
 /// otherwise: less than a server, because others read little of it.
 const CACHE_SIZE: &str = "8M";
-/// What its own actions may take. It has none.
+/// Limit for own actions, which a logger does not have.
 const NO_ACTIONS_BYTES: usize = 1 << 20;
 /// In a group of relays: a larger part of a transaction is split, and may be overtaken by the next.
 const RELAYED_PIECE_BYTES: usize = 8 << 20;
 /// In a group of relays: what is pulled and not ordered yet.
 const RELAYED_PENDING_BYTES: usize = 48 << 20;
 
-/// What a logger is started with.
+/// Configuration of a logger.
 #[derive(Clone, Debug)]
 pub struct LoggerConfig {
     /// The operator's name for the group: `wsrep_cluster_name` of the servers.
     pub cluster_name: String,
     /// Name of this member, unique in the group.
     pub name: String,
-    /// Where the other members reach this one.
+    /// Address of this member for the others.
     pub address: Address,
     /// Addresses of servers of the group.
     pub peers: Vec<Address>,
     /// The rest, by the names of the servers' options.
     pub options: Options,
-    /// What the operator should know about the options, for the log.
+    /// Notices about the options, for the log.
     pub notices: Vec<String>,
     /// Its group is one of relays, without any server.
     pub in_relay_group: bool,
@@ -45,7 +45,7 @@ pub struct LoggerConfig {
     pub readers_at: String,
 }
 
-/// What is wrong with the file of a logger. The text names the file and says what to write.
+/// Errors in a logger's file. The text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -55,10 +55,8 @@ pub enum ConfigError {
     )]
     Unreadable {
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
-    /// It is not TOML.
     #[error(
         "{}, line {line}: {message}. A line is: name = \"text\", or synod.option = \"value\"",
         path.display()
@@ -116,7 +114,7 @@ pub enum ConfigError {
     )]
     Exposed {
         path: PathBuf,
-        /// Where the logger would listen.
+        /// Address to listen on.
         listen: Address,
     },
 }
@@ -147,11 +145,12 @@ impl LoggerConfig {
         LoggerConfig::understand(path, table, false)
     }
 
-    /// As [`LoggerConfig::from_table`], for a member of a group of relays: it may be alone, without
+    /// [`LoggerConfig::from_table`] for a member of a group of relays: it may be alone, without
     /// peers.
     ///
     /// # Errors
-    /// As [`LoggerConfig::read`].
+    ///
+    /// Those of [`LoggerConfig::read`].
     pub fn of_relay_group(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::understand(path, table, true)
     }

@@ -19,7 +19,6 @@ const OF_SERVERS: [&str; 5] = [
 /// Why a directory cannot be that of a logger's log.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// It is the data directory of a server.
     #[error(
         "{} is the data directory of a database server ({found} is there): a logger needs a \
          directory of its own. Name another one with synod.log_dir",
@@ -27,10 +26,10 @@ pub enum DirectoryError {
     )]
     OfServer {
         dir: PathBuf,
-        /// What was found in it.
+        /// Name of a server's file there.
         found: &'static str,
     },
-    /// It does not exist, or files cannot be made in it.
+    /// The directory does not exist, or files cannot be made in it.
     #[error(
         "the log cannot be written to {}: {source}. Make it a directory of the user that runs the \
          logger (install -d -o synod-logger -g synod-logger -m 700 {}), or name another one with \
@@ -39,7 +38,6 @@ pub enum DirectoryError {
     )]
     Unwritable {
         dir: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
 }

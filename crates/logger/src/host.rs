@@ -14,7 +14,7 @@ use synod_options::HostNames;
 use crate::output::Output;
 use crate::run::{News, Service};
 
-/// What the node calls.
+/// Host callbacks of the node.
 pub struct LoggerHost {
     output: Output,
     news: Sender<News>,

@@ -41,7 +41,7 @@ const SHARED: [&str; 31] = [
     "socket.ssl_password_file",
 ];
 
-/// What a key of the file is.
+/// Kind of a key in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     /// One of [`OWN`].
@@ -54,7 +54,7 @@ pub(crate) enum KeyKind {
     Unknown(&'static str),
 }
 
-/// What this key is.
+/// Kind of a key.
 pub(crate) fn kind_of(key: &str) -> KeyKind {
     if OWN.contains(&key) {
         KeyKind::Own

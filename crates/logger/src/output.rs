@@ -39,7 +39,7 @@ impl Style {
     }
 }
 
-/// Where lines go. Cheap to clone.
+/// Destination of log lines. Cheap to clone.
 #[derive(Clone)]
 pub struct Output {
     lines: Arc<LogQueue<Level>>,

@@ -19,7 +19,7 @@ use crate::signals::Signals;
 /// member of a group comes back by itself.
 const SEARCH_LIMIT: Duration = Duration::from_secs(30);
 
-/// What a running logger is told.
+/// Events for a running logger.
 #[derive(Debug)]
 pub(crate) enum News {
     /// Leave the group and end.
@@ -28,9 +28,9 @@ pub(crate) enum News {
     Reload,
     /// The node has stopped for good.
     Failed {
-        /// What has happened, as a part of a sentence.
+        /// Event, as a part of a sentence.
         why: String,
-        /// What brings it back.
+        /// Remedy.
         remedy: Remedy,
     },
 }
@@ -50,7 +50,7 @@ pub enum LoggerError {
     /// The system refused a thread or a signal mask.
     #[error("the system refused what a logger needs: {0}. Free memory or raise its limits")]
     System(#[from] std::io::Error),
-    /// What it does besides cannot begin.
+    /// The additional service cannot begin.
     #[error("{0}")]
     Service(String),
     /// No address led to a group that admits this member.
@@ -61,7 +61,7 @@ pub enum LoggerError {
         SEARCH_LIMIT.as_secs()
     )]
     NoGroup,
-    /// It is to be alone, and its log is of no group.
+    /// A group of one was asked for, and the log is of no group.
     #[error(
         "the log of this relay is of no group yet, and its file names no peers. Begin a group with \
          it, once: synod relay --config FILE --bootstrap. If there are other relays already, name \
@@ -71,9 +71,9 @@ pub enum LoggerError {
     /// The member has stopped for good.
     #[error("this logger has stopped: {why}{}", advice(*remedy))]
     Failed {
-        /// What has happened, as a part of a sentence.
+        /// Event, as a part of a sentence.
         why: String,
-        /// What brings it back.
+        /// Remedy.
         remedy: Remedy,
     },
 }
@@ -105,7 +105,7 @@ impl LoggerError {
     }
 }
 
-/// What a logger does besides, such as serving readers.
+/// Additional service of a logger, such as serving readers.
 pub trait Service: Send + Sync {
     /// Begins, when the node runs. Waits for nothing.
     ///

@@ -17,7 +17,7 @@ use crate::api::Gtid;
 
 /// Starts the line in which the server prints its position.
 const POSITION_MARK: &str = "WSREP: Recovered position:";
-/// What the service manager expects of the server alone.
+/// Environment variables that the service manager sets for the server alone.
 const SERVICE_VARIABLES: [&str; 4] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -28,7 +28,7 @@ const SERVICE_VARIABLES: [&str; 4] = [
 /// Why the server's program gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// It could not be run.
+    /// The program could not be run.
     #[error("cannot run {} {purpose}: {source}", program.display())]
     NotRun {
         program: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) enum NoAnswer {
         /// Data directory of this process.
         own: PathBuf,
     },
-    /// It ended without the answer.
+    /// The program ended without an answer.
     #[error("{} {purpose} says nothing of it, but: {last}", program.display())]
     Silent {
         program: PathBuf,
@@ -62,8 +62,8 @@ pub(crate) enum NoAnswer {
 pub(crate) struct ServerProgram {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Where relative paths among the arguments begin: the server has gone into its data directory
-    /// since it read them. `None`: not known, or closed to this process.
+    /// Base of relative paths among the arguments: the server has changed into its data directory
+    /// since it read them. `None`: unknown, or closed to this process.
     started_in: Option<PathBuf>,
 }
 
@@ -132,7 +132,7 @@ impl ServerProgram {
         }
     }
 
-    /// Where the engine is, after its own recovery. The nil group: it was never in one.
+    /// Position of the engine after its own recovery. The nil group: it was never in one.
     ///
     /// # Errors
     /// The program does not run, or its engine does not start.
@@ -165,7 +165,7 @@ impl ServerProgram {
         }
     }
 
-    /// What the program writes to its output, and to the log.
+    /// Output and error log of one run.
     fn run(&self, before: &[&str], purpose: &'static str) -> Result<(String, String), NoAnswer> {
         let mut command = self.command();
         command

@@ -1,4 +1,4 @@
-//! What systemd is told while the server starts: that a long wait is no failure, and what for.
+//! Tells systemd that a long start is no failure, and why it waits.
 //!
 //! systemd ends a service whose start takes longer than `TimeoutStartSec`, unless the service asks
 //! for more time. The protocol is that of `sd_notify(3)`: a datagram with lines `NAME=value`, to

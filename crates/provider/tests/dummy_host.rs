@@ -758,7 +758,7 @@ fn opaque_texts_from_the_server_may_be_any_bytes() {
     assert_eq!(host.fake.calls(), ["options_set \u{fffd}=1"]);
 }
 
-/// As MariaDB 11.8 sees a parameter.
+/// Reads a parameter as MariaDB 11.8 does.
 unsafe extern "C-unwind" fn take_parameter(
     parameter: *const wsrep_parameter_t,
     context: *mut c_void,

@@ -112,7 +112,7 @@ fn server_can_load_verify_and_unload() {
     }
 }
 
-/// As MariaDB 11.8 does at its start: a failure there ends the server.
+/// MariaDB 11.8 makes this call at its start, where a failure ends the server.
 #[test]
 fn config_service_without_a_provider_has_no_parameter_and_answers_ok() {
     unsafe extern "C-unwind" fn count(
@@ -132,8 +132,8 @@ fn config_service_without_a_provider_has_no_parameter_and_answers_ok() {
     wsrep_deinit_config_service_v1();
 }
 
-/// As servers register them whose threads, TLS and tables of connections a provider may use. In one
-/// test, because what is registered is kept for the process.
+/// Registers the services for threads, TLS and connection tables as servers do. One test, because
+/// registrations last as long as the process.
 #[test]
 fn services_that_are_not_used_are_accepted_and_said_to_be_so() {
     let mut thread = wsrep_thread_service_v1_t {

@@ -1,4 +1,4 @@
-//! Who may read: names, with what `SELECT PASSWORD('...')` makes of their passwords.
+//! Accounts of readers: names, with their passwords as `SELECT PASSWORD('...')` hashes them.
 //!
 //! The proof is that of `mysql_native_password`: the reader shows that it knows the password's hash
 //! without sending it, for a random text that only this connection has.
@@ -92,7 +92,7 @@ fn proves(stored: &Hash, challenge: &Challenge, answer: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What `SELECT PASSWORD('secret')` gives.
+    /// Result of `SELECT PASSWORD('secret')`.
     const SECRET: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 
     fn answer(password: &str, challenge: &Challenge) -> Vec<u8> {

@@ -41,16 +41,16 @@ const KEYS: [&str; 19] = [
     "upstream_tls_verify_name",
 ];
 
-/// What a relay is started with.
+/// Configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// The member: a logger, a learner unless the file says otherwise.
     pub member: LoggerConfig,
-    /// Where readers connect; has a port.
+    /// Address to listen on for readers; has a port.
     pub listen: Address,
     /// How connections of readers are encrypted; none: not at all.
     pub encryption: Option<Encryption>,
-    /// Who may read.
+    /// Accounts of readers.
     pub accounts: Accounts,
     /// Domain of the GTIDs; none: made from the group's id.
     pub domain: Option<u32>,
@@ -58,11 +58,12 @@ pub struct RelayConfig {
     pub readers_max: usize,
     /// A reader that takes nothing for so long is disconnected.
     pub stalled_after: Duration,
-    /// Whose binlog the relay keeps, in a group of relays; none: it serves the group that it is in.
+    /// Upstream whose binlog a group of relays keeps; none: the relay serves the group that it is
+    /// in.
     pub upstream: Option<UpstreamSettings>,
 }
 
-/// What is wrong with the file of a relay. The text names the file and says what to write.
+/// Errors in a relay's configuration file. The text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayConfigError {
     /// In the part that it has in common with loggers.
@@ -97,7 +98,7 @@ pub enum RelayConfigError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What to write.
+        /// Correct form of the value.
         reason: String,
     },
 }

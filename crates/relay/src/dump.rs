@@ -34,7 +34,7 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
 /// A relay that has everything from its upstream so long after a reader asked will not get what the
 /// reader has: the upstream did not have it then.
 const LEVEL_AFTER: Duration = Duration::from_secs(7);
-/// What follows the log's end may be read a moment later than the log has moved.
+/// Pause at the end of the log, whose entries can be read a moment after it has moved.
 const TAIL_PAUSE: Duration = Duration::from_millis(50);
 /// Before each event of a dump: an event follows.
 const EVENT: [u8; 1] = [0];
@@ -90,12 +90,12 @@ fn purged(first: Seqno) -> Refusal {
     ))
 }
 
-/// Whose transactions readers get.
+/// Source of the transactions that readers get.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// Those of the group itself, with GTIDs made from its seqnos.
+    /// The group itself, with GTIDs made from its seqnos.
     Group,
-    /// Those of an upstream that the group keeps, as they are; and where it is.
+    /// An upstream whose transactions the group keeps unchanged, with the log's end.
     Upstream(Arc<Tail>),
 }
 
@@ -388,7 +388,7 @@ fn displaced<S: Connection>(
     Err(DumpError::Refused(clash::displaced(server_id, newer)))
 }
 
-/// What a reader gets, packed.
+/// Binlog stream to one reader, in packets.
 struct Binlog<'a, S> {
     packets: &'a mut Packets<S>,
     writer: BinlogWriter,
@@ -396,7 +396,7 @@ struct Binlog<'a, S> {
     checksum: Checksum,
     /// The reader wants the texts of statements: others may not know the event.
     annotates: bool,
-    /// What comes before each event.
+    /// Prefix of each event.
     head: &'static [u8],
     pace: Pace,
     /// None: it was said that rows are compressed.
@@ -436,8 +436,8 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         Ok(binlog)
     }
 
-    /// What a binlog begins with: the format, and the GTIDs before it. Their time is zero: programs
-    /// that are to end at a time compare it with that of every event.
+    /// Sends the head of a binlog: its format, and the GTIDs before it. Their time is zero:
+    /// programs that stop at a time compare it with that of every event.
     fn open(&mut self, source: &Transactions) -> Result<(), SourceError> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
         let format = self.writer.format(version, 0);

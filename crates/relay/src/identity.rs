@@ -7,7 +7,7 @@
 use synod_binlog::Gtid;
 use synod_node::{GroupId, Seqno};
 
-/// What the GTIDs of a group have in common.
+/// Domain and server of all GTIDs of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The domain that the group's seqnos count in.

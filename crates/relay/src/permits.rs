@@ -22,7 +22,7 @@ pub(crate) struct Permits(Arc<Mutex<Queue>>);
 struct Queue {
     /// Permits that no thread holds; zero while any thread waits.
     free: usize,
-    /// Who waits, in order.
+    /// Waiting threads, first in, first out.
     waiting: VecDeque<Arc<Waiter>>,
 }
 
@@ -38,7 +38,7 @@ struct Waiter {
 pub(crate) struct Permit(Permits);
 
 impl Permits {
-    /// As many as leave half of this machine's cores to others, and at least one.
+    /// Permits for half of this machine's cores, at least one.
     pub(crate) fn of_this_machine() -> Permits {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         Permits::new((cores / 2).max(1))

@@ -43,7 +43,7 @@ const ENDS: u16 = 1;
 /// A relay may read its log for so long before it knows where the upstream is.
 const TAIL_LIMIT: Duration = Duration::from_secs(5);
 
-/// What all readers have in common.
+/// State shared by all readers.
 pub(crate) struct Relay {
     pub(crate) node: Arc<Node>,
     pub(crate) accounts: Accounts,
@@ -212,7 +212,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         clash::check_upstream(self.server_id, request.gtids.as_deref(), &newest)
     }
 
-    /// What COM_BINLOG_DUMP and the variables before it ask for.
+    /// Request made by COM_BINLOG_DUMP and the variables before it.
     fn request(&mut self, rest: &[u8]) -> Result<Request, Refusal> {
         const FILE: usize = 4 + 2 + 4;
         let short = || Refusal::dump("COM_BINLOG_DUMP is shorter than 10 bytes".to_owned());

@@ -1,4 +1,4 @@
-//! Where readers are, for operators.
+//! Positions of readers, for operators.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,15 @@ use synod_node::Seqno;
 /// A place is noted after so many actions, so that readers that are behind do not note each one.
 const STEP: u64 = 256;
 
-/// What is known of one reader.
+/// Position of one reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where it connects from.
     pub(crate) from: SocketAddr,
     /// Its `server_id`; zero: it has not said it yet.
     pub(crate) server_id: u32,
-    /// What it was given; none: it has asked for no dump yet.
+    /// Last action sent; none: no dump was requested yet.
     pub(crate) at: Option<At>,
-    /// What it had when it asked.
+    /// Position in the request.
     pub(crate) began: Option<At>,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct At {
     pub(crate) gtids: GtidList,
 }
 
-/// Where one reader is. Its thread writes, and operators read.
+/// Position of one reader, written by its thread and read by operators.
 #[derive(Debug)]
 pub(crate) struct ReaderPlace(Mutex<Place>);
 
@@ -46,12 +45,11 @@ impl ReaderPlace {
         }))
     }
 
-    /// Where it is.
     pub(crate) fn get(&self) -> Place {
         self.lock().clone()
     }
 
-    /// It has said which server it is.
+    /// Records the reader's `server_id`.
     pub(crate) fn is_server(&self, server_id: u32) {
         self.lock().server_id = server_id;
     }
@@ -65,12 +63,12 @@ impl ReaderPlace {
         self.is_at(seqno, gtids);
     }
 
-    /// It was given everything up to here.
+    /// Records that the reader was sent everything up to here.
     pub(crate) fn is_at(&self, seqno: Seqno, gtids: GtidList) {
         self.lock().at = Some(At { seqno, gtids });
     }
 
-    /// As [`ReaderPlace::is_at`], noted only now and then.
+    /// [`ReaderPlace::is_at`], recorded only now and then.
     pub(crate) fn moved(&self, seqno: Seqno, gtids: impl FnOnce() -> GtidList) {
         if seqno.0.unsigned_abs().is_multiple_of(STEP) {
             self.is_at(seqno, gtids());

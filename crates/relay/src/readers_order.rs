@@ -21,12 +21,12 @@ use crate::sightings::submit_note;
 /// How long an order may take.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
 
-/// What an operator orders about readers.
+/// Order of an operator about readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadersOrder {
     /// The place of this reader is held from now on.
     Register(u32),
-    /// It is held no longer.
+    /// Unregister this `server_id`.
     Remove(u32),
     /// The log is purged.
     Purge {
@@ -48,7 +48,7 @@ pub(crate) struct Needed {
 /// Why an order about readers was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotDone {
-    /// As other orders.
+    /// Refused like other orders.
     Refusal(OrderRefusal),
     /// A reader needs what would be purged.
     Needed(Needed),

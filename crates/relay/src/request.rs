@@ -17,7 +17,7 @@ use crate::protocol::answer::Refusal;
 
 /// A reader that wants no heartbeats is looked after so often.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// What the name of a binlog begins with.
+/// Prefix of binlog names.
 const FILE_PREFIX: &str = "synod.";
 
 /// Name of the binlog that begins after an action.
@@ -25,7 +25,7 @@ pub(crate) fn file_name(after: Seqno) -> String {
     format!("{FILE_PREFIX}{:020}", after.0)
 }
 
-/// What a reader has asked for.
+/// Request for a dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Its `server_id`; zero: it has none.
@@ -41,13 +41,13 @@ pub(crate) struct Request {
     pub(crate) position: u32,
     /// The dump ends where the log does.
     pub(crate) ends: bool,
-    /// What events are to end with.
+    /// Checksum to append to events.
     pub(crate) checksum: Checksum,
     /// How often it wants to hear something; zero: never.
     pub(crate) heartbeat: Duration,
-    /// It wants the texts of statements before their rows.
+    /// Sends the texts of statements before their rows.
     pub(crate) annotates: bool,
-    /// It wants to acknowledge events (semi-synchronous replication).
+    /// The reader acknowledges events (semi-synchronous replication).
     pub(crate) acknowledges: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who is connected. Of the readers with one `server_id`, one at a time has a dump.
+//! Connected readers. Of those with one `server_id`, one at a time has a dump.
 //!
 //! A reader is known by its `server_id`: what is held for a registered one, and where it is. Two at
 //! a time would be taken for one. So the newer dump ends the older one, as a primary does it: that
@@ -43,7 +43,7 @@ pub(crate) struct Seat<'a> {
     seats: &'a Seats,
     connection: u32,
     place: Arc<ReaderPlace>,
-    /// Where the reader connects from whose dump ends this one.
+    /// Address of the reader whose dump ends this one.
     newer: Arc<OnceLock<SocketAddr>>,
 }
 
@@ -90,7 +90,7 @@ impl Seats {
         Ok(seat)
     }
 
-    /// Where the connected readers are.
+    /// Positions of the connected readers.
     pub(crate) fn places(&self) -> Vec<Place> {
         let taken = self.lock();
         taken.values().map(|taken| taken.place.get()).collect()
@@ -143,7 +143,7 @@ impl Taken {
 }
 
 impl Seat<'_> {
-    /// Where its reader is.
+    /// Position of the reader.
     pub(crate) fn place(&self) -> &ReaderPlace {
         &self.place
     }
@@ -163,7 +163,7 @@ impl Seat<'_> {
         self.seats.await_end(&older);
     }
 
-    /// Where the reader connects from whose dump ends this one; none: this one continues.
+    /// Address of the reader whose dump ends this one; none: this one continues.
     pub(crate) fn newer(&self) -> Option<SocketAddr> {
         self.newer.get().copied()
     }

@@ -48,7 +48,7 @@ pub fn run(config: &RelayConfig, mode: StartMode) -> Result<(), LoggerError> {
     run_with(&config.member, mode, Arc::new(service))
 }
 
-/// What a relay does besides being a member.
+/// Tasks of a relay beside its membership.
 struct RelayService {
     config: RelayConfig,
     upstream: Option<UpstreamService>,

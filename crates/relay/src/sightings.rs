@@ -1,8 +1,8 @@
-//! Where registered readers are that are connected here: noted in the log now and then, so that all
-//! relays hold the same for them, also after a restart.
+//! Records the positions of connected registered readers in the log, so that all relays hold the
+//! same for them, also after a restart.
 //!
-//! What is noted is where a reader was a look earlier, [`LOOK`] ago, and at first what it has asked
-//! for: what it has been given a moment ago may not be on its disk yet.
+//! The position recorded is that of one interval ([`LOOK`]) ago, at first the requested one: what
+//! was sent a moment ago may not be on the reader's disk yet.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// A reader that has not moved is noted so often, so that operators see that it is there.
 const AGAIN_S: u64 = 600;
 
-/// Where connected readers are.
+/// Positions of connected readers.
 pub(crate) type Places = Arc<dyn Fn() -> Vec<Place> + Send + Sync>;
 
 /// Looks at the connected readers, and for trouble, until the other end of `stop` is dropped: the
@@ -59,20 +59,20 @@ pub(crate) fn now_s() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-/// What was seen at the last look, by `server_id`.
+/// Positions at the last look, by `server_id`.
 #[derive(Default)]
 struct Sightings(BTreeMap<u32, Seen>);
 
 struct Seen {
     from: SocketAddr,
     at: At,
-    /// What was noted last, and when.
+    /// Last note, and its time.
     noted: GtidList,
     noted_s: u64,
 }
 
 impl Sightings {
-    /// What is to be noted of these readers.
+    /// Notes due for these readers.
     fn look(&mut self, now_s: u64, places: &[Place], registry: &Registry) -> Vec<Note> {
         let mut notes = Vec::new();
         let before = std::mem::take(&mut self.0);

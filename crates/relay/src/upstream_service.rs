@@ -1,5 +1,5 @@
-//! What a relay of an upstream runs besides serving readers: it follows the end of its own log, and
-//! pulls while it leads; and what it answers to the program `synod`.
+//! Service of a relay with an upstream: follows the end of its log, pulls while it leads, and
+//! answers `synod`.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ use crate::upstream_settings::UpstreamSettings;
 /// The threads about an upstream, and what others share with them.
 pub(crate) struct UpstreamService {
     settings: UpstreamSettings,
-    /// What happens to a full log.
+    /// Policy for a full log.
     log_full: FullLogPolicy,
     /// Size of the log's files, in bytes.
     segment_bytes: u64,

@@ -16,12 +16,12 @@ const SERVER_PORT: u16 = 3306;
 /// The key that must be there, for examples.
 const EXAMPLE: &str = "relay.upstream = \"mysql://repl@db1.example.com:3306\"";
 
-/// Whose binlog a relay keeps, and from where on.
+/// Upstream of a relay, and where to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// How the upstream is reached, and what is asked of it.
     pub config: UpstreamConfig,
-    /// Where a group begins whose log is empty.
+    /// Start for a group whose log is empty.
     pub start: Position,
 }
 

@@ -187,10 +187,10 @@ impl<'a> Certificate<'a> {
 /// A certificate is not valid at this moment.
 #[derive(Debug, thiserror::Error)]
 pub enum DatesError {
-    /// It has expired; with the last moment of its validity.
+    /// Expired; with the last moment of validity.
     #[error("it expired at {0}; issue a new one (and check this machine's clock)")]
     Expired(String),
-    /// It is not valid yet; with the first moment of its validity.
+    /// Not valid yet; with the first moment of validity.
     #[error("it is valid from {0} only; check this machine's clock")]
     NotYet(String),
 }

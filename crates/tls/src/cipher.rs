@@ -1,4 +1,4 @@
-//! Which cipher suites a member uses: reads the operator's list of ciphers.
+//! Cipher suites of a member: parses the operator's list of ciphers.
 //!
 //! The list has OpenSSL's syntax, so an operator's old list may stay. As in OpenSSL, only names
 //! that begin with `TLS_` mean suites of TLS 1.3. A list without such a name restricts nothing

@@ -42,7 +42,7 @@ pub enum TlsError {
         /// The setting that names the file.
         setting: &'static str,
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, as a part of a sentence.
         reason: String,
     },
     /// The certificate has expired, or is not valid yet.
@@ -159,7 +159,7 @@ pub enum TlsHandshakeError {
     /// The peer answered in clear.
     #[error("it does not encrypt its connections, this member does ({switch})")]
     Plaintext {
-        /// What makes this member encrypt: a setting, and "is on" or "is set".
+        /// Setting that turns encryption on, with "is on" or "is set".
         switch: String,
     },
     #[error("connection failed during the TLS handshake: {0}")]

@@ -3,9 +3,9 @@
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
-/// What a file's owner may do, and its group, and others.
+/// Permission bits of owner, group and others.
 const PERMISSIONS: u32 = 0o7777;
-/// What users may do that are neither the owner nor of the file's group.
+/// Permission bits of users who are neither the owner nor of the file's group.
 const OTHERS: u32 = 0o007;
 
 /// The mode of a file that every user of the machine may read or change; none: it is closed.

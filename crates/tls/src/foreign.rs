@@ -85,7 +85,7 @@ impl fmt::Debug for ForeignTls {
     }
 }
 
-/// As between members; and the name, if that is wanted.
+/// Verifier as between members, and of the name, if wanted.
 #[derive(Debug)]
 struct NameVerifier {
     peer: PeerVerifier,

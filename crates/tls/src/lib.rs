@@ -80,7 +80,7 @@ pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     summary: String,
-    /// What peers see of this member's certificate; none with a secret.
+    /// Subject of this member's certificate; none with a secret.
     subject: Option<String>,
     /// The certificate's last moment, in seconds since 1970; none with a secret.
     valid_until_unix: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Tls {
     acceptance: Acceptance,
 }
 
-/// What decides whether an open connection's peer is accepted still.
+/// Rule by which an open connection's peer remains accepted.
 #[derive(Clone)]
 enum Acceptance {
     /// Certificates; what was accepted once stays so until the connection ends.
@@ -153,7 +153,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What accepts peers, and what this member shows, at both ends.
+/// Verifier of peers and own credential, for both ends.
 struct Ends {
     provider: Arc<CryptoProvider>,
     of_server: Arc<dyn ServerCertVerifier>,

@@ -11,7 +11,7 @@ use super::error::TlsError;
 use super::settings::TlsFiles;
 use super::{cipher, key};
 
-/// What the file of the certificate holds, and the arithmetic for it.
+/// Contents of the certificate's file, and the arithmetic for it.
 pub(super) struct OwnFiles<'a> {
     files: &'a TlsFiles,
     /// The certificate, then those between it and an authority; at least one.

@@ -1,4 +1,4 @@
-//! What a connection has proven about the peer at its other end.
+//! Identity that a connection's peer has proven.
 //!
 //! The texts here are compared with texts that members have stored: how a subject is written never
 //! changes, and different subjects never have the same text.
@@ -42,7 +42,7 @@ impl PeerCredential {
     }
 }
 
-/// What peers compare of a certificate: see [`PeerCredential::Certificate`].
+/// Subject of a certificate, as peers compare it: see [`PeerCredential::Certificate`].
 ///
 /// # Errors
 /// States what is wrong with the certificate.

@@ -12,7 +12,7 @@ use std::fmt;
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 
-/// What begins every secret, whatever its version.
+/// Prefix of every secret, whatever its version.
 const PREFIX: &str = "synod-secret-";
 /// The version that this program writes and reads.
 const VERSION: &str = "v1";
@@ -20,7 +20,7 @@ const VERSION: &str = "v1";
 pub const SECRET_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 
-/// What comes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410, section 7).
+/// Bytes before an Ed25519 key in PKCS #8 (RFC 8410, section 7).
 const PKCS8_BEFORE_KEY: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
@@ -32,13 +32,13 @@ pub struct GroupSecret([u8; SECRET_BYTES]);
 /// Why a line is not a secret. The texts never contain the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretLineError {
-    /// It does not begin as a secret.
+    /// Wrong prefix.
     #[error("is not a group secret, which begins with '{PREFIX}{VERSION}-'")]
     NoSecret,
     /// A later program wrote it.
     #[error("is a group secret of an unknown version; this program reads '{PREFIX}{VERSION}-'")]
     Version,
-    /// It is not as long as it should be, or has other characters than hexadecimal digits.
+    /// Wrong length, or characters other than hexadecimal digits.
     #[error("is not a whole group secret: it was cut, or changed by an editor")]
     Form,
     /// The checksum is that of another secret.

@@ -25,7 +25,6 @@ pub struct SecretFile {
 /// Why a file of secrets cannot be used. The text is a line for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// It cannot be read.
     #[error(
         "cannot read the group secret in {path} ({setting}): {source}. The file must be readable \
          for the user that the server runs as. One member's file is made by 'synod keygen > \
@@ -54,7 +53,6 @@ pub enum SecretFileError {
         file: SecretFile,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
         reason: SecretLineError,
     },
     /// There is no secret in it.

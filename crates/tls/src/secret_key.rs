@@ -25,7 +25,7 @@ use super::error::TlsError;
 use super::secret::{GroupSecret, short_name};
 use super::verify::tls13_signatures_only;
 
-/// What the key pair is derived for; another word makes another key.
+/// Purpose of the derived key pair; another text makes another key.
 const PURPOSE: &str = "key pair of connections between members";
 
 /// The key pair of a secret.
@@ -60,7 +60,7 @@ impl SecretKey {
         short_name(&self.public)
     }
 
-    /// What this member shows and signs with.
+    /// Key and certificate of this member.
     pub(super) fn certified(&self) -> CertifiedKey {
         let public = CertificateDer::from(self.public.to_vec());
         CertifiedKey::new(vec![public], self.signing.clone())

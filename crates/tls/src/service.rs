@@ -125,7 +125,7 @@ impl ServiceTls {
 pub struct ServiceStream<S: Read + Write>(StreamOwned<ServerConnection, S>);
 
 impl<S: Read + Write> ServiceStream<S> {
-    /// What it is over.
+    /// Underlying socket.
     pub fn socket(&self) -> &S {
         &self.0.sock
     }
@@ -171,7 +171,7 @@ fn check_closed(key: SettingFile<'_>) -> Result<(), TlsError> {
     }
 }
 
-/// What checks the certificates of clients. Expired authorities are left out.
+/// Verifier of clients' certificates, without expired authorities.
 fn clients(
     files: &TlsFiles,
     provider: &Arc<CryptoProvider>,

@@ -37,12 +37,12 @@ struct State {
     changed: Option<(Stamps, Instant)>,
 }
 
-/// What tells that a file has changed; none while there is no file.
+/// Fingerprint of a file's version; none while there is no file.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 type Stamps = Vec<Stamp>;
 
-/// What became of files that were read again.
+/// Result of reading the files again.
 #[derive(Debug)]
 pub enum Reading {
     /// They are in use.
@@ -101,7 +101,7 @@ impl ServiceCertificates {
         self.files.authorities.is_some()
     }
 
-    /// What new connections use.
+    /// Certificates for new connections.
     ///
     /// # Errors
     /// The files could never be used, with the file and the remedy.

@@ -76,7 +76,7 @@ impl<S: Read + Write> TlsStream<S> {
         })
     }
 
-    /// What the peer has proven in the handshake. Never [`PeerCredential::None`].
+    /// Identity that the peer proved in the handshake. Never [`PeerCredential::None`].
     pub fn peer(&self) -> &PeerCredential {
         &self.peer
     }
@@ -99,7 +99,7 @@ impl<S: Read + Write> TlsStream<S> {
     }
 }
 
-/// What the handshake has proven: a verifier has accepted the peer's certificate or key.
+/// Identity proven in the handshake: a verifier has accepted the peer's certificate or key.
 fn proven(
     connection: &Connection,
     names: &CredentialNames,

@@ -1,4 +1,4 @@
-//! What a member's encryption needs from its operator, and how texts call those settings.
+//! Settings of a member's encryption, and their names in texts.
 //!
 //! This crate knows no option of a host. A host that has spellings for its settings passes them in
 //! [`TlsFiles::names`], so that every error names the option to change. A host without spellings
@@ -10,7 +10,7 @@ use super::Tls;
 use super::error::TlsError;
 use super::secret_file::SecretFile;
 
-/// What a member shows, and what it accepts.
+/// Own credential of a member, and those it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A certificate for each member.
@@ -63,7 +63,7 @@ pub(super) enum CredentialNames {
 }
 
 impl CredentialNames {
-    /// What makes this member encrypt.
+    /// Setting that turns encryption on.
     pub(super) fn switch(&self) -> String {
         match self {
             CredentialNames::Certificates(names) => format!("{} is on", names.switch),

@@ -14,7 +14,7 @@ use handshake::pair;
 use rustls::StreamOwned;
 use synod_tls::{ForeignTls, ServiceTls, TlsError, TlsFiles};
 
-/// What this side hears of a server with these files, which it reaches by this name.
+/// First answer of a server with these files, reached by this name.
 fn heard(tls: &ForeignTls, host: &str, files: &TlsFiles) -> Result<String, String> {
     let files = TlsFiles {
         authorities: None,

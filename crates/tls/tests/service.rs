@@ -57,7 +57,7 @@ fn client(trusted: &Path, own: Option<&TlsFiles>) -> ClientConfig {
     config.with_client_auth_cert(chain, key).unwrap()
 }
 
-/// What the service has seen of a client: whether it showed a certificate, or why it failed.
+/// Result of serving a client: whether it showed a certificate, or why it failed.
 type Served = Result<bool, String>;
 
 /// A client asks, and the service answers; what each has seen.

@@ -13,7 +13,7 @@ use synod_tls::{Reading, ServiceCertificates, TlsError};
 /// Changed files are read when they have been left alone for so long.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// What new connections use.
+/// Certificates for new connections, as text.
 fn summary(certificates: &ServiceCertificates) -> String {
     certificates.in_use().unwrap().summary().to_owned()
 }

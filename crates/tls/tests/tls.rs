@@ -368,7 +368,7 @@ fn garbage_before_the_handshake_takes_no_memory_and_ends_it() {
     assert!(sent < 64 << 20, "it was hung up on");
 }
 
-/// What each end says about the other.
+/// Credentials that each end sees of the other.
 fn introduce(caller: &Tls, called: &Tls) -> [PeerCredential; 2] {
     let (near, far) = shake(caller, called);
     [near.unwrap(), far.unwrap()].map(|end| end.peer().clone())

@@ -1,4 +1,4 @@
-//! Which upstream, with whose name, and what of its binlog.
+//! Configuration of a connection to an upstream.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Everything that a connection to an upstream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
-    /// Where the upstream listens.
+    /// Address of the upstream.
     pub address: UpstreamAddress,
     /// The account there. It needs the privilege `REPLICATION SLAVE`.
     pub user: String,
@@ -37,7 +37,7 @@ pub struct UpstreamConfig {
     pub part_bytes: usize,
     /// A larger event is an error, in bytes: an event is in memory as a whole.
     pub event_bytes_max: usize,
-    /// Which tables and schemas come.
+    /// Tables and schemas to replicate.
     pub filter: Filter,
     /// The upstream is told that this reader acknowledges (semi-synchronous replication). Then
     /// commits there wait for [`Upstream::acknowledge`](crate::Upstream::acknowledge), if the
@@ -45,8 +45,8 @@ pub struct UpstreamConfig {
     pub semi_sync: bool,
     /// The domain of the GTIDs that transactions of MySQL are given.
     pub mysql_domain: u32,
-    /// What MySQL knows this reader by, besides its `server_id`: an older dump of the same reader
-    /// ends when another one begins. None: it is not told.
+    /// Identity of this reader for MySQL, beside its `server_id`: a new dump with it ends an older
+    /// one. None: not sent.
     pub uuid: Option<Uuid>,
 }
 
@@ -71,7 +71,7 @@ impl UpstreamConfig {
     }
 }
 
-/// Where an upstream listens.
+/// Address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAddress {
     /// A name or an IP address, without brackets.

@@ -9,7 +9,7 @@ use crate::protocol::command::SEMI_SYNC_MARK;
 const FATAL: u16 = 1236;
 const ACCESS: [u16; 2] = [1045, 1227];
 
-/// What a packet of a dump holds.
+/// Contents of a dump's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventPacket {
     /// Bytes before the event.
@@ -26,7 +26,7 @@ pub(crate) enum DumpEnd {
     Unknown(u8),
 }
 
-/// Which form the packets of a dump have; the first one shows it.
+/// Form of a dump's packets; the first one shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An event follows the first byte.
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// What a packet holds.
+    /// Parses the payload of a packet.
     pub(crate) fn parse(self, payload: &[u8]) -> Result<EventPacket, DumpEnd> {
         if is_end(payload) {
             return Err(DumpEnd::Orderly);

@@ -19,9 +19,7 @@ pub enum UpstreamError {
          listens there"
     )]
     Connect {
-        /// Where it should be.
         address: UpstreamAddress,
-        /// What the system says.
         source: io::Error,
     },
     /// The connection has ended without a word.
@@ -45,11 +43,7 @@ pub enum UpstreamError {
     Stopped,
     /// The file with the password cannot be used.
     #[error("cannot use the password of the upstream's account, in {}: {reason}", path.display())]
-    PasswordFile {
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    PasswordFile { path: PathBuf, reason: String },
     /// The authorities cannot be read.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -67,7 +61,7 @@ pub enum UpstreamError {
          and MySQL 8.0 and later, can be an upstream"
     )]
     OtherServer {
-        /// What it says that it is.
+        /// Version that the upstream states.
         version: String,
     },
     /// MySQL wants the password itself, and the connection is not encrypted.
@@ -83,9 +77,9 @@ pub enum UpstreamError {
          continue. Pull from a server of the same kind, or begin a new group from a new copy"
     )]
     OtherKind {
-        /// What the upstream is.
+        /// Kind of the upstream.
         found: &'static str,
-        /// Where the log is.
+        /// Position of the log.
         position: String,
     },
     /// The relays' files name another domain than the log has.
@@ -95,9 +89,9 @@ pub enum UpstreamError {
          group"
     )]
     OtherDomain {
-        /// Where the log is.
+        /// Position of the log.
         given: GtidList,
-        /// What the file says.
+        /// Domain in the file.
         domain: u32,
     },
     /// MySQL cannot say which transactions are before a place in a file.
@@ -126,14 +120,14 @@ pub enum UpstreamError {
          its clients again"
     )]
     CompressedTransactions,
-    /// It lacks what this reader has.
+    /// The upstream lacks transactions of this reader.
     #[error(
         "the upstream does not have the transactions '{missing}', which are here. It is another \
          server, or it has lost transactions. Pull from a server that has them, or begin again \
          from a new copy"
     )]
     Lacks {
-        /// What it lacks, as MySQL writes it.
+        /// Missing GTIDs, as MySQL writes them.
         missing: String,
     },
     /// The account or its password is wrong.
@@ -159,13 +153,13 @@ pub enum UpstreamError {
     /// The upstream does not take a step that comes before the dump.
     #[error("the upstream refuses '{step}': {text} (error {code}){}", remedy(*code))]
     Step {
-        /// What it was asked for.
+        /// Statement or command that was refused.
         step: String,
         /// Number of the upstream's error.
         code: u16,
         text: String,
     },
-    /// It has no binlog.
+    /// The upstream has no binlog.
     #[error(
         "the upstream has no binlog: set log_bin, server_id and binlog_format = ROW there, and \
          restart it"
@@ -196,7 +190,7 @@ pub enum UpstreamError {
     )]
     ServerIdTaken {
         server_id: u32,
-        /// What the upstream says.
+        /// Error text of the upstream.
         text: String,
     },
     /// The upstream no longer has what follows.
@@ -205,9 +199,9 @@ pub enum UpstreamError {
          a new copy, or from another server that still has it"
     )]
     Purged {
-        /// Where this reader is.
+        /// Position of this reader.
         position: String,
-        /// What the upstream says.
+        /// Error text of the upstream.
         text: String,
     },
     /// The upstream never had what this reader has.
@@ -217,9 +211,9 @@ pub enum UpstreamError {
          again from a new copy"
     )]
     UnknownGtid {
-        /// Where this reader is.
+        /// Position of this reader.
         position: String,
-        /// What the upstream says.
+        /// Error text of the upstream.
         text: String,
     },
     /// A place in a file that the upstream does not have.
@@ -236,25 +230,25 @@ pub enum UpstreamError {
         code: u16,
         text: String,
     },
-    /// What it has sent is no binlog.
+    /// The stream is no valid binlog.
     #[error(
         "the upstream's binlog is damaged after {place}: {why}. Look at it there: mariadb-binlog \
          --verify-binlog-checksum. If it is damaged, begin again from another server or a new copy"
     )]
     Corrupt {
-        /// Where the last good event ends.
+        /// End of the last good event.
         place: FilePosition,
         why: Corruption,
     },
-    /// What it has sent cannot be judged by the filter, or followed at all.
+    /// The stream cannot be judged by the filter, or not followed at all.
     #[error("the upstream's binlog cannot be followed after {place}: {why}")]
     NotFollowed {
-        /// Where the last good event ends.
+        /// End of the last good event.
         place: FilePosition,
         /// Why, and what to do.
         why: Obstacle,
     },
-    /// It does not keep to the protocol.
+    /// The upstream violates the protocol.
     #[error(
         "the upstream does not keep to the protocol of MariaDB and MySQL: {0}. See that its \
          address is that of a server, and no proxy's"
@@ -283,7 +277,7 @@ impl UpstreamError {
     }
 }
 
-/// What is wrong with an event.
+/// Damage of an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
     #[error(transparent)]
@@ -291,7 +285,7 @@ pub enum Corruption {
     /// Its size is not that of the packet it came in.
     #[error("an event of {event_bytes} bytes came in {found}")]
     Size { event_bytes: u32, found: usize },
-    /// It belongs to a transaction, and there is none.
+    /// An event of a transaction, outside of one.
     #[error("an event of type {0} is outside a transaction")]
     Outside(u8),
     /// A transaction begins before the one before it has ended.
@@ -310,7 +304,7 @@ pub enum Corruption {
     TooManyTables(usize),
 }
 
-/// What is whole, and cannot be followed.
+/// Reasons why a whole event cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// An event of a kind that is not known.
@@ -325,7 +319,7 @@ pub enum Obstacle {
          after it"
     )]
     Incident(String),
-    /// It is larger than an event may be.
+    /// The event is too large, in bytes.
     #[error("an event is larger than {0} bytes, the limit for events here")]
     TooLarge(usize),
     /// A transaction of MySQL without a GTID.
@@ -403,7 +397,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// What helps against some errors of steps.
+/// Remedy for some error codes.
 fn remedy(code: u16) -> &'static str {
     /// `ER_SPECIFIC_ACCESS_DENIED_ERROR`, `ER_ACCESS_DENIED_ERROR`.
     const ACCESS: [u16; 2] = [1227, 1045];

@@ -1,4 +1,4 @@
-//! Which tables and schemas come from an upstream.
+//! Selects tables and schemas of an upstream.
 //!
 //! Rows are judged by their table. A statement that changes a schema is judged by the schema that
 //! its connection used, as MariaDB's own filters do: the statement's text is not read.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Which tables come. The default: all.
+/// Tables to replicate. The default: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only these; empty: all.

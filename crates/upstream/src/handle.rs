@@ -1,4 +1,4 @@
-//! What other threads do with a dump: acknowledge, and stop.
+//! Control of a dump from other threads: acknowledge and stop.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,7 +54,7 @@ impl UpstreamHandle {
         }
     }
 
-    /// As [`UpstreamHandle::acknowledge`], of what came by an earlier connection.
+    /// [`UpstreamHandle::acknowledge`] for a transaction received over an earlier connection.
     pub(crate) fn acknowledge_held(&self, end: &FilePosition) -> Result<(), UpstreamError> {
         let _ordered = lock(&self.wanted);
         self.send(end)

@@ -1,4 +1,4 @@
-//! What comes from an upstream.
+//! Items received from an upstream.
 
 use bytes::Bytes;
 use synod_binlog::{Gtid, MysqlGtid};
@@ -28,17 +28,17 @@ pub struct Part {
     /// Its GTID in an upstream of MySQL; then `gtid` was given here.
     pub mysql: Option<MysqlGtid>,
     pub kind: Kind,
-    /// It is the first part: its first event is that of the GTID.
+    /// First part: begins with the GTID event.
     pub first: bool,
-    /// It is the last part: its last event ends the transaction.
+    /// Last part: ends the transaction.
     pub last: bool,
     /// Whole events with their headers, as the upstream has written them, or translated from MySQL;
     /// without checksums, and the sizes in their headers say so. A part in the middle of a filtered
     /// transaction may have none.
     pub events: Vec<Bytes>,
-    /// What readers of rows lack in these events, the first of it; none: nothing.
+    /// First lack of these events for readers of rows; none: nothing.
     pub not_whole_rows: Option<NotWholeRows>,
-    /// Where the last event ends in the upstream's file.
+    /// End of the last event in the upstream's file.
     pub end: FilePosition,
 }
 
@@ -49,7 +49,7 @@ impl Part {
     }
 }
 
-/// What a transaction is.
+/// Kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Transaction,

@@ -1,4 +1,4 @@
-//! What a replica asks MySQL 8 and says to it before its dump.
+//! Session setup of a replica with MySQL 8, before its dump.
 
 use synod_binlog::{MysqlGtid, MysqlGtidSet};
 
@@ -10,12 +10,12 @@ use crate::questions::Prepared;
 use crate::session::Session;
 use crate::stream::mysql::Translator;
 
-/// What an upstream of MySQL is called in errors.
+/// Name of MySQL in errors.
 const NAME: &str = "MySQL";
 
 impl Session {
-    /// As [`Session::prepare`], for MySQL. Each variable is set by its old name and by its new one,
-    /// since versions of MySQL know different ones.
+    /// [`Session::prepare`] for MySQL. Each variable is set by its old and its new name, since
+    /// versions of MySQL know different ones.
     ///
     /// # Errors
     /// It cannot be followed, or refuses a step.

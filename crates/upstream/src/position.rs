@@ -1,11 +1,11 @@
-//! Where in an upstream's binlog something is.
+//! Positions in an upstream's binlog.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use synod_binlog::{GtidList, MysqlGtid, MysqlGtidSet};
 
-/// Where a reader begins.
+/// Start of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     /// After these transactions, the newest of each domain. An empty list: at the beginning of all.
@@ -29,7 +29,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Where a reader of MySQL is.
+/// Position of a reader of MySQL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MysqlPosition {
     /// The transactions that it has.
@@ -63,7 +63,7 @@ impl fmt::Display for MysqlPosition {
 /// The last transaction that a reader has, which the upstream may wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Of MariaDB: where it ended when it came.
+    /// MariaDB: end of the transaction when it was received.
     Place(FilePosition),
     Mysql(MysqlGtid),
 }

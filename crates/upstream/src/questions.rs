@@ -1,4 +1,4 @@
-//! What a replica asks and says before its dump.
+//! Session setup of a replica, before its dump.
 
 use synod_binlog::{Checksum, GtidList, MysqlGtidSet};
 
@@ -9,30 +9,30 @@ use crate::protocol::command;
 use crate::session::Session;
 use crate::stream::mysql::Translator;
 
-/// What this reader understands: GTIDs of MariaDB, and everything before them.
+/// Replica capability: GTIDs of MariaDB, and everything before them.
 const CAPABILITY: u8 = 4;
 
-/// What a dump begins with.
+/// Result of the session setup.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// The transactions before the first one that comes.
     pub(crate) start: GtidList,
-    /// What the first events end with.
+    /// Checksum of the first events.
     pub(crate) checksum: Checksum,
-    /// Where the last of the transactions before that ends, if the upstream confirms it.
+    /// End of the last transaction before the start, if the upstream confirms it.
     pub(crate) held: Option<FilePosition>,
     /// The transactions of MySQL before the first one that comes, if the upstream is MySQL.
     pub(crate) mysql_start: Option<MysqlGtidSet>,
-    /// What translates its events.
+    /// Translator of its events.
     pub(crate) translator: Option<Translator>,
-    /// What it has in `explicit_defaults_for_timestamp`.
+    /// Upstream's `explicit_defaults_for_timestamp`.
     pub(crate) explicit_defaults: bool,
     /// The command by which the dump begins.
     pub(crate) dump: Vec<u8>,
 }
 
 impl Prepared {
-    /// Where the dump begins, for errors.
+    /// Start of the dump, for errors.
     pub(crate) fn begins(&self) -> String {
         let given = self.start.clone();
         let position = match &self.mysql_start {

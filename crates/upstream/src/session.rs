@@ -24,7 +24,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 const ACCESS: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
 /// Packets that a login takes at most, after this side has said who it is.
 const LOGIN_PACKETS_MAX: usize = 4;
-/// What `caching_sha2_password` answers: the proof will do; it will not.
+/// Answers of `caching_sha2_password`: proof accepted; proof not accepted.
 const PROVEN: [u8; 2] = [1, 3];
 const WANTS_PASSWORD: [u8; 2] = [1, 4];
 
@@ -33,7 +33,7 @@ const WANTS_PASSWORD: [u8; 2] = [1, 4];
 pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) reader: LinkReader,
-    /// What the upstream says that it is.
+    /// Version that the upstream states.
     pub(crate) version: String,
     pub(crate) is_mysql: bool,
 }

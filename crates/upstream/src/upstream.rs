@@ -35,11 +35,11 @@ pub struct Upstream {
     version: String,
     start: GtidList,
     mysql_start: Option<MysqlGtidSet>,
-    /// Where it began, for errors.
+    /// Start of the dump, for errors.
     begins: String,
     /// How long a read waits now.
     limit: Duration,
-    /// Where the reader's last transaction ends, until that is acknowledged.
+    /// End of the reader's last transaction, until that is acknowledged.
     held: Option<FilePosition>,
 }
 
@@ -56,13 +56,15 @@ impl Upstream {
         Upstream::connect_holding(config, position, None)
     }
 
-    /// As [`Upstream::connect`], for a reader whose transactions up to the position are safe. A
-    /// commit of the upstream may wait for the last of them, which is `held`, and the upstream does
-    /// not send it again. So it is acknowledged, if it ends in this upstream's binlog where it
-    /// ended when it came. MySQL is asked to send it again instead.
+    /// [`Upstream::connect`] for a reader whose transactions up to the position are safe.
+    ///
+    /// A commit of the upstream may wait for the last of them, `held`, which the upstream does not
+    /// send again. So it is acknowledged, if it ends in this upstream's binlog where it ended when
+    /// received. MySQL is asked to send it again instead.
     ///
     /// # Errors
-    /// As [`Upstream::connect`].
+    ///
+    /// Those of [`Upstream::connect`].
     pub fn connect_holding(
         config: &UpstreamConfig,
         position: &Position,
@@ -117,7 +119,7 @@ impl Upstream {
         })
     }
 
-    /// What the upstream says that it is.
+    /// Version that the upstream states.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -133,7 +135,7 @@ impl Upstream {
         self.mysql_start.as_ref()
     }
 
-    /// Where the newest event ends that was read.
+    /// End of the newest event read.
     pub fn place(&self) -> &FilePosition {
         self.decoder.place()
     }
@@ -157,12 +159,12 @@ impl Upstream {
         next
     }
 
-    /// As [`UpstreamHandle::acknowledge`].
+    /// [`UpstreamHandle::acknowledge`] on the same thread.
     pub fn acknowledge(&mut self, end: &FilePosition) -> Result<(), UpstreamError> {
         self.handle.acknowledge(end)
     }
 
-    /// What other threads need.
+    /// Handle for other threads.
     pub fn handle(&self) -> UpstreamHandle {
         self.handle.clone()
     }

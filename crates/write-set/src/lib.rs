@@ -49,15 +49,15 @@ impl std::ops::BitOr for WsFlags {
     }
 }
 
-/// What a write set says about the outcome of a statement in total order. Servers do not need it:
+/// A write set's statement about the outcome of a statement in total order. Servers do not need it:
 /// it is for readers that have no database to execute the statement in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Note {
     #[default]
     None,
-    /// It is a statement, and its origin will note the outcome.
+    /// A statement whose origin will note the outcome.
     Promised,
-    /// It is the note about the statement with this seqno.
+    /// Outcome of the statement with this seqno.
     Outcome {
         statement: u64,
         /// The server's number of the error that it ended with; zero: it succeeded.
@@ -68,9 +68,9 @@ pub enum Note {
 /// A write set with the header that it travels with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteSet {
-    /// As the server gave them, plus `ISOLATION` for statements in total order.
+    /// Flags of the server, plus `ISOLATION` for statements in total order.
     pub flags: WsFlags,
-    /// What it says about a statement's outcome.
+    /// Note about a statement's outcome.
     pub note: Note,
     /// Transaction at the origin. A note has none.
     pub trx: u64,
@@ -150,7 +150,7 @@ pub struct WriteSetError {
 }
 
 impl WriteSet {
-    /// As it travels. Copies the data once.
+    /// Encodes the write set. Copies the data once.
     pub fn encode(&self) -> Bytes {
         let header = encode_header(self.flags, self.note, self.trx, self.conn);
         Bytes::from([&header[..], &self.data].concat())

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_int};
 
-/// What `version` in the table and `wsrep_interface_version` must say.
+/// Required value of `version` in the table and of `wsrep_interface_version`.
 pub const WSREP_INTERFACE_VERSION: &CStr = c"26";
 
 /// Capacity of [`crate::wsrep_member_info_t::name`], with the terminating NUL.
@@ -146,7 +146,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What an allowlist question is about.
+    /// Subject of an allowlist question.
     wsrep_allowlist_key_t: c_int {
         /// Peer's IP address as text, without port.
         WSREP_ALLOWLIST_KEY_IP = 0,
@@ -156,7 +156,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What a signal handler asks of the network.
+    /// Network access that a signal handler asks for.
     wsrep_node_isolation_mode_t: c_int {
         WSREP_NODE_ISOLATION_NOT_ISOLATED = 0,
         /// Exchange nothing with peers.

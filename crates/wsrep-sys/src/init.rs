@@ -1,4 +1,4 @@
-//! What the server passes to `init`.
+//! Arguments of `init`.
 //!
 //! The server fills them. What a provider needs after `init` has returned, it copies.
 
@@ -21,7 +21,7 @@ pub struct wsrep_init_args {
     pub node_name: *const c_char,
     /// `wsrep_node_address`; may carry a port.
     pub node_address: *const c_char,
-    /// Where clients connect, `host:port`.
+    /// Client address, `host:port`.
     pub node_incoming: *const c_char,
     /// Data directory, with a slash at the end.
     pub data_dir: *const c_char,

@@ -29,7 +29,7 @@ pub struct wsrep_gtid_t {
     pub seqno: wsrep_seqno_t,
 }
 
-/// Where a transaction comes from.
+/// Origin of a transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_stid_t {
@@ -41,13 +41,13 @@ pub struct wsrep_stid_t {
     pub conn: wsrep_conn_id_t,
 }
 
-/// What ordering has made of a transaction.
+/// Result of ordering a transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_trx_meta_t {
     /// Its place in the order.
     pub gtid: wsrep_gtid_t,
-    /// Where it was executed first.
+    /// Origin.
     pub stid: wsrep_stid_t,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: wsrep_seqno_t,
@@ -100,7 +100,7 @@ pub struct wsrep_member_info_t {
     /// The member, for one connection to the group.
     pub id: wsrep_uuid_t,
     pub name: [c_char; WSREP_MEMBER_NAME_LEN],
-    /// Where its clients connect, NUL-padded.
+    /// Client address, NUL-padded.
     pub incoming: [c_char; WSREP_INCOMING_LEN],
 }
 
@@ -145,7 +145,7 @@ pub union wsrep_stats_value_t {
 pub struct wsrep_stats_var {
     /// Name without the `wsrep_` prefix, NUL-terminated.
     pub name: *const c_char,
-    /// Which member of `value` is valid.
+    /// Tag of the union `value`.
     pub type_: wsrep_var_type_t,
     pub value: wsrep_stats_value_t,
 }

@@ -180,7 +180,7 @@ pub struct wsrep_st {
     /// "26". Static text of the provider.
     pub version: *const c_char,
     pub init: Option<wsrep_init_fn_t>,
-    /// What it can do.
+    /// Capability flags.
     pub capabilities: Option<wsrep_capabilities_fn_t>,
     pub options_set: Option<wsrep_options_set_fn_t>,
     pub options_get: Option<wsrep_options_get_fn_t>,

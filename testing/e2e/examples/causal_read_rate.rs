@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use synod_e2e::{Outcome, TestCluster, Why, exit_code, place};
 
-/// What is compared: a name, its first port, and the provider's options.
+/// Candidates: a name, its first port, and the provider's options.
 const CANDIDATES: [(&str, u16, &str); 2] = [
     ("without-lease", 20306, "synod.lease=PT0S"),
     ("with-lease", 20706, "synod.lease=PT0.4S"),

@@ -20,7 +20,7 @@ use synod_e2e::{Failure, Outcome, TestCluster, Why, exit_code, place, usage};
 
 /// Numbers of clients measured.
 const THREADS: [usize; 2] = [1, 32];
-/// Where Debian's package puts Galera's library.
+/// Path of Galera's library in Debian's package.
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
 /// One library, its cluster, and what was measured with it.

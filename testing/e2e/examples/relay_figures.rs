@@ -1,6 +1,6 @@
-//! What a relay of an upstream costs and saves: `synod-lab readers` at a stock primary and one
-//! relay of it, then at another primary with three relays. The figures, as Markdown, go to
-//! standard output. `docs/performance.md` says what they are.
+//! Measures the costs and savings of a relay of an upstream: `synod-lab readers` at a stock primary
+//! and one relay of it, then at another primary with three relays. The figures, as Markdown, go to
+//! standard output. `docs/performance.md` explains them.
 //!
 //! ```text
 //! cargo run --release -p synod-e2e --example relay_figures

@@ -35,7 +35,7 @@ pub const NOT_THE_WRITER: u16 = 1290;
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Ids of one writer begin at its number times this.
 const IDS_PER_WRITER: u64 = 1 << 32;
-/// What [`Style::Large`] inserts beside its row.
+/// Bytes that [`Style::Large`] inserts beside its row.
 const LARGE_BYTES: usize = 500_000;
 /// Pause of a writer of [`Style::Large`] after each insert, so that a test writes some hundred
 /// megabytes and not as many gigabytes.
@@ -45,7 +45,7 @@ const CALM_PAUSE: Duration = Duration::from_millis(20);
 /// Rows that conflicting writers fight for.
 const HOT_ROWS: u64 = 8;
 
-/// What a writer does with each of its ids.
+/// Style of a writer's transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Inserts a row, in a statement that commits by itself. The server may repeat it.

@@ -41,7 +41,7 @@ pub struct Browser {
     process: Child,
     commands: ChildStdin,
     messages: Receiver<Value>,
-    /// Of the page; empty before there is one.
+    /// Session of the page; empty before there is one.
     session: String,
     last_id: u64,
     requested: Vec<String>,
@@ -225,7 +225,7 @@ impl Browser {
         &self.requested
     }
 
-    /// What scripts and the browser have complained of since the last call.
+    /// Complaints of scripts and the browser since the last call.
     pub fn complaints(&mut self) -> Vec<String> {
         self.complaints.drain(..).collect()
     }

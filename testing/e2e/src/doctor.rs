@@ -35,7 +35,7 @@ impl Doctor {
             .why("running synod doctor")
     }
 
-    /// What it finds, as `severity subject what`, and its exit code.
+    /// Findings, as `severity subject what`, and the exit code.
     ///
     /// # Errors
     /// It cannot be started, or prints no findings.
@@ -48,7 +48,7 @@ impl Doctor {
         Ok((texts.collect(), code))
     }
 
-    /// What it says to do.
+    /// Remedies.
     ///
     /// # Errors
     /// It cannot be started, or prints no findings.

@@ -28,10 +28,10 @@ const INDENT: &str = "    ";
 /// A command of a drill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Where it is typed: `db1`, `witness`.
+    /// Machine to type at: `db1`, `witness`.
     pub machine: String,
     pub command: String,
-    /// What it shows in the end, line by line.
+    /// Expected output in the end, line by line.
     pub shows: Vec<String>,
 }
 

@@ -147,7 +147,7 @@ impl TestCluster {
         Ok(rows.into_iter().map(|row| row.join("\t")).collect())
     }
 
-    /// What a node shows as `wsrep_synod_NAME`; empty, if it has no such variable.
+    /// Value of a node's `wsrep_synod_NAME`; empty, if it has no such variable.
     ///
     /// # Errors
     /// When the node does not answer.

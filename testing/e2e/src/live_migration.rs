@@ -43,13 +43,13 @@ pub struct Site {
     pub new: Machines,
     /// Relays of both sides, if there are any.
     pub relays: Option<MigrationRelays>,
-    /// What `POSITION` stands for.
+    /// Value for `POSITION`.
     position: String,
-    /// What `SEQNO` stands for.
+    /// Value for `SEQNO`.
     seqno: i64,
 }
 
-/// Where clients go in a drill.
+/// Destination of clients in a drill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// To these of the old servers, by their numbers.

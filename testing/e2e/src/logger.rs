@@ -19,7 +19,7 @@ const NODE: u8 = 9;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What tells loggers from relays.
+/// Difference between loggers and relays.
 pub(crate) struct Kind {
     /// The command of `synod`.
     pub(crate) command: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Kind {
 /// A logger's files, and its process while it runs. Killed when dropped.
 #[derive(Debug)]
 pub struct Logger {
-    /// Which command of `synod` it runs by.
+    /// Subcommand of `synod`.
     command: &'static str,
     dir: PathBuf,
     lines: Vec<(String, String)>,
@@ -117,7 +117,7 @@ impl Logger {
         self.lines.retain(|(known, _)| known != key);
     }
 
-    /// What a key of its file is set to; empty if it is not set.
+    /// Value of a key in its file; empty if not set.
     pub fn value(&self, key: &str) -> &str {
         let line = self.lines.iter().find(|(known, _)| known == key);
         line.map_or("", |(_, value)| value)
@@ -286,7 +286,7 @@ fn file_of_the_manual(page: &str, values: &[(&str, String)]) -> Outcome<Vec<(Str
     Ok(values.iter().map(owned).collect())
 }
 
-/// As TOML writes a text.
+/// Quotes a text for TOML.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }

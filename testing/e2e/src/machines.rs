@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const SQL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Programs that the shell runs.
 const SHELL_PROGRAMS: [&str; 5] = ["cp", "grep", "rm", "sed", "sh"];
-/// What must be the same on all machines before a drill may continue.
+/// Outputs that must be equal on all machines before a drill may continue.
 const COMPARED: [&str; 2] = ["wsrep_last_committed", "grep "];
 
 /// Machines with their servers.
@@ -56,7 +56,7 @@ pub struct Machines {
     pub cluster: TestCluster,
     /// The number of the first machine.
     first: u8,
-    /// What each machine last showed for a command that is compared.
+    /// Last output of each machine, by compared command.
     shown: BTreeMap<String, BTreeMap<u8, String>>,
 }
 
@@ -102,7 +102,7 @@ impl Machines {
         })
     }
 
-    /// As [`Machines::of_new_group`], but the first machine has a server without a group, which
+    /// [`Machines::of_new_group`], with a server outside of the group on the first machine, which
     /// takes writes.
     pub fn with_one_server(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
         let mut machines = Machines::of_new_group(name, base_port, count, 1)?;
@@ -290,7 +290,7 @@ impl Machines {
         Ok(())
     }
 
-    /// What a machine shows for a command.
+    /// Output of a command on a machine.
     ///
     /// # Errors
     /// When the command fails, or is not known here.
@@ -339,7 +339,7 @@ fn shell(command: &str) -> Outcome<String> {
 
 /// Directories of a machine.
 struct Directories {
-    /// Whose files its server reads.
+    /// Directory of the files that its server reads.
     read: PathBuf,
     kept: PathBuf,
 }

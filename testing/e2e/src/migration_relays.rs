@@ -56,7 +56,7 @@ impl MigrationRelays {
         self.log_dir(machine).is_ok()
     }
 
-    /// What a relay shows for a command of the page.
+    /// Output of a relay for a command of the page.
     ///
     /// # Errors
     /// When the command fails, or is none of `synod`.
@@ -78,7 +78,7 @@ impl MigrationRelays {
             .replace(&page("relay2"), &host(self.served.port))
     }
 
-    /// What both have said.
+    /// Logs of both.
     pub fn says(&self) -> String {
         format!("{}\nrelay2:\n{}", self.kept.says(), self.served.says())
     }

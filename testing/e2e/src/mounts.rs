@@ -26,7 +26,7 @@ pub fn unmount_below(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Where file systems are mounted, as the kernel lists them.
+/// Mount points, from the kernel's list.
 fn paths(table: &str) -> Vec<PathBuf> {
     let fields = table.lines().filter_map(|line| line.split(' ').nth(4));
     fields

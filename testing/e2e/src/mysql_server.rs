@@ -14,9 +14,9 @@ use crate::ports;
 use crate::programs::output_of;
 use crate::stock_server::PATIENCE;
 
-/// What names the directory with MySQL.
+/// Variable with the directory of MySQL.
 const ROOT: &str = "SYNOD_E2E_MYSQL";
-/// What relays ask of MySQL, beyond its defaults.
+/// Options that relays ask of MySQL, beyond its defaults.
 const OPTIONS: [&str; 6] = [
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",

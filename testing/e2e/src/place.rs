@@ -1,4 +1,4 @@
-//! Where things are. Environment variables change it:
+//! Paths and parameters of the tests. Environment variables change them:
 //!
 //! - `SYNOD_E2E_PROVIDER`: the provider library (default `target/release/libsynod.so`);
 //! - `SYNOD_E2E_NEXT_PROVIDER`: the library of the next version (default
@@ -70,7 +70,7 @@ pub fn kill_time() -> Duration {
     Duration::from_secs(number("SYNOD_E2E_KILL_SECONDS", 40))
 }
 
-/// What decides about faults at random; printed, so that it can be set again.
+/// Seed of random faults; printed, so that it can be set again.
 pub fn seed() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let seed = number("SYNOD_E2E_SEED", u64::from(since.subsec_nanos()));

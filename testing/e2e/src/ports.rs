@@ -1,4 +1,4 @@
-//! Which ports tests listen on.
+//! Ports of the tests.
 
 use crate::failure::{Outcome, ensure};
 

@@ -61,7 +61,7 @@ impl PoweredDisk {
         Ok(disk)
     }
 
-    /// Where it is mounted.
+    /// Mount point.
     pub fn path(&self) -> &Path {
         &self.dir
     }

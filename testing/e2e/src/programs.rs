@@ -18,7 +18,7 @@ pub fn output_of(command: &mut Command, what: &str) -> Outcome<Vec<u8>> {
     Ok(made.stdout)
 }
 
-/// What a program prints, as a text. A failure is what the program says of it.
+/// Output of a program, as a text. A failure has its error output.
 ///
 /// # Errors
 /// When it cannot be started, or fails.

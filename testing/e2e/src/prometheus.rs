@@ -78,7 +78,7 @@ pub fn start_prometheus(dir: &Path, port: u16, agents: &[AgentProcess]) -> Outco
     spawned.map(Tool::new).why("starting Prometheus")
 }
 
-/// What the Prometheus on this port answers to a question of its interface, such as `alerts`.
+/// Answer of the Prometheus on this port to a query of its interface, such as `alerts`.
 ///
 /// # Errors
 /// When it does not answer, or refuses the question.

@@ -57,7 +57,7 @@ pub fn config_of_port(port: u16, dir: &Path, server_id: u32) -> Outcome<Upstream
 /// An event as it is compared: its type and flags, and what follows its header.
 pub type Told = (u8, u16, Vec<u8>);
 
-/// What a reader has got.
+/// Transactions and errors that a reader received.
 #[derive(Debug, Default)]
 pub struct Pulled {
     after: GtidList,
@@ -199,7 +199,7 @@ impl Puller {
         })
     }
 
-    /// What it has got.
+    /// Ends the reader; returns its result.
     pub fn finish(mut self) -> Pulled {
         self.end();
         std::mem::take(&mut self.shared.lock().pulled)

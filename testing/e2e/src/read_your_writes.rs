@@ -40,7 +40,7 @@ impl Reading {
     }
 }
 
-/// What came of reads.
+/// Results of reads.
 #[derive(Debug, Default, Clone)]
 pub struct Tally {
     /// Reads with an answer, stale ones included.
@@ -68,7 +68,7 @@ impl std::fmt::Display for Tally {
 /// The greatest acknowledged number by writer.
 type Numbers = BTreeMap<u8, u64>;
 
-/// What all clients share.
+/// State shared by all clients.
 #[derive(Debug)]
 struct Board {
     table: String,

@@ -47,8 +47,8 @@ impl Readers {
         Ok(Readers { dir })
     }
 
-    /// What python-mysql-replication reads after a GTID at the relay that listens on this port,
-    /// with the names of columns from a server.
+    /// Events that python-mysql-replication reads after a GTID at the relay on this port, with the
+    /// names of columns from a server.
     ///
     /// # Errors
     /// When it fails; with what it says.
@@ -61,7 +61,7 @@ impl Readers {
         lines_of(command, "python-mysql-replication")
     }
 
-    /// What go-mysql reads after a GTID at the relay that listens on this port.
+    /// Events that go-mysql reads after a GTID at the relay on this port.
     ///
     /// # Errors
     /// When it fails; with what it says.

@@ -16,7 +16,7 @@ use crate::programs::output_of;
 /// The account of readers.
 pub const USER: &str = "repl";
 pub const PASSWORD: &str = "secret";
-/// What `SELECT PASSWORD('secret')` gives.
+/// Result of `SELECT PASSWORD('secret')`.
 pub(crate) const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 /// Ports for readers, from the base port on: between those for SQL and those of the group.
 const PORTS: u16 = 50;
@@ -65,7 +65,7 @@ impl Relay {
         Ok(())
     }
 
-    /// What `CHANGE MASTER TO` says about encryption.
+    /// Encryption clause for `CHANGE MASTER TO`.
     pub fn master_ssl(&self) -> &'static str {
         match self.authority {
             // The certificate is made for a name, and the relay is reached by an address.
@@ -74,7 +74,7 @@ impl Relay {
         }
     }
 
-    /// What `mariadb-binlog` reads from it, as text, with these arguments.
+    /// Output of `mariadb-binlog` with these arguments, as text.
     ///
     /// # Errors
     /// When the tool fails; with what it says.

@@ -18,7 +18,8 @@ use crate::stock_server::StockServer;
 
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the manual asks of an upstream, and what an acknowledged commit needs to survive a kill.
+/// Options that the manual asks of an upstream, and those by which an acknowledged commit survives
+/// a kill.
 pub const UPSTREAM_OPTIONS: [&str; 6] = [
     "--server-id=1",
     "--log-bin=primary",
@@ -158,7 +159,7 @@ impl RelayGroup {
         found.ok_or_else(|| Failure(format!("no relay leads:\n{}", self.says())))
     }
 
-    /// What all relays have said.
+    /// Logs of all relays.
     pub fn says(&self) -> String {
         let lines = self.relays.iter();
         lines
@@ -201,7 +202,7 @@ impl KeepingRelay {
         })
     }
 
-    /// What it shows of itself.
+    /// Status of the relay.
     pub fn status(&self) -> Outcome<Value> {
         let text = self.order(&["status", "--json"])?;
         serde_json::from_str(&text).why("the status of a relay")

@@ -46,7 +46,7 @@ pub struct RelaysUnderLoad {
     dir: PathBuf,
 }
 
-/// What clients have done.
+/// Results of clients.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,

@@ -12,7 +12,7 @@ use crate::stock_server::{PATIENCE, StockServer};
 
 /// Its port, from the base port of the cluster on.
 const PORT: u16 = 60;
-/// What the manual has operators set on a replica of a group, and a replica's own.
+/// Options that the manual has operators set on a replica of a group, and a replica's own.
 const OPTIONS: [&str; 4] = [
     "--gtid-strict-mode=ON",
     "--server-id=99",
@@ -86,7 +86,7 @@ impl Replica {
         })
     }
 
-    /// What its replication says of itself, and the end of its log.
+    /// Status of its replication, and the end of its log.
     pub fn says(&self) -> String {
         let status = self.rows("SHOW SLAVE STATUS").unwrap_or_default();
         format!("{}\n{}", status.join("\n"), self.log())

@@ -110,7 +110,7 @@ impl StockServer {
         output_of(&mut kill, "signalling the server").map(|_| ())
     }
 
-    /// Where its files are.
+    /// Data directory.
     pub fn data(&self) -> PathBuf {
         self.dir.join("data")
     }

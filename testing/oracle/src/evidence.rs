@@ -1,4 +1,4 @@
-//! What is known of a group from outside: the answers to clients, the reads, the databases.
+//! Evidence about a group from outside: the answers to clients, the reads, the databases.
 //!
 //! Positions are seqnos, counted from one; zero means "none".
 
@@ -29,7 +29,7 @@ pub struct Transaction {
     pub certified: bool,
 }
 
-/// What is at one position of a history.
+/// Content of one position of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     Transaction(Transaction),
@@ -37,7 +37,7 @@ pub enum Content {
     Other(String),
 }
 
-/// What a member's database holds at the end, in the order of applying.
+/// Contents of a member's database at the end, in the order of applying.
 #[derive(Clone, Debug)]
 pub struct Database {
     /// Name of the member.

@@ -40,7 +40,7 @@ options (in place of what the seed draws):
 /// Most threads; more than any machine has cores for it.
 const JOBS_MAX: usize = 1024;
 
-/// What the command line asks for.
+/// Command line arguments.
 #[derive(Clone, Debug)]
 struct Arguments {
     first: u64,

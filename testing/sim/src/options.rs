@@ -163,7 +163,7 @@ impl Fault {
     }
 }
 
-/// What the clients do.
+/// Workload of the clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Mean time between two transactions, in microseconds.
@@ -230,7 +230,7 @@ pub struct Options {
     pub safety_us: u64,
     /// Longest time in which the healed core must come to rest, in microseconds.
     pub liveness_us: u64,
-    /// What the clients do.
+    /// Workload of the clients.
     pub workload: Workload,
     /// Faults that may happen.
     pub faults: BTreeSet<Fault>,
@@ -254,7 +254,7 @@ pub struct Options {
     pub replaced_voters: bool,
     /// Full copies take longer than the log of their receiver reaches.
     pub long_copies: bool,
-    /// What operators want of the number of voters.
+    /// Number of voters that operators aim at.
     pub voter_policy: VoterPolicy,
     /// A learner that is silent for so long is forgotten.
     pub learner_patience: Duration,

@@ -68,7 +68,7 @@ pub struct Failed {
     pub seed: u64,
     /// The rule that was broken, "panic", or "options".
     pub rule: String,
-    /// What contradicts it.
+    /// The contradiction.
     pub what: String,
     /// The state of all members at the end.
     pub state: String,

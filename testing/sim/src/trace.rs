@@ -1,4 +1,4 @@
-//! What happened: the last events, for people, and a hash over all events.
+//! Trace of a run: the last events, for people, and a hash over all events.
 //!
 //! Two runs with equal hashes are equal. Texts for people (log lines, reasons, names of messages)
 //! are not hashed, so builds that differ only in texts have equal hashes. The names of faults,
@@ -28,7 +28,7 @@ impl Hash for Text {
 pub struct MessageKind {
     /// The same for the same message in every build.
     pub number: u8,
-    /// What reports call it.
+    /// Name in reports.
     pub name: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub struct Note {
     pub what: What,
 }
 
-/// What happened to a member.
+/// Event of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum What {

@@ -290,7 +290,7 @@ fn suspended_machine_reads_nothing_stale_without_a_lease() {
     }
 }
 
-/// What the documents say of leases is so, and the test above would notice.
+/// Leases behave as documented, and the test above would notice otherwise.
 #[test]
 fn suspended_machine_with_a_lease_breaks_a_rule() {
     let rules = (1..=10).filter_map(|seed| {

@@ -61,7 +61,7 @@ fn texts_of_the_code() -> String {
     texts
 }
 
-/// What is quoted in the first column of a table's row, but for what the server itself logs.
+/// Quotes in the first column of a table's row, without those of the server itself.
 fn quotes_of(line: &str) -> Vec<&str> {
     let Some(cell) = line
         .strip_prefix("| `")

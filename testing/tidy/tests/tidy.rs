@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use synod_tidy::{
-    SourceFile, assert_none, banned_in_name, banned_phrase, names_in, repository, source_files,
+    SourceFile, assert_none, banned_in_name, banned_openings, banned_phrase, names_in, repository,
+    source_files,
 };
 
 /// Columns of a line, comments and documents included.
@@ -98,9 +99,18 @@ fn every_source_file_says_what_it_is() {
 }
 
 /// Doc comments that satisfy the compiler and tell a reader nothing.
-const VAGUE: [&str; 10] = [
-    "It.", "These.", "Which.", "How.", "Why.", "Whose.", "What.", "Who.", "Where.", "When.",
-];
+const VAGUE: [&str; 4] = ["These.", "How.", "Why.", "When."];
+
+#[test]
+fn doc_comments_begin_with_what_they_describe() {
+    let mut findings = Vec::new();
+    for file in source_files().iter().filter(|f| f.is_rust()) {
+        for (line, word) in banned_openings(&file.text) {
+            findings.push(file.finding(line, &format!("begins with '{word}'")));
+        }
+    }
+    assert_none("a doc comment begins with a noun or a verb", &findings);
+}
 
 /// Whether a doc comment has this line only.
 fn is_alone(text: &str, number: usize) -> bool {
@@ -188,7 +198,7 @@ fn names_option(line: &str, option: &str) -> bool {
     places.any(|(at, _)| starts_word(at) && is_followed(at))
 }
 
-/// What ships links nothing that only tests.
+/// Crates that ship link nothing that only tests.
 #[test]
 fn crates_that_ship_depend_on_none_that_test() {
     let root = repository();

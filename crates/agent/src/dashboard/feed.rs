@@ -1,5 +1,5 @@
-//! What viewers are sent: a look at the server each second, by server-sent events (WHATWG HTML,
-//! section 9.2).
+//! Feed of viewers: a look at the server each second, by server-sent events (WHATWG HTML, section
+//! 9.2).
 //!
 //! The server is asked once for all viewers. Each viewer takes the latest look when its connection
 //! has room: one that does not read keeps no look waiting, and costs a place until its connection
@@ -31,7 +31,7 @@ const VIEWERS_MAX: usize = 16;
 /// Time between two looks.
 const RHYTHM: Duration = Duration::from_secs(1);
 
-/// What viewers are shown. It ends with its runtime.
+/// Feed of all viewers. Ends with its runtime.
 pub(crate) struct Feed {
     latest: watch::Sender<Latest>,
     places: Arc<Semaphore>,
@@ -232,7 +232,7 @@ mod tests {
         });
     }
 
-    /// It gets the latest look when it reads again, and the points that it has missed.
+    /// The viewer gets the latest look when it reads again, and the points that it has missed.
     #[test]
     fn viewer_that_does_not_read_is_not_waited_for() {
         run(async {

@@ -1,18 +1,16 @@
-//! What a browser loads once: the page, its style, its scripts and its icon. Compiled in.
+//! Files of the dashboard: the page, its style, its scripts and its icon. Compiled in.
 
 /// A file of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct File {
     path: &'static str,
-    /// What it is (`Content-Type`).
+    /// `Content-Type`.
     pub(crate) kind: &'static str,
-    /// What stands in it.
     pub(crate) text: &'static str,
 }
 
-/// What a browser may load for the page: only files of the agent itself, and nothing that is
-/// written into the page (CSP level 3). Texts of the group, as names of members, cannot become a
-/// script.
+/// Content security policy (CSP level 3): only files of the agent itself, and nothing written into
+/// the page. Texts of the group, as names of members, cannot become a script.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";

@@ -11,7 +11,7 @@ const POINTS_MAX: usize = 300;
 /// The step of a commit whose time is drawn: from its submission until it is durable on a majority.
 const STEP: &str = "order";
 
-/// What one look has shown. What is not known is none.
+/// Values of one look; none: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     /// When, in milliseconds since 1970, by the agent's clock.
@@ -34,7 +34,7 @@ pub(crate) struct History {
     last: Option<Counted>,
 }
 
-/// What grows, as it was at a look.
+/// Counters at a look.
 #[derive(Clone, Debug)]
 struct Counted {
     at: Instant,

@@ -9,7 +9,7 @@ const RHYTHM: Duration = Duration::from_secs(60);
 /// Different lines in that time.
 const LINES_MAX: usize = 8;
 
-/// Which lines were written lately, and how many were not.
+/// Recently logged lines, and the count of suppressed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<State>);
 

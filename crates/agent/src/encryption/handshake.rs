@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 /// request, so that it can be told of.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(4);
 
-/// What a connection is.
+/// Kind of a connection.
 pub(crate) enum Greeting {
     /// Encrypted. Whether the client has shown a certificate that one of the operator's authorities
     /// has signed.
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
     use crate::encryption::test_certificates::{Authority, Kind};
 
-    /// What becomes of a client that sends these bytes, and then nothing. Time is made to pass
-    /// while all wait.
+    /// Result for a client that sends these bytes, and then nothing. Time is made to pass while all
+    /// wait.
     async fn greeting_of(tls: &ServiceTls, bytes: &[u8], hangs_up: bool) -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

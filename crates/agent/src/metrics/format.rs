@@ -25,7 +25,7 @@ impl Format {
         }
     }
 
-    /// What the page is (`Content-Type`).
+    /// `Content-Type` of the page.
     pub fn kind(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

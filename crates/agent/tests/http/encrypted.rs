@@ -210,7 +210,8 @@ fn new_certificates_are_shown_without_a_restart() {
     }
 }
 
-/// As many as the agent serves at a time: the next one waits until they are let go.
+/// Handshakes hang, as many as the agent serves at a time: the next client waits until they are let
+/// go.
 #[test]
 fn handshakes_that_hang_keep_no_client_out_for_long() {
     let (dir, authority) = (tempfile::tempdir().unwrap(), Authority::new("ca"));

@@ -91,7 +91,7 @@ pub(crate) fn relay() -> RelayStatus {
     serde_json::from_value(document).unwrap()
 }
 
-/// What a page says, parsed by the rules of OpenMetrics 1.0.
+/// A page, parsed by the rules of OpenMetrics 1.0.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// Kind of each family.

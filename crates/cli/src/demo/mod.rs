@@ -55,7 +55,7 @@ enum DemoCommand {
     Down,
     /// Show all nodes
     Status {
-        /// As JSON: a list with one object per node
+        /// JSON output: a list with one object per node
         #[arg(long)]
         json: bool,
     },

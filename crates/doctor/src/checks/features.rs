@@ -1,5 +1,4 @@
-//! What applications use that a group does not do, or does on one server only: as far as the server
-//! counts it.
+//! Features that a group lacks, or runs on one server only, as far as the server counts their use.
 
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
@@ -115,7 +114,7 @@ fn sequences(server: &ServerFacts) -> impl Iterator<Item = Finding> {
         })
 }
 
-/// What becomes of events in a group: in one with one writer, or in any.
+/// Effect of a group on events: with one writer, or any.
 fn events(server: &ServerFacts) -> Vec<Finding> {
     let enabled = server.events.iter();
     let writers = server.status.get("wsrep_synod_writers");

@@ -8,7 +8,7 @@ use crate::finding::{Finding, Severity, Subject};
 
 /// How fast a full copy surely comes, and a server writes what it has in memory, in bytes a second.
 const COPY_RATE: u64 = 50 << 20;
-/// What a stop takes besides: leadership, votes and connections are given up.
+/// Time that a stop takes besides: leadership, votes and connections are given up.
 const LEAVE_TIME: Duration = Duration::from_secs(30);
 
 /// Files of the group's library and of the server itself, beside tables and connections.

@@ -1,4 +1,4 @@
-//! What the facts mean for a group. Each file judges one subject, without asking anything.
+//! Judges the facts. Each file has one subject, and asks nothing.
 
 mod boot;
 mod clock;

@@ -6,7 +6,7 @@
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
 
-/// What has every write set of a replica name its GTID.
+/// Settings by which every write set of a replica names its GTID.
 const NEEDED: [&str; 3] = ["log_bin", "log_slave_updates", "wsrep_gtid_mode"];
 
 /// Whether a server of a group with Synod has a binlog, or is a replica, too.

@@ -12,7 +12,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The line for a configuration file.
     pub line: &'static str,
-    /// What a wrong value costs.
+    /// Cost of a wrong value.
     why: &'static str,
     severity: Severity,
     accepts: fn(&str) -> bool,

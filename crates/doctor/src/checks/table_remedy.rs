@@ -42,7 +42,7 @@ pub(super) fn to_innodb(server: &ServerFacts, table: &TableFacts) -> String {
     replacement(server, table, &change)
 }
 
-/// What gives a table of InnoDB a primary key.
+/// Statement that gives an InnoDB table a primary key.
 ///
 /// A key of columns that are there says the same on each server: it needs no copy.
 pub(super) fn to_primary_key(server: &ServerFacts, table: &TableFacts) -> String {
@@ -148,7 +148,7 @@ fn replacement(server: &ServerFacts, table: &TableFacts, change: &str) -> String
     lines.join("\n")
 }
 
-/// What the session needs so that the copies travel as rows, and no other transaction waits long.
+/// Session settings with which the copies travel as rows, and no other transaction waits long.
 fn session(server: &ServerFacts, table: &TableFacts) -> Option<&'static str> {
     if !server.replicates() {
         return Some("SET SESSION binlog_format = 'ROW';");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// As systemd knows it from the kernel; none: there is no systemd to ask.
+/// Synchronisation as systemd knows it from the kernel; none: no systemd.
 pub(super) fn is_synchronised() -> Option<bool> {
     let output = Command::new("timedatectl")
         .args(["show", "--property=NTPSynchronized", "--value"])

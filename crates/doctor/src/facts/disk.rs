@@ -11,10 +11,10 @@ const WRITES_MAX: usize = 100;
 /// How long is measured at most.
 const MEASURED_MAX: Duration = Duration::from_secs(3);
 
-/// What is written at a time, in bytes: a small commit.
+/// Bytes per write: a small commit.
 const WRITE_BYTES: usize = 4096;
 
-/// What was seen of a disk.
+/// Measurements of a disk.
 #[derive(Clone, Debug)]
 pub struct DiskFacts {
     /// The directory that was written to.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What was seen; none where it cannot be told.
+/// Facts of the machine; none where unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
     /// Files that the server may have open.
@@ -17,7 +17,7 @@ pub struct MachineFacts {
     /// Whether systemd listens in the server's place from the boot on; none also if systemd does
     /// not run.
     pub listens_from_boot: Option<bool>,
-    /// What the server may use, in bytes: its control group's limit, or what is there.
+    /// Memory available to the server, in bytes: the limit of its control group, or the machine's.
     pub memory_bytes: Option<u64>,
     /// How eagerly the kernel swaps (0 to 200), on a machine with swap space.
     pub swappiness: Option<u64>,
@@ -118,7 +118,7 @@ fn listens_from_boot() -> Option<bool> {
     Some(is_enabled(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// What systemd says of a unit that it starts by itself; nothing of one that does not exist.
+/// Meaning of systemd's state of a unit; an empty text: no such unit.
 fn is_enabled(state: &str) -> bool {
     matches!(state, "enabled" | "enabled-runtime")
 }

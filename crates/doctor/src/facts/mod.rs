@@ -1,4 +1,4 @@
-//! What is true of the server and of its machine.
+//! Facts about the server and its machine.
 
 mod client;
 mod clock;
@@ -23,7 +23,7 @@ pub use server::{ServerFacts, SourceFacts};
 pub(crate) use tables::quoted;
 pub use tables::{SequenceFacts, TableFacts, UniqueKey};
 
-/// Which server is looked at, and how it is asked.
+/// The server to examine, and how to connect.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// Arguments of the program `mariadb`, by which it reaches the server.
@@ -33,7 +33,6 @@ pub struct Place {
 /// The server cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
-    /// It does not answer, or refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -41,17 +40,17 @@ pub enum GatherError {
 /// Everything that the checks judge.
 #[derive(Debug)]
 pub struct Facts {
-    /// What the server says of itself.
+    /// Facts that the server reports.
     pub server: ServerFacts,
     /// The provider options that its configuration files set.
     pub options: ConfiguredOptions,
-    /// What only a look at its machine shows; none: it runs on another one.
+    /// Facts seen on its machine only; none: the server runs on another one.
     pub local: Option<LocalFacts>,
     /// The other servers that the configuration names.
     pub peers: Vec<PeerFacts>,
 }
 
-/// What only a look at the server's machine shows.
+/// Facts seen on the server's machine only.
 #[derive(Debug)]
 pub struct LocalFacts {
     /// The server's data directory.
@@ -74,7 +73,7 @@ pub struct LocalFacts {
 pub struct ConfiguredOptions {
     /// The text; empty: there is none.
     pub text: String,
-    /// What it says to this library, or why it is refused.
+    /// Options as this library reads them, or why it refuses them.
     pub read: Result<(Options, Update), String>,
 }
 
@@ -134,14 +133,14 @@ fn peers_of(server: &ServerFacts, options: &ConfiguredOptions) -> Vec<Peer> {
     parsed.map(|url| url.peers).unwrap_or_default()
 }
 
-/// Where members of this configuration listen.
+/// Port of members with this configuration.
 fn group_port(options: &ConfiguredOptions) -> u16 {
     let read = options.read.as_ref().ok();
     let listen = read.and_then(|(options, _)| options.listen_address().port);
     listen.unwrap_or(DEFAULT_PORT)
 }
 
-/// Where full copies arrive: on all servers, if they are configured alike.
+/// Port for full copies: the same on all servers, if they are configured alike.
 fn copy_port(server: &ServerFacts) -> u16 {
     ports::of_copies(server.variable("wsrep_sst_receive_address"))
 }

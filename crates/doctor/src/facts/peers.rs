@@ -17,7 +17,7 @@ const TRIES: usize = 3;
 pub struct PeerFacts {
     /// Name or address, and port.
     pub address: String,
-    /// What was seen, or why nothing was.
+    /// Result of the connection, or why it failed.
     pub seen: Result<Reached, String>,
     /// The port there at which full copies arrive, and why it is not reached; none: it is let
     /// through, or nothing of the peer is reached.

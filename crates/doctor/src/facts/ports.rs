@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-/// Where full copies arrive, unless `wsrep_sst_receive_address` has another port.
+/// Port of full copies, unless `wsrep_sst_receive_address` has another.
 const COPIES: u16 = 4444;
 
 /// The port of full copies: that of the setting, which may be empty, `AUTO`, or without a port.
@@ -12,7 +12,7 @@ pub(super) fn of_copies(receive_address: &str) -> u16 {
     port.parse().unwrap_or(COPIES)
 }
 
-/// Those of the ports at which a program listens, on any address.
+/// Ports with a listening program, on any address.
 pub(super) fn busy(ports: &[u16]) -> Vec<u16> {
     let is_busy = |port: &&u16| {
         let error = TcpListener::bind(("0.0.0.0", **port)).err();

@@ -1,14 +1,14 @@
-//! What the server says of itself.
+//! Facts that the server reports.
 
 use std::collections::BTreeMap;
 
 use super::client::{ClientError, SqlClient};
 use super::tables::{self, SequenceFacts, TableFacts};
 
-/// What the server says of itself.
+/// Facts that the server reports.
 #[derive(Debug, Default)]
 pub struct ServerFacts {
-    /// As `VERSION()` has it.
+    /// `VERSION()`.
     pub version: String,
     /// Global variables by name; paths with the data directory in front.
     pub variables: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub struct SourceFacts {
     pub by_gtid: bool,
 }
 
-/// Where Debian's server keeps its data if no file says otherwise.
+/// Debian's data directory, if no file names another.
 const USUAL_DATA_DIR: &str = "/var/lib/mysql";
 
 const EVENTS: &str = "\

@@ -40,7 +40,7 @@ pub(super) struct FeedingArgs {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     bytes: u32,
-    /// As JSON
+    /// JSON output
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub(super) struct NetworkArgs {
     /// Limit every link: 100M, 1G, 10G bits per second
     #[arg(long, value_parser = parse_bandwidth)]
     bandwidth: Option<u64>,
-    /// As JSON
+    /// JSON output
     #[arg(long)]
     json: bool,
     /// Leave it up until Ctrl-C or the end of standard input; 'ip netns exec' enters its hosts

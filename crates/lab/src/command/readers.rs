@@ -63,7 +63,7 @@ pub(super) struct ReadersArgs {
     /// Amount that late readers have to read, in MiB; 0: late readers are not measured
     #[arg(long, value_name = "N", default_value_t = 512)]
     late_mib: u32,
-    /// As JSON
+    /// JSON output
     #[arg(long)]
     json: bool,
 }

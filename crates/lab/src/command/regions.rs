@@ -31,7 +31,7 @@ pub(super) struct RegionsArgs {
     /// Commits for each figure
     #[arg(long, value_name = "N", default_value_t = 50)]
     commits: u32,
-    /// As JSON
+    /// JSON output
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -21,9 +21,9 @@ pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What is used, and what this process may still use.
+    /// Used bytes, and those still available to this process.
     pub total: u64,
-    /// What this process may still use.
+    /// Bytes still available to this process.
     pub free: u64,
 }
 
@@ -146,8 +146,8 @@ pub(crate) fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error() == Some(EIO)
 }
 
-/// As [`read_full_at`], but pages that the disk cannot read are filled with ones: bytes that are
-/// neither a record nor blank.
+/// [`read_full_at`], with pages that the disk cannot read filled with ones: bytes that are neither
+/// a record nor blank.
 pub(crate) fn read_what_can_be(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_full_at(file, buf, offset) {
         Err(error) if is_unreadable(&error) => {}

@@ -216,7 +216,7 @@ pub(crate) enum Unreadable {
 /// A version that this program does not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherVersion {
-    /// What has the version.
+    /// Subject of the version.
     pub(crate) what: &'static str,
     pub(crate) found: u32,
     /// The versions that this program reads, if they are known here.

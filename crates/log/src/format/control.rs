@@ -71,7 +71,7 @@ pub(crate) struct Control {
     pub(crate) repair_segment: Option<Box<SegmentHeader>>,
 }
 
-/// What was found in place of a control file.
+/// State of a control file as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFile {
     Absent,
@@ -81,7 +81,7 @@ pub(crate) enum ControlFile {
 }
 
 impl Control {
-    /// That of a new log, to which nothing was ever written.
+    /// Control values of a new log, to which nothing was ever written.
     pub(crate) fn unstarted(member: MemberId) -> Control {
         Control {
             format: LogFormat::default(),
@@ -211,7 +211,7 @@ fn decode_body(fields: &mut Fields<'_>, format: LogFormat) -> Result<Control, Un
     decode_end(fields, format, start, base).ok_or(Unreadable::Fields)
 }
 
-/// What comes before the base.
+/// Fields before the base.
 struct Start {
     identity: Identity,
     first_segment: u64,
@@ -245,7 +245,7 @@ fn decode_start(fields: &mut Fields<'_>, format: LogFormat) -> Option<Start> {
     })
 }
 
-/// What comes after the base.
+/// Decodes the fields after the base.
 fn decode_end(
     fields: &mut Fields<'_>,
     format: LogFormat,

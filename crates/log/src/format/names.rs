@@ -20,7 +20,7 @@ pub(crate) fn control_path(dir: &Path) -> PathBuf {
     dir.join("synod-control.log")
 }
 
-/// Where a new control file is written before it replaces the old one.
+/// Temporary name of a new control file, before it replaces the old one.
 pub(crate) fn control_temp_path(dir: &Path) -> PathBuf {
     dir.join("synod-control-new.log")
 }
@@ -30,12 +30,12 @@ pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join("synod-lock.log")
 }
 
-/// Where the next segment's file is prepared.
+/// Path of the prepared next segment.
 pub(crate) fn spare_path(dir: &Path) -> PathBuf {
     dir.join("synod-spare.log")
 }
 
-/// Where a repair moves a segment that it replaces; `repair` is the id of the new segment.
+/// Path to which a repair moves a segment that it replaces; `repair` is the id of the new segment.
 pub(crate) fn set_aside_path(dir: &Path, number: u64, repair: u64) -> PathBuf {
     dir.join(format!("{SET_ASIDE_PREFIX}{number:016x}-{repair:016x}.log"))
 }

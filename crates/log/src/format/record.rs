@@ -62,8 +62,8 @@ pub(crate) struct BatchHeader {
     pub(crate) after: Promises,
 }
 
-/// What a log obliges its member to at some place of the stream. Every batch header and segment
-/// header repeats it, so that it is known even if records are damaged.
+/// Promises of a log's member at a position of the stream. Every batch header and segment header
+/// repeats them, so that they are known even if records are damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promises {
     /// Term and vote.
@@ -72,7 +72,7 @@ pub(crate) struct Promises {
     pub(crate) last: EntryId,
 }
 
-/// What a record says.
+/// Contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// An entry is appended.

@@ -57,8 +57,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) open: bool,
 }
 
-/// Where the stream continues from. Everything in the predecessor up to `end` was durable before
-/// this segment was made: a durable floor.
+/// End of the preceding segment. Everything in it up to `end` was durable before this segment was
+/// made: a durable floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) number: u64,

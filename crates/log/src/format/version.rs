@@ -35,7 +35,7 @@ pub(crate) const FORMATS: RangeInclusive<u32> = OLDEST..=NEWEST;
 /// Formats by the group's protocol version from which on they are written, ascending.
 const WRITTEN_SINCE: [(u16, u32); 2] = [(1, FIRST), (6, NEXT)];
 
-/// What format 4 has and format 3 has not.
+/// Mark that format 4 has and format 3 has not.
 pub(crate) const NEXT_MARK: &[u8; 4] = b"NEXT";
 
 /// A version of the disk format that this program reads.

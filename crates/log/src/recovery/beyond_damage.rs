@@ -1,4 +1,4 @@
-//! What can still be read of a log beyond its first damage. Used by [`crate::recovery::repair`].
+//! Reads the rest of a log beyond its first damage, for [`crate::recovery::repair`].
 //!
 //! A valid record or header there proves nothing about the damage. But what a header states about
 //! the member's promises was true when it was written. The newest such statement counts as exact
@@ -31,7 +31,7 @@ pub(crate) struct BeyondDamage<'a> {
     pub(crate) start: StreamPosition,
 }
 
-/// What can be said about the promises that the member had made when it stopped.
+/// Evidence of the promises that the member had made when it stopped.
 pub(crate) struct PromiseEvidence {
     /// The promises, if they are known: none was made beyond these.
     pub(crate) exact: Option<Promises>,
@@ -39,7 +39,7 @@ pub(crate) struct PromiseEvidence {
     pub(crate) highest_term: Term,
 }
 
-/// What one header states about promises, and the place for which it does.
+/// Promises stated by one header, and the position they hold for.
 #[derive(Clone, Copy)]
 struct Statement {
     /// Number of the batch; zero for a segment header.

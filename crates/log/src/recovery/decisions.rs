@@ -12,7 +12,7 @@
 //!
 //! *Blank.* Segments are filled with zeros before use, so zeros up to the end are simply the end.
 
-/// What was found in place of a control file.
+/// State of a control file as found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFact {
     Absent,
@@ -24,7 +24,7 @@ pub(crate) enum ControlFact {
     Damaged,
 }
 
-/// What a directory holds.
+/// Contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryFacts {
     pub(crate) control: ControlFact,
@@ -32,7 +32,7 @@ pub(crate) struct DirectoryFacts {
     pub(crate) segments: bool,
 }
 
-/// What to do with a directory.
+/// Decision about a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryDecision {
     /// A new log, with a new member id.
@@ -97,7 +97,7 @@ fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDec
         })
 }
 
-/// What the next segment says about the place where a segment's good batches end.
+/// Evidence in the next segment about the end of a segment's good batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
     /// There is no next segment.
@@ -108,7 +108,7 @@ pub(crate) enum Successor {
     FromElsewhere,
 }
 
-/// What is known about the place where a segment's good batches end.
+/// Facts about the end of a segment's good batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StopFacts {
     pub(crate) successor: Successor,
@@ -118,7 +118,7 @@ pub(crate) struct StopFacts {
     pub(crate) blank: bool,
 }
 
-/// What to do there.
+/// Decision about that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopDecision {
     /// The stream ends here.
@@ -175,7 +175,7 @@ fn stop_matches(facts: StopFacts) -> impl Iterator<Item = StopDecision> {
         })
 }
 
-/// What is known about the end of a damaged stream.
+/// Facts about the end of a damaged stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndFacts {
     /// The last segment that exists, or ought to, has a valid header.

@@ -18,7 +18,7 @@ use crate::recovery::open::{DirectoryState, TornTail, classify_directory};
 use crate::recovery::replay::{Event, ReplayResult, Watch, open_segments, replay};
 use crate::{Identity, LogError};
 
-/// What an offline check found.
+/// Result of an offline check.
 #[derive(Clone, Debug)]
 pub struct VerifyReport {
     /// The directory.

@@ -39,7 +39,7 @@ pub struct TornTail {
     pub offset: u64,
 }
 
-/// What recovery found, for operators.
+/// Report of a recovery, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Number of segment files.
@@ -97,11 +97,11 @@ pub struct Opened {
     pub writer: LogWriter,
     /// A reader; clone it as needed.
     pub reader: LogReader,
-    /// What the consensus core starts from.
+    /// Initial state of the consensus core.
     pub recovered: Recovered,
     /// The member and the group that the log belongs to.
     pub identity: Identity,
-    /// What recovery found, for the operators' log.
+    /// Report for the operators' log.
     pub report: RecoveryReport,
     /// Whether this start has created the log.
     pub created: bool,
@@ -125,13 +125,15 @@ impl Log {
         Opener::open(files, dir, options, None)
     }
 
-    /// As [`Log::open`], but a damaged log is opened under repair if `consent` agrees to the plan.
-    /// The good beginning is kept, and what follows it is set aside. [`Recovered::repair`] states
-    /// how far the log has to grow again before its member may lead. The caller must hand that to
-    /// the core; otherwise the member breaks its promises to the group.
+    /// [`Log::open`] that opens a damaged log under repair, if `consent` agrees to the plan.
+    ///
+    /// The good beginning is kept, and what follows is set aside. [`Recovered::repair`] states how
+    /// far the log has to grow again before its member may lead. The caller must hand that to the
+    /// core; otherwise the member breaks its promises to the group.
     ///
     /// # Errors
-    /// As [`Log::open`]. Damage is an error if `consent` refuses, or if it cannot be repaired
+    ///
+    /// Those of [`Log::open`]. Damage is an error if `consent` refuses, or if it cannot be repaired
     /// (damage to the control file, which holds the log's identity).
     pub fn open_or_repair(
         files: Arc<dyn Files>,
@@ -204,7 +206,7 @@ pub(crate) fn classify_directory(
     }
 }
 
-/// What a directory holds.
+/// Contents of a directory.
 pub(crate) enum DirectoryState {
     /// No log.
     Empty,

@@ -58,7 +58,7 @@ pub struct RepairPlan {
 /// A repair that this start has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
-    /// What is damaged, in words.
+    /// Damage, in words.
     pub damage: String,
     /// Last entry that was kept.
     pub kept: EntryId,
@@ -174,8 +174,8 @@ impl GoodPart {
     }
 }
 
-/// What the member has to keep to: its promises if they are known, otherwise a term out of reach.
-/// `None` if there are no such terms left.
+/// Promises that bind the member: its own if known, otherwise a term out of reach. `None` if there
+/// are no such terms left.
 fn promises_to_keep(
     good: &ReplayResult,
     control: &Control,
@@ -214,7 +214,7 @@ fn decided_control(
     decided
 }
 
-/// Where the good part of the stream ends.
+/// End of the good part of the stream.
 fn end_of(good: &ReplayResult, control: &Control) -> StreamPosition {
     match good.segments.last() {
         Some(segment) => StreamPosition {

@@ -35,7 +35,7 @@ pub(crate) struct SegmentFile {
     pub(crate) header: SegmentHeader,
 }
 
-/// What a replay shows to its watcher.
+/// Event of a replay, for its watcher.
 pub(crate) enum Event<'a> {
     Segment(&'a SegmentFile),
     Batch {
@@ -51,7 +51,7 @@ pub(crate) enum Event<'a> {
 /// Watches a replay.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Event<'_>) -> Result<(), LogError>;
 
-/// What the stream amounts to.
+/// State of the stream after a replay.
 pub(crate) struct ReplayResult {
     pub(crate) base: LogBase,
     pub(crate) vote: HardState,
@@ -65,7 +65,7 @@ pub(crate) struct ReplayResult {
     pub(crate) next_batch: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) end: StreamEnd,
-    /// What is wrong after `end`: something that was durable is missing there.
+    /// Damage after `end`: something that was durable is missing there.
     pub(crate) damage: Option<LogError>,
     tail_max: usize,
 }
@@ -151,7 +151,7 @@ impl SegmentFile {
         Ok(noted || tail.floor > SEGMENT_HEADER_BYTES)
     }
 
-    /// What follows a place in the file.
+    /// Scans the file from an offset on.
     pub(crate) fn tail_from(&self, offset: u64) -> Result<TailScan, LogError> {
         let header = &self.header;
         let mut blocks = BlockReader::new(self.file.clone(), header.size, BLOCK_BYTES);
@@ -561,7 +561,7 @@ impl ReplayResult {
     }
 }
 
-/// Where the valid batches of a segment end.
+/// End of a segment's valid batches.
 struct Stop {
     offset: u64,
     /// Highest floor stated for the segment so far.

@@ -44,14 +44,13 @@ impl BlockReader {
         Ok(self.block.slice(range))
     }
 
-    /// As [`BlockReader::bytes`], for a look that keeps nothing.
+    /// [`BlockReader::bytes`] without keeping the block.
     pub(crate) fn look(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let range = self.range(offset, len)?;
         Ok(&self.block[range])
     }
 
-    /// Where in the block these bytes are, or as many of them as there are. Reads a block if need
-    /// be.
+    /// Range of these bytes in the block, or of as many as there are. Reads a block if need be.
     fn range(&mut self, offset: u64, len: usize) -> io::Result<Range<usize>> {
         let len = self.available(offset, len);
         if !self.holds(offset, len) {
@@ -185,7 +184,7 @@ pub(crate) fn read_outline(
         .and_then(|found| found.ok_or_else(|| Mismatch::new("a record", "the end of the data"))))
 }
 
-/// What follows a bad place in its segment.
+/// Contents of a segment after a bad place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TailScan {
     /// Whether every byte is zero.

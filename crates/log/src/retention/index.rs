@@ -1,4 +1,4 @@
-//! Where live entries are on disk: a sparse index in memory.
+//! Locations of live entries on disk: a sparse index in memory.
 //!
 //! The stream is append-only: a truncated entry stays in its segment, and its successor with the
 //! same index follows later. The index distinguishes them. It is a list of *extents*: runs of live
@@ -31,7 +31,7 @@ struct Extent {
     points: Vec<Point>,
 }
 
-/// Where to start reading for an index.
+/// Position from which to read towards an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) segment: u64,
@@ -149,7 +149,7 @@ impl StreamIndex {
         count.checked_sub(1).map(|i| self.extents[i].last)
     }
 
-    /// Where to start scanning for an entry.
+    /// Position from which to scan for an entry.
     pub(crate) fn find(&self, index: LogIndex) -> Option<Spot> {
         let at = self.extents.partition_point(|extent| extent.last < index);
         let extent = self

@@ -1,4 +1,4 @@
-//! What is kept, where it is, and how space is made for it and given back.
+//! Retention of entries: their location, and the making and reclaiming of space.
 //!
 //! - [`cache`]: the newest entries, in memory.
 //! - [`index`]: where every other live entry is on disk.

@@ -64,11 +64,14 @@ impl LogWriter {
         self.purge_durable(up_to, base_config)
     }
 
-    /// As [`LogWriter::purge`], when [`LogWriter::needs_space`]: what is pending stays pending, and
-    /// the files are removed on return. Removes nothing if entries are to be truncated.
+    /// [`LogWriter::purge`] for [`LogWriter::needs_space`]: pending writes stay pending, and the
+    /// files are removed on return.
+    ///
+    /// Removes nothing if entries are to be truncated.
     ///
     /// # Errors
-    /// As [`LogWriter::purge`].
+    ///
+    /// Those of [`LogWriter::purge`].
     pub fn purge_for_space(
         &mut self,
         up_to: LogIndex,

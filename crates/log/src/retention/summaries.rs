@@ -1,4 +1,4 @@
-//! What an entry is, its term and its seqno, for every entry of the log, in memory.
+//! Kind, term and seqno of every entry of the log, in memory.
 //!
 //! Threads that must not wait for a disk ask for these. Entries that follow each other are mostly
 //! alike: they are kept as *runs*, 32 bytes each. A run ends where the kind or the term changes.
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 
-/// What is known of an entry without reading it.
+/// Summary of an entry, known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
     /// Term and index.
     pub id: EntryId,
     /// The entry's seqno.
     pub seqno: Seqno,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
 }
 
@@ -22,7 +22,7 @@ pub struct EntrySummary {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: LogIndex,
-    /// Of the first entry.
+    /// Seqno of the first entry.
     seqno: Seqno,
     term: Term,
     kind: EntryKind,

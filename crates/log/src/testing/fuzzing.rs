@@ -34,7 +34,7 @@ fn read_record(bytes: &[u8], place: Place) -> Option<Record> {
     outline.complete(&Bytes::copy_from_slice(bytes)).ok()
 }
 
-/// As [`check_record`], for a batch header.
+/// [`check_record`] for a batch header.
 pub fn check_batch_header(bytes: &[u8], segment_id: u64, offset: u64) {
     let place = Place { segment_id, offset };
     if let Ok(header) = BatchHeader::decode(bytes, place) {
@@ -45,7 +45,7 @@ pub fn check_batch_header(bytes: &[u8], segment_id: u64, offset: u64) {
     }
 }
 
-/// As [`check_record`], for a segment's header.
+/// [`check_record`] for a segment's header.
 pub fn check_segment_header(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
@@ -55,8 +55,8 @@ pub fn check_segment_header(bytes: &[u8]) {
 /// Magic and format of a control file end here.
 const CONTROL_FORMAT_END: usize = 12;
 
-/// As [`check_record`], for a control file. One of an older format is written in the newest, in
-/// which there is one encoding only.
+/// [`check_record`] for a control file. An older format is written in the newest, which has one
+/// encoding only.
 pub fn check_control(bytes: &[u8]) {
     if let ControlFile::Valid(control) = Control::decode(bytes) {
         let Some(again) = control.encode() else {

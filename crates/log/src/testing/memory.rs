@@ -45,7 +45,7 @@ struct Inode {
     now: Vec<u8>,
     durable: Vec<u8>,
     changes: Vec<Change>,
-    /// Where each write went, oldest first.
+    /// Ranges written, oldest first.
     written: Vec<Range<u64>>,
 }
 
@@ -164,7 +164,7 @@ impl MemoryFiles {
         disk.durable_names.insert(path.to_owned(), inode);
     }
 
-    /// Where each write to a file went, oldest first.
+    /// Ranges written to a file, oldest first.
     pub fn writes(&self, path: &Path) -> Vec<Range<u64>> {
         let disk = locked(&self.disk);
         let inode = disk.names.get(path).map(|inode| &disk.inodes[*inode]);

@@ -1,4 +1,4 @@
-//! What this provider offers.
+//! Capabilities of this provider, for `capabilities()` and every view.
 //!
 //! Said once, because both `capabilities()` and every view carry it.
 

@@ -1,4 +1,4 @@
-//! What a provider must be able to do, in safe Rust.
+//! The provider interface in safe Rust.
 //!
 //! The boundary turns each call of the server into a call of [`ProviderApi`] and its answer back
 //! into C. Nothing here knows of pointers, so everything behind this trait can be tested without a
@@ -27,14 +27,14 @@ pub use crate::boundary::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, R
 pub type Constructor =
     Box<dyn Fn(InitArgs, Callbacks) -> Result<Arc<dyn ProviderApi>, InitError> + Send + Sync>;
 
-/// What the server passes to `init`, copied.
+/// Arguments of `init`, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitArgs {
     /// `wsrep_node_name`.
     pub node_name: String,
     /// `wsrep_node_address`; may be empty, may carry a port.
     pub node_address: String,
-    /// Where clients connect, `host:port`.
+    /// Client address, `host:port`.
     pub node_incoming: String,
     /// Data directory, with a slash at the end.
     pub data_dir: String,
@@ -177,7 +177,7 @@ impl fmt::Display for Gtid {
     }
 }
 
-/// Where a transaction was executed first.
+/// Origin of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stid {
     /// Session of the member.
@@ -196,12 +196,12 @@ impl Stid {
     };
 }
 
-/// What ordering has made of a transaction.
+/// Result of ordering a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrxMeta {
     /// Its place in the order.
     pub gtid: Gtid,
-    /// Where it was executed first.
+    /// Origin.
     pub stid: Stid,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: i64,
@@ -288,7 +288,7 @@ pub struct ViewMember {
     pub id: Uuid,
     /// Its name; shortened to 31 bytes for the server.
     pub name: String,
-    /// Where its clients connect; shortened to 255 bytes for the server.
+    /// Client address, shortened to 255 bytes for the server.
     pub incoming: String,
 }
 
@@ -325,7 +325,7 @@ impl View {
     }
 }
 
-/// What the server says after it applied an action.
+/// The server's verdict after applying an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitLoop {
@@ -335,13 +335,13 @@ pub enum ExitLoop {
     Yes,
 }
 
-/// What a provider does for a server.
+/// Callbacks of a server into its provider.
 ///
 /// After a panic in any method the boundary fences the node: it answers [`Status::NodeFail`] to
 /// everything that could acknowledge something, and calls only [`fenced`](ProviderApi::fenced) and
 /// the methods marked *also when fenced*.
 pub trait ProviderApi: Send + Sync {
-    /// What the provider offers, `WSREP_CAP_*`. Short. *Also when fenced.*
+    /// The `WSREP_CAP_*` flags. Short. *Also when fenced.*
     fn capabilities(&self) -> u32;
 
     /// `name=value;...` from a client. Refuse with [`Status::NodeFail`], after logging why.

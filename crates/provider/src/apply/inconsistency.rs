@@ -31,14 +31,14 @@ const UNKNOWN_ERROR: u32 = 1105;
 /// Time between two searches of the log for a decision.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
-/// Which actions failed here, and which outcomes won.
+/// Failed actions, and the outcomes that won.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     /// The first decision about each action.
     decided: BTreeMap<i64, ApplyOutcome>,
     /// Actions that failed here, as they should.
     failed: BTreeMap<i64, ApplyOutcome>,
-    /// What happened up to here happened to the database before this connection.
+    /// Actions up to this seqno were applied before this connection.
     begun_at: i64,
     /// The database is a full copy that was taken in this connection.
     is_copy: bool,
@@ -402,8 +402,8 @@ impl Connection {
         }
     }
 
-    /// It was applied here, and should not have been. In words that operators' tools know from
-    /// Galera.
+    /// Leaves after applying an action that the group rejected, in words that operators' tools know
+    /// from Galera.
     fn leave_as_loser(&self, seqno: i64, winner: ApplyOutcome) {
         let gtid = self.gtid(seqno);
         let why = format!(
@@ -413,7 +413,7 @@ impl Connection {
     }
 }
 
-/// What the server says about a failure, as a line.
+/// The server's error text, as one line.
 pub(crate) fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_matches([' ', '\0', ';']).to_owned()

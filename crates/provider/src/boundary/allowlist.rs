@@ -28,7 +28,7 @@ pub fn peer_ip_allowed(ip: &str) -> bool {
     ask(sys::WSREP_ALLOWLIST_KEY_IP, ip)
 }
 
-/// As [`peer_ip_allowed`], for the subject name of a peer's certificate.
+/// [`peer_ip_allowed`], for the subject name of a peer's certificate.
 pub fn peer_subject_allowed(subject: &str) -> bool {
     ask(sys::WSREP_ALLOWLIST_KEY_SSL, subject)
 }

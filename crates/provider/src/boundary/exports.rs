@@ -40,7 +40,7 @@ pub unsafe extern "C" fn wsrep_loader(w: *mut sys::wsrep_t) -> c_int {
 
 static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLATED);
 
-/// What the server wants of the network.
+/// Network access that the server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationMode {
     NotIsolated,

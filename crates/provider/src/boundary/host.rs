@@ -1,5 +1,4 @@
-//! What stands behind a table's `ctx`: the provider, its callbacks, and the guards around each
-//! call.
+//! State behind a table's `ctx`: the provider, its callbacks, and the guards around each call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -154,7 +153,8 @@ pub(super) unsafe fn call<R>(
     }
 }
 
-/// As [`call`], also when fenced: for what acknowledges nothing and the server cannot do without.
+/// [`call`] for functions that acknowledge nothing and that the server cannot do without; also when
+/// fenced.
 ///
 /// # Safety
 /// As [`Host::of`].

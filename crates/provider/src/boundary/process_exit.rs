@@ -1,4 +1,4 @@
-//! What is done when the process ends in order.
+//! Actions at the orderly end of the process.
 //!
 //! The server frees the provider *before* it closes its storage engines (seen with 10.11.19:
 //! `free`, then InnoDB's shutdown, then the end of `main`). So nothing that the server calls tells

@@ -61,7 +61,7 @@ impl Unused {
         REGISTERED.load(Ordering::Relaxed) & self.bit() != 0
     }
 
-    /// What its server will miss.
+    /// Warning about the missing service.
     fn note(self) -> (LogLevel, &'static str) {
         match self {
             Unused::Thread => (
@@ -92,7 +92,7 @@ impl Unused {
     }
 }
 
-/// What the error log should say of the services that the server has registered.
+/// Log lines about the services that the server has registered.
 pub fn service_notes() -> Vec<(LogLevel, &'static str)> {
     let registered = UNUSED.iter().filter(|service| service.is_registered());
     registered.map(|service| service.note()).collect()

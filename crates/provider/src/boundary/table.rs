@@ -27,9 +27,9 @@ use crate::api::{
     AbortOutcome, CertifyOutcome, Constructor, Gtid, InitArgs, Status, TrxHandle, TrxMeta, WsFlags,
 };
 
-/// What `wsrep_provider_name` shows.
+/// Value of `wsrep_provider_name`.
 pub const PROVIDER_NAME: &CStr = c"Synod";
-/// What `wsrep_provider_version` shows. Tools and the server's test suites expect `x.y(rZZZ)` and
+/// Value of `wsrep_provider_version`. Tools and the server's test suites expect `x.y(rZZZ)` and
 /// take a first number of 5 for newer than any they know.
 pub const PROVIDER_VERSION: &CStr = match CStr::from_bytes_with_nul(
     concat!("5.1(r", env!("CARGO_PKG_VERSION"), ")\0").as_bytes(),
@@ -37,7 +37,7 @@ pub const PROVIDER_VERSION: &CStr = match CStr::from_bytes_with_nul(
     Ok(text) => text,
     Err(_) => panic!("the version has a NUL inside"),
 };
-/// What `wsrep_provider_vendor` shows.
+/// Value of `wsrep_provider_vendor`.
 pub const PROVIDER_VENDOR: &CStr = c"The Synod developers";
 
 const REFUSED: CertifyOutcome = CertifyOutcome {

@@ -1,4 +1,4 @@
-//! Which request is answered by what.
+//! Dispatches requests to their answers.
 
 use synod_admin::protocol::{Answer, Reply, Request};
 use synod_commands::status::name_of;

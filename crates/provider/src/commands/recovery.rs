@@ -10,7 +10,7 @@ use synod_node::{GroupId, MemberStatus, NodeStatus, SurvivorReport};
 
 use crate::provider::Provider;
 
-/// What this server knows of the survivors now.
+/// Recovery plan, from what this server knows of the survivors now.
 pub(super) fn plan(provider: &Provider) -> Reply {
     let Some(node) = provider.running_node() else {
         return Reply::refused(Reason::NotConnected, NOT_CONNECTED);

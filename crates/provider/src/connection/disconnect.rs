@@ -32,7 +32,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long `disconnect` waits for the appliers; the server waits for the final view by itself.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is known of the data of a server that leaves its group by itself.
+/// Trust in the data of a server that leaves its group by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// They are what the group had, up to some action.
@@ -44,7 +44,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// What follows from it, for the error log.
+    /// Consequence for the operator, for the error log.
     fn consequence(self) -> &'static str {
         match self {
             Data::Good | Data::Outdated => "",
@@ -184,7 +184,7 @@ impl Connection {
         self.leave_saying(LogLevel::Error, why, data, remedy)
     }
 
-    /// As [`Connection::leave`], for a reason that has been logged already.
+    /// [`Connection::leave`], for a reason that has been logged already.
     pub(crate) fn leave_saying(
         &self,
         level: LogLevel,
@@ -297,7 +297,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::close_node`], on a thread of its own: the caller is the server's.
+    /// Runs [`Connection::close_node`] on its own thread: the caller is the server's.
     fn close_in_background(&self) {
         let Some(node) = self.node().cloned() else {
             return;

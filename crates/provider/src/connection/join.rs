@@ -86,7 +86,7 @@ impl Connection {
         found.unwrap_or(Err(JoinEnd::Left))
     }
 
-    /// Where the database is, if the log or other members have what follows (IST).
+    /// Position of the database, if the log or other members have the rest (IST).
     fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let (database, group) = (node.database(), node.status().group);

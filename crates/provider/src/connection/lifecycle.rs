@@ -20,7 +20,7 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// What `wsrep_local_state` shows.
+    /// Value of `wsrep_local_state`.
     pub(crate) fn local(&self) -> LocalState {
         self.local
     }
@@ -75,7 +75,7 @@ impl Lifecycle {
         first
     }
 
-    /// What brings the server back, once the connection has failed.
+    /// Remedy for a failed connection.
     pub(crate) fn remedy(&self) -> Option<Remedy> {
         self.remedy
     }

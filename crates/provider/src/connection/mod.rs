@@ -65,16 +65,16 @@ use views::{ShownViews, ViewFrame, session_uuid};
 use watched::Watched;
 use write_gate::WriteGate;
 
-/// What threads of a connection change and wait for, under one lock.
+/// Shared state of a connection's threads, under one lock.
 #[derive(Default)]
 pub(crate) struct State {
     /// This session's first view, once the group has it.
     pub(crate) joined: Option<GroupView>,
     /// How far the connection is.
     pub(crate) lifecycle: Lifecycle,
-    /// What the server knows of the group.
+    /// Views that the server has been shown.
     pub(crate) views: ShownViews,
-    /// What is known of the full copy that this server asked for.
+    /// Progress of the full copy that this server asked for.
     pub(crate) sst: SstNews,
     /// The full copy that this server gives.
     pub(crate) donor: Donor,
@@ -86,7 +86,7 @@ pub(crate) struct State {
     pub(crate) outcome_notes: NoteQueue,
 }
 
-/// What a connection shares with the provider, and with the connections before and after it.
+/// State that outlives a connection: shared with the provider and with its other connections.
 pub(crate) struct Shared {
     /// The server's callbacks and its log.
     pub(crate) callbacks: Callbacks,
@@ -96,11 +96,10 @@ pub(crate) struct Shared {
     pub(crate) transactions: Arc<Transactions>,
     /// Options that are read on hot paths.
     pub(crate) options: Arc<LiveOptions>,
-    /// What has happened lately, for operators.
+    /// Recent events, for operators.
     pub(crate) events: Arc<EventLog>,
-    /// Where the database is.
+    /// Position of the database.
     pub(crate) position: Arc<PositionKeeper>,
-    /// What a restart of this server needs.
     pub(crate) restart: Arc<Restart>,
     /// MariaDB's own replication beside the group.
     pub(crate) other_replication: Arc<OtherReplication>,
@@ -108,7 +107,6 @@ pub(crate) struct Shared {
 
 /// One connection to the group.
 pub(crate) struct Connection {
-    /// What outlives the connection.
     pub(crate) shared: Shared,
     /// Commit order and queue.
     pub(crate) sequencer: Sequencer,
@@ -181,7 +179,7 @@ impl Connection {
         self.itself.upgrade()
     }
 
-    /// What threads wait for, locked.
+    /// Locks the shared state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -331,14 +329,14 @@ impl Connection {
         }
     }
 
-    /// What a view at `seqno` has besides its members.
+    /// The parts of a view at `seqno` other than its members.
     pub(crate) fn view_frame(&self, seqno: i64) -> ViewFrame {
         let own = self.own_uuid();
         let position = self.gtid(seqno);
         ViewFrame { position, own }
     }
 
-    /// What the server gets to know of an ordered action.
+    /// The server's view of an ordered action.
     pub(crate) fn meta(
         &self,
         seqno: i64,

@@ -1,4 +1,4 @@
-//! What the node reports to its host: this connection.
+//! Host callbacks of the node, implemented by the connection.
 //!
 //! Called on the node's own threads. Only [`Host::deliver`] may wait, which it does while the queue
 //! of actions to apply is full.

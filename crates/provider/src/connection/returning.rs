@@ -36,14 +36,13 @@ const LONG_LIFE: Duration = Duration::from_secs(600);
 const RESTARTS: &str = "SYNOD_RESTARTS";
 /// Written where the log is, to find out whether that works. No log file has such a name.
 const PROBE_NAME: &str = "synod-probe.tmp";
-/// What a starting server writes into its data directory: its engine's temporary tablespace, most
-/// of
-/// all. A server that ends at its start for want of it would not come back by itself.
+/// Disk space needed to start a server, mostly for its engine's temporary tablespace. A server that
+/// fails at its start for want of it would not come back by itself.
 const START_BYTES: u64 = 32 << 20;
 /// Bytes written at a time.
 const PROBE_STEP: usize = 1 << 20;
 
-/// What a restart needs.
+/// Everything needed to restart the server.
 pub(crate) struct Restart {
     program: ServerProgram,
     data_dir: PathBuf,
@@ -56,7 +55,7 @@ pub(crate) struct Restart {
 }
 
 impl Restart {
-    /// Of this server, which has just been started.
+    /// Captures the command line of this server, which has just been started.
     pub(crate) fn new(
         program: ServerProgram,
         [data_dir, log_dir]: [PathBuf; 2],
@@ -135,7 +134,7 @@ fn write_zeroes(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What stands in the way was last said then: once a minute, and when it changes.
+/// Last report of an obstacle: repeated once a minute, and when the obstacle changes.
 #[derive(Default)]
 pub(super) struct Said {
     last: Option<(String, Instant)>,

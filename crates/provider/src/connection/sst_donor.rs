@@ -21,18 +21,18 @@ pub(crate) struct Donation {
     joiner: MemberId,
 }
 
-/// What becomes of a joiner's request.
+/// Outcome of a joiner's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DonorAnswer {
     /// This server gives the copy.
     Accepted,
     /// The same request was accepted before; it came twice.
     Repeated,
-    /// It does not, for this reason.
+    /// Refused, with the reason.
     Refused(&'static str),
 }
 
-/// What keeps this server out of service: a copy that it gives, and desync requests.
+/// Reasons that keep this server out of service: a copy that it gives, and desync requests.
 #[derive(Default)]
 pub(crate) struct Donor {
     given: Option<Donation>,

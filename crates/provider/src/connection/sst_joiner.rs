@@ -57,7 +57,7 @@ impl DonorPreference {
     }
 }
 
-/// What other threads have reported about the copy, until the joiner's thread takes it.
+/// Reports of other threads about the copy, until the joiner's thread takes them.
 #[derive(Default)]
 pub(crate) struct SstNews {
     events: VecDeque<(u64, StateTransferEvent)>,
@@ -97,7 +97,7 @@ impl SstNews {
     }
 }
 
-/// What wakes a joiner that waits for its copy.
+/// Events for a joiner that waits for its copy.
 enum CopyEvent {
     Received(Received),
     Failed(String),
@@ -218,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// What the answer to a request means for the data.
+    /// Records that the copy was granted or refused.
     fn note_answer(&self, search: &DonorSearch) {
         if search.donor.is_some() {
             self.shared.position.copy_is_given();

@@ -10,7 +10,7 @@ use crate::api::{CAPABILITIES, Gtid, Uuid, View, ViewMember, ViewStatus};
 /// Application protocol of MariaDB's write sets; the only one the server accepts in views.
 const APPLICATION_PROTOCOL: i32 = 4;
 
-/// What the server knows of the group.
+/// Views that the server has been shown.
 #[derive(Default)]
 pub(crate) struct ShownViews {
     latest: Option<GroupView>,
@@ -69,7 +69,7 @@ impl ShownViews {
     }
 }
 
-/// What all views of a connection share.
+/// Fields common to all views of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewFrame {
     /// The group and the position of the view.
@@ -101,7 +101,7 @@ impl ViewFrame {
         }
     }
 
-    /// What is left of a view when the group is lost: this server alone, if it was in the view.
+    /// View of a server that has lost its group: itself alone, if it was a member.
     pub(crate) fn lost_view(self, view: &GroupView) -> View {
         let mut lost = self.server_view(view, ViewStatus::NonPrimary);
         let own = lost.my_index.map(|index| lost.members[index].clone());

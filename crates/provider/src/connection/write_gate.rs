@@ -18,7 +18,7 @@ const OPEN: u64 = 0;
 /// None may. (It is the number of no transaction.)
 const CLOSED: u64 = u64::MAX;
 
-/// What the group has said about writes of this server.
+/// The group's permission for writes of this server.
 ///
 /// A transaction that began before this server was the writer, and had applied everything of the
 /// one before, may have read what was old by then: it must not write what follows from that. The
@@ -172,7 +172,7 @@ impl Connection {
 pub(crate) struct Writer {
     /// Its `wsrep_node_name`.
     pub(crate) name: String,
-    /// Where its clients connect; empty if that is not known.
+    /// Client address; empty if unknown.
     pub(crate) incoming: String,
 }
 

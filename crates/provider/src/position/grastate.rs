@@ -19,11 +19,11 @@ const LAST_MEMBER: &str = "# set by the server: the other members have left";
 const OWN_MARK: &str = "# written by Synod";
 /// Line of a file that was taken over from Galera's library, until the group has the server.
 const TAKEN_OVER: &str = "# taken over: the group is the one that Galera's library served";
-/// Where a new version is written before it takes the place of the old one. The end of the name
-/// keeps it from being deleted on a joiner.
+/// Temporary name for writing a new version before renaming it. The suffix keeps it from being
+/// deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedPosition {
     /// The group; [`GroupId::NONE`] if never a member of one.
@@ -32,8 +32,7 @@ pub struct SavedPosition {
     pub seqno: i64,
     /// Whether Galera's tools may start a group from this node.
     pub safe_to_bootstrap: bool,
-    /// It is the server that said so, because it was the only member left. Else it is an operator's
-    /// order.
+    /// Written by the server itself, as the only member left; else by an operator's order.
     pub last_member: bool,
     /// Galera's library, or a person, has written the position, and no group of this library has
     /// had the server since.
@@ -221,7 +220,7 @@ mod tests {
         }
     }
 
-    /// As written by another program.
+    /// Writes the position as another program would.
     fn foreign(saved: SavedPosition) -> SavedPosition {
         SavedPosition {
             is_taken_over: true,

@@ -73,7 +73,7 @@ impl Handover {
         }))
     }
 
-    /// What to say of it.
+    /// Log line about the handover.
     pub(super) fn notice(self, saved: SavedPosition) -> String {
         let mut text = format!(
             "Galera's library served this database last: its grastate.dat says group {}, seqno {}. \

@@ -1,4 +1,4 @@
-//! Where the database is: what the next connection starts from, and what is noted about it.
+//! Position of the database: where the next connection starts, and how it is recorded.
 //!
 //! Two files say it. `grastate.dat` is for Galera's tools and operators' habits:
 //!
@@ -68,14 +68,14 @@ pub(crate) enum PositionError {
     NotAsked(String),
 }
 
-/// Where the database is, as far as that is known now.
+/// Position as known now.
 struct Known {
     position: DatabasePosition,
     /// This is the only member of the present view.
     is_last_member: bool,
-    /// As it is on the disk.
+    /// Record on disk.
     record: DatabaseRecord,
-    /// What becomes of `record.behind` in this process.
+    /// Fate of `record.behind` in this process.
     healing: Healing,
 }
 
@@ -205,7 +205,7 @@ impl PositionKeeper {
         self.may_bootstrap
     }
 
-    /// Where the database is, as far as that is known now.
+    /// Position of the database, as known now.
     pub(crate) fn current(&self) -> DatabasePosition {
         self.lock().position
     }
@@ -307,7 +307,7 @@ fn ask(program: &ServerProgram, data_dir: &Path) -> Result<Gtid, NoAnswer> {
     program.recovered_position()
 }
 
-/// What the file says once an operator has accepted the data: the engine knows where they are.
+/// Saved position after an operator has accepted the data: the engine has the seqno.
 fn accepted(saved: Option<SavedPosition>, group: GroupId) -> SavedPosition {
     let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
     match saved.group == GroupId::NONE {
@@ -320,7 +320,7 @@ fn is_unusable(saved: Option<SavedPosition>) -> bool {
     saved.is_some_and(|saved| saved.group == GroupId::NONE)
 }
 
-/// Where the database is, and what to say about it.
+/// Position at start, with the log line about it.
 fn start_position(
     start: Gtid,
     saved: Option<SavedPosition>,

@@ -1,4 +1,4 @@
-//! What changed options mean for the connection and the node that run.
+//! Applies changed options to the running connection and node.
 //!
 //! Called when `wsrep_provider_options` is set, and for the options in a cluster address. An option
 //! that is read where it is used needs nothing here.
@@ -51,7 +51,7 @@ impl Provider {
         }
     }
 
-    /// What changed options mean for what runs. The rest is read where it is used.
+    /// Applies changed options to what runs. Others are read where they are used.
     pub(super) fn apply_update(&self, update: &Update) {
         log_notices(&self.callbacks, update);
         let queue_bytes = {

@@ -54,7 +54,6 @@ pub(crate) struct Provider {
     position: Arc<PositionKeeper>,
     /// How often the storage engine flushes what it has applied.
     flush_period: Duration,
-    /// What a restart of this server needs.
     restart: Arc<Restart>,
     /// MariaDB's own replication beside the group.
     other_replication: Arc<OtherReplication>,
@@ -68,7 +67,7 @@ pub(crate) struct Provider {
     next_serial: AtomicU64,
     counters: Arc<Counters>,
     transactions: Arc<Transactions>,
-    /// What has happened lately.
+    /// Recent events.
     events: Arc<EventLog>,
     /// Serves the program `synod`.
     commands: CommandServer,

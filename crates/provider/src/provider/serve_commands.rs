@@ -1,4 +1,4 @@
-//! What a command may see and do on this server.
+//! The provider's interface for commands.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,7 +56,7 @@ impl Provider {
         &self.args.node_name
     }
 
-    /// What has happened lately.
+    /// Recent events.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.events()
     }

@@ -71,7 +71,7 @@ impl Provider {
         options
     }
 
-    /// What the group has agreed on; `None` without a group.
+    /// Writers that the group has agreed on; `None` without a group.
     fn writers_in_force(&self) -> Option<Writers> {
         let connection = self.connection()?;
         let status = connection.node()?.status();

@@ -158,7 +158,7 @@ pub(crate) struct CommitSteps {
     origin: Instant,
     /// When the present period began, in microseconds since `origin`.
     begun: AtomicU64,
-    /// Which window is the present one; the other one is the last.
+    /// Index of the present window; the other one is the last.
     present: AtomicUsize,
     windows: [Window; 2],
     /// All times of each step.
@@ -210,7 +210,7 @@ impl CommitSteps {
         self.certifying_since.store(since, Ordering::Relaxed);
     }
 
-    /// It has certified it.
+    /// Ends the step of certification.
     pub(crate) fn certification_ends(&self, period: Duration) {
         let since = Duration::from_nanos(self.certifying_since.load(Ordering::Relaxed));
         self.note(Step::Certify, self.origin + since, Instant::now(), period);
@@ -231,7 +231,7 @@ impl CommitSteps {
         self.commits.counted()
     }
 
-    /// What is shown of each step.
+    /// Times of each step.
     pub(crate) fn shown(&self, now: Instant, period: Duration) -> [StepTimes; Step::COUNT] {
         self.turn_to(now, period);
         std::array::from_fn(|step| self.times(step))

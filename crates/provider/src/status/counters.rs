@@ -78,7 +78,7 @@ pub(crate) struct Counters {
     pub(crate) received_bytes: Counter,
     pub(crate) local_commits: Counter,
     pub(crate) local_cert_failures: Counter,
-    /// Those of them that this server has refused itself, before they were sent.
+    /// Part refused by this server itself, before they were sent.
     pub(crate) refused_early: Counter,
     /// Writes of own clients refused, because another server is the writer.
     pub(crate) writes_refused: Counter,
@@ -125,7 +125,7 @@ impl Counters {
         self.steps.reset();
     }
 
-    /// As the status shows them.
+    /// Values for the status.
     pub(crate) fn shown(&self) -> crate::status::inputs::Counters {
         let (bytes, keys, data) = (
             self.replicated_bytes.get(),

@@ -135,7 +135,7 @@ impl StepTimes {
     }
 }
 
-/// What is known only while this server is connected to the group.
+/// Values that exist only while connected to the group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupStatus {
     /// Version of the messages that the members agreed on.
@@ -208,7 +208,7 @@ pub struct PaceInputs {
     pub requested: bool,
 }
 
-/// What commits of local clients wait for.
+/// Waits of local commits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommitWaitInputs {
     /// `durable` or `applied`; empty: not connected.
@@ -219,14 +219,14 @@ pub struct CommitWaitInputs {
     pub exclusions: u64,
 }
 
-/// Which servers take writes.
+/// Permission to write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WritersInputs {
     /// `any` or `leader`; empty: not connected.
     pub writers: &'static str,
     /// Name of the only server that takes writes; empty: all do, or none is known.
     pub writer: String,
-    /// Where its clients connect; empty with the name.
+    /// Client address of the writer; empty with the name.
     pub writer_address: String,
     /// Whether this server takes writes.
     pub here: bool,
@@ -254,7 +254,7 @@ pub struct Counters {
     pub local_commits: i64,
     /// Local transactions refused by certification.
     pub local_cert_failures: i64,
-    /// Those of them that were not sent to the leader.
+    /// Part that was not sent to the leader.
     pub refused_early: i64,
     /// Writes of local clients refused, because another server is the writer.
     pub writes_refused: i64,
@@ -287,15 +287,13 @@ pub struct StatusInputs {
     pub trouble: Trouble,
     /// Local transactions that the provider knows.
     pub open_transactions: i64,
-    /// Where clients connect, for the members of the view in its order.
+    /// Client addresses of the members, in the view's order.
     pub incoming_addresses: Vec<String>,
     pub group: Option<GroupStatus>,
     /// The log and the group.
     pub consensus: ConsensusStatus,
     pub pace: PaceInputs,
-    /// What commits wait for.
     pub commit_wait: CommitWaitInputs,
-    /// Which servers take writes.
     pub writers: WritersInputs,
 }
 

@@ -1,4 +1,4 @@
-//! What `SHOW STATUS LIKE 'wsrep_%'` shows.
+//! Values of `SHOW STATUS LIKE 'wsrep_%'`.
 //!
 //! - [`variables`]: the table of all status variables, with the text of each. A new variable goes
 //!   there; `docs/status.md` is written from it;

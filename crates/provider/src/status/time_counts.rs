@@ -30,7 +30,7 @@ impl TimeCounter {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// What was counted. A time that is added meanwhile may be in a part of it.
+    /// The counts. A time added concurrently may be included in part.
     pub(crate) fn counted(&self) -> TimeCounts {
         let counts = self.buckets.iter();
         TimeCounts {

@@ -12,9 +12,9 @@ use crate::api::{StatValue, StatVar};
 /// A heading of `docs/status.md`, which groups the variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Where the database is, and what is spoken.
+    /// Position of the database, and protocol versions.
     Position,
-    /// What local clients and other members have sent, and how it ended.
+    /// Traffic of local clients and other members, and its results.
     Traffic,
     Queues,
     /// Throttling of writers, which does not exist here.
@@ -22,7 +22,7 @@ pub enum Section {
     Parallelism,
     /// Whether this server can be used.
     State,
-    /// What exists only while connected.
+    /// Values that exist only while connected.
     Group,
     /// The log and its leader.
     Own,
@@ -54,7 +54,7 @@ impl Section {
         }
     }
 
-    /// What is to be said of all variables of the section; may be empty.
+    /// Introduction to the section; may be empty.
     pub fn note(self) -> &'static str {
         match self {
             Section::Traffic => "Counted since the server's start or the last `FLUSH STATUS`.",
@@ -112,9 +112,9 @@ pub struct Variable {
     pub section: Section,
     /// Name without `wsrep_`.
     pub name: &'static str,
-    /// Where its value comes from.
+    /// Source of the value.
     pub reading: Reading,
-    /// What it is, its unit, and what zero or empty means; one or two sentences.
+    /// Meaning, unit, and the sense of zero or empty; one or two sentences.
     pub text: &'static str,
 }
 

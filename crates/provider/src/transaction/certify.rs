@@ -91,7 +91,7 @@ impl Connection {
         self.shared.counters.steps.note(step, since, until, period);
     }
 
-    /// As [`Connection::note_step`], of a step that has just ended.
+    /// [`Connection::note_step`] for a step that has just ended.
     pub(crate) fn note_took(&self, step: Step, took: Duration) {
         let period = self.shared.options.stats_period();
         self.shared.counters.steps.note_took(step, took, period);
@@ -199,8 +199,8 @@ impl Connection {
         self.count_loss(gathered, loss);
     }
 
-    /// What to answer for an action that was not ordered, or may not be. Only `TrxFail` makes the
-    /// server answer error 1213, and repeat the statement by itself: it is for what was refused.
+    /// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server
+    /// answer error 1213 and retry the statement, so only refused actions get it.
     pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
         let why = match result {
             ProposalResult::Conflict { by, .. } => match by {

@@ -63,7 +63,7 @@ pub(crate) enum Phase {
     Failed,
 }
 
-/// What a streamed transaction has beyond others: parts of it are with the group while it runs.
+/// Additional state of a streamed transaction, parts of which are with the group while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     /// Serial number of the connection it streams over.
@@ -72,7 +72,7 @@ pub(crate) struct Stream {
     pub(crate) first: Option<i64>,
 }
 
-/// What a transaction has gathered.
+/// Collected write set of a transaction.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) phase: Phase,
@@ -86,7 +86,7 @@ pub(crate) struct Gathered {
     pub(crate) flags: WsFlags,
     /// Connection it was certified on.
     pub(crate) conn: u64,
-    /// What it depends on, once ordered.
+    /// Dependency, once ordered.
     pub(crate) depends_on: i64,
     /// More was to be appended than a write set may have.
     pub(crate) is_too_large: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Gathered {
     pub(crate) step_ended: Option<Instant>,
     /// When its commit began: the server's call that has it ordered.
     pub(crate) commit_began: Option<Instant>,
-    /// It was refused, and its retry cannot win before this seqno has left the order here.
+    /// Seqno that must leave the order here before a retry of the refused transaction can win.
     pub(crate) lost_to: Option<i64>,
     /// How it lost, and when, in milliseconds since 1970; until that is explained, at its end.
     pub(crate) loss: Option<(Loss, u64)>,

@@ -20,7 +20,7 @@ pub(super) struct Statement {
 /// Statements by the connections that execute them, and those that an applier executes instead.
 pub(crate) struct Statements {
     executing: Mutex<HashMap<u64, Statement>>,
-    /// Those that an applier executes, by their connections: their seqnos.
+    /// Seqnos of the statements that an applier executes, by connection.
     adopted: Mutex<HashMap<u64, i64>>,
     /// The last of these.
     last_adopted: AtomicI64,

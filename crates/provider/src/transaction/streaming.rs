@@ -55,7 +55,7 @@ pub(crate) fn wait_policy(gathered: &Gathered, flags: WsFlags) -> WaitPolicy {
     }
 }
 
-/// Which streamed transactions of this server all members have rolled back.
+/// Streamed transactions of this server that all members have rolled back.
 pub(crate) struct LostStreams {
     /// Serial number of the present connection; those of earlier ones are lost.
     serial: u64,
@@ -239,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// Where to commit a transaction that has a place. `None`: the other members rolled the
-    /// transaction back, and its commit does nothing.
+    /// Place to commit in. `None`: the other members rolled the transaction back, and its commit
+    /// does nothing.
     pub(crate) fn place_unless_rolled_back(
         &self,
         transaction: &Transaction,

@@ -1,4 +1,4 @@
-//! What an abort does to a transaction that is with the group.
+//! Aborts of a transaction that is with the group.
 //!
 //! In a group that works this phase takes no time, so no server can be made to test it. The other
 //! phases are tested with a real node, in `tests/live_group`.

@@ -161,7 +161,7 @@ impl Connection {
         Status::Ok
     }
 
-    /// It has ended here as on the other servers, as far as is known.
+    /// Ends a statement whose outcome here is, as far as known, that of the other servers.
     fn finish_statement(&self, statement: &Statement, number: Option<u32>) {
         let seqno = statement.seqno;
         self.leave_order(seqno);
@@ -170,9 +170,9 @@ impl Connection {
         self.hold_up_client(seqno, None);
     }
 
-    /// It failed here, and `winner` is another outcome: what its client's session had set, or a
-    /// `KILL`, has made the difference. An applier executes it in its place, as on the other
-    /// servers; if that ends in another way, too, this server leaves.
+    /// Has an applier execute a statement again that failed here only, because of a setting of its
+    /// client's session or a `KILL`: `winner` is the group's outcome. If the retry differs as well,
+    /// this server leaves.
     fn execute_again(
         &self,
         conn: u64,

@@ -1,4 +1,4 @@
-//! Which servers start, by what protects them.
+//! Start of servers with equal, unequal and missing credentials.
 
 use wsrep_sys::*;
 
@@ -54,8 +54,8 @@ fn unusable_secret_is_named_with_its_file_and_line() {
     );
 }
 
-/// As a server does it that could encrypt the connections itself. The service is the process's: the
-/// other tests see one warning more at most.
+/// Offers TLS as a server that could encrypt connections itself. The service is the process's:
+/// other tests may see one more warning.
 #[test]
 fn server_that_offers_its_own_tls_is_told_that_it_is_not_used() {
     let mut service = wsrep_tls_service_v1_t {

@@ -63,7 +63,8 @@ fn has_left(server: &Server) {
     assert_eq!(server.begin("x").certify(), WSREP_CONN_FAIL);
 }
 
-/// It has left, and its database is a prefix of the others': it may come back.
+/// Asserts that the server left with a database that is a prefix of the others', so it may come
+/// back.
 fn has_left_whole(server: &Server) {
     server.join_appliers();
     assert_eq!(server.final_views(), 1);
@@ -93,7 +94,7 @@ fn statement_that_fails_alike_everywhere_leaves_every_server_in() {
     }
 }
 
-/// What its client's session had set, or a `KILL`, has ended it there.
+/// A session setting of the client, or a `KILL`, ended the statement there.
 #[test]
 fn statement_that_failed_for_its_client_only_is_executed_by_an_applier() {
     let (one, two) = pair(2);
@@ -145,8 +146,8 @@ fn server_on_which_a_statement_fails_for_its_client_and_an_applier_leaves() {
     two.write("continues");
 }
 
-/// It has committed, and its client was told so: what it wrote is in the log, and stays there; what
-/// stands is that its changes fit nowhere else.
+/// The server has committed and told its client: the change stays in its log, although it fits
+/// nowhere else.
 #[test]
 fn server_that_did_what_others_could_not_leaves_though_it_had_no_error() {
     let servers = trio("");
@@ -210,8 +211,8 @@ fn slow_server_is_judged_by_what_was_decided_without_it() {
     assert!(servers[0].inner.last_committed().seqno > odd);
 }
 
-/// It waits for a decision that the others' answers do not allow yet. Its engine's position is past
-/// what it lacks, as after a kill.
+/// The others' answers do not allow a decision yet. The engine's position is past what it lacks, as
+/// after a kill.
 #[test]
 fn server_that_is_stopped_while_it_waits_for_a_decision_applies_the_action_again() {
     let (one, two) = pair(2);
@@ -242,7 +243,7 @@ fn server_that_is_stopped_while_it_waits_for_a_decision_applies_the_action_again
     one.wait_applied("both");
 }
 
-/// It is behind and has no say, but what it repeats was decided before.
+/// The server lags and has no vote; the repeated action was decided before.
 #[test]
 fn server_that_repeats_what_failed_everywhere_may_fail_again() {
     let (one, two) = pair(2);

@@ -21,7 +21,7 @@ const ERROR: &[u8] = b" Can't find record in 't', Error_code: 1032;\0";
 /// Longer than anything takes here, unless it hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the provider told the server.
+/// Calls that the provider made to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Connected {
@@ -49,7 +49,7 @@ pub(crate) enum Seen {
     NotApplied {
         seqno: i64,
     },
-    /// It failed, as it did on others.
+    /// Failed as on other servers.
     FailedAlike {
         seqno: i64,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Seen {
         seqno: i64,
         data: String,
     },
-    /// What was open of a streamed transaction is gone; `None`: nothing was.
+    /// The open part of a streamed transaction was rolled back; `None`: nothing was open.
     RolledBack {
         seqno: i64,
         data: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) enum Seen {
     RecvEnded(wsrep_status_t),
 }
 
-/// What a hook wants done with an action.
+/// Decision of a hook about an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Commit,
@@ -105,12 +105,12 @@ pub(crate) struct Inner {
     /// Giving a copy does not come back for now.
     donates_slowly: AtomicBool,
     open: Mutex<OpenStreams>,
-    /// Where the storage engine says that it is.
+    /// Position reported by the storage engine.
     engine: AtomicI64,
     error: Mutex<&'static [u8]>,
 }
 
-/// What the server holds of streamed transactions, and when it gives them up.
+/// Streamed transactions that the server holds, and when it gives them up.
 #[derive(Default)]
 struct OpenStreams {
     data: HashMap<([u8; 16], u64), String>,
@@ -310,12 +310,12 @@ impl Server {
         unsafe { self.inner.t().disconnect.unwrap()(self.inner.table) }
     }
 
-    /// What fails here fails with this error.
+    /// Makes failing actions fail with this error.
     pub(crate) fn fail_with(&self, error: &'static [u8]) {
         *self.inner.error.lock().unwrap() = error;
     }
 
-    /// What `--wsrep-recover` would find.
+    /// Position that `--wsrep-recover` would find.
     pub(crate) fn engine_position(&self) -> wsrep_gtid_t {
         wsrep_gtid_t {
             uuid: self.inner.last_committed().uuid,
@@ -366,7 +366,7 @@ impl Server {
         format!("gcomm://127.0.0.1:{}", self.port)
     }
 
-    /// What `grastate.dat` says: group and seqno.
+    /// Group and seqno in `grastate.dat`.
     pub(crate) fn grastate(&self) -> Option<(String, String)> {
         let text = std::fs::read_to_string(self.dir.join("grastate.dat")).ok()?;
         let value = |name: &str| {
@@ -450,7 +450,7 @@ impl Server {
         assert_eq!(status, WSREP_OK);
     }
 
-    /// What is to happen in `apply_cb`.
+    /// Sets a hook for `apply_cb`.
     pub(crate) fn on_apply(&self, hook: impl Fn(&Applying<'_>) -> Verdict + Send + Sync + 'static) {
         *self.inner.hook.lock().unwrap() = Some(Arc::new(hook));
     }
@@ -460,7 +460,7 @@ impl Server {
         self.inner.donates_slowly.store(slowly, Ordering::SeqCst);
     }
 
-    /// What the server answers to a request for a copy; empty: it cannot take one.
+    /// Sets the server's request for a copy; empty: it cannot take one.
     pub(crate) fn set_copy_request(&self, request: &'static [u8]) {
         *self.inner.copy_request.lock().unwrap() = request;
     }
@@ -527,7 +527,7 @@ impl Drop for Server {
 }
 
 impl Inner {
-    /// As [`Server::copy_received`], on any thread.
+    /// [`Server::copy_received`], on any thread.
     pub(crate) fn copy_received(&self, gtid: wsrep_gtid_t, code: i32) {
         // SAFETY: valid arguments.
         let status =
@@ -567,7 +567,7 @@ impl Inner {
         }
     }
 
-    /// What is open of streamed transactions of others.
+    /// Open streamed transactions of others.
     pub(crate) fn open_streams(&self) -> Vec<String> {
         self.open.lock().unwrap().data.values().cloned().collect()
     }
@@ -627,8 +627,8 @@ impl Inner {
         open.members = members;
     }
 
-    /// What MariaDB does with a fragment, a commit after fragments, or a rollback of them, in its
-    /// place in the order.
+    /// Handles a fragment, a commit after fragments, or their rollback in commit order, as MariaDB
+    /// does.
     fn see_streamed(&self, flags: u32, meta: &wsrep_trx_meta_t, data: String) {
         let (seqno, id) = (meta.gtid.seqno, (meta.stid.node.data, meta.stid.trx));
         let open = &mut self.open.lock().unwrap().data;

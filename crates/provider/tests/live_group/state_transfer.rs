@@ -158,7 +158,7 @@ fn copy_that_contains_the_joiners_view_is_not_shown_it_again() {
     one.wait_applied("mine");
 }
 
-/// As with mysqldump: the donor's server comes back when all is sent, and the joiner has it.
+/// The donor of a mysqldump resumes once all is sent, and the joiner has the copy.
 #[test]
 fn joiner_hears_of_its_donor_before_the_copy_is_over() {
     let one = Server::bootstrapped("n1", 1);
@@ -356,7 +356,7 @@ fn data_of_another_group_are_refused_by_name_and_not_replaced() {
     assert!(!two.inner.seen().contains(&Seen::RequestedCopy));
 }
 
-/// As restored from a backup: the position is in its engine only.
+/// After a restore from a backup, only the engine has the position.
 #[test]
 fn group_begun_on_a_copy_has_an_id_of_its_own() {
     let (dir, port) = Server::new("n1").stop();

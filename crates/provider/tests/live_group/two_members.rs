@@ -31,7 +31,7 @@ pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     (one, two)
 }
 
-/// As [`pair`], with an applier each, and with these options.
+/// [`pair`] with these options and an applier each.
 pub(crate) fn pair_with(options: &str) -> (Server, Server) {
     let start = |name| Server::with(name, &new_dir(), free_port(), UNDEFINED, options);
     let (one, two) = (start("n1"), start("n2"));
@@ -142,7 +142,7 @@ fn conflict_is_refused_without_a_place_in_the_order() {
     );
 }
 
-/// What the program `synod` gets from a server.
+/// The server's answer to `synod conflicts`.
 fn conflicts(server: &Server) -> Conflicts {
     let mut client = Client::connect(&server.dir).unwrap();
     let answer = client.ask(Request::Conflicts, LIMIT).unwrap();

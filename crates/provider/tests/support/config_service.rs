@@ -2,7 +2,7 @@
 
 use wsrep_sys::*;
 
-/// What the library fills in.
+/// Parameters, filled in by the library.
 pub(crate) fn get_parameters() -> wsrep_get_parameters_fn_t {
     let mut service = wsrep_config_service_v1_t {
         get_parameters: None,

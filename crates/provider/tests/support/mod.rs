@@ -31,7 +31,7 @@ macro_rules! unsafe_call {
     }};
 }
 
-/// What the dummy loader keeps in `dlh`.
+/// Content of the dummy loader's `dlh`.
 pub(crate) const LOADERS_HANDLE: usize = 0xd1;
 
 thread_local! {
@@ -50,7 +50,7 @@ pub(crate) fn applied() -> Vec<String> {
     SEEN.with_borrow(Clone::clone)
 }
 
-/// What the server answers to a request for a full copy; `None`: failure.
+/// Sets the server's answer to a request for a full copy; `None`: failure.
 pub(crate) fn set_sst_request(request: Option<&'static [u8]>) {
     SST_REQUEST.set(request);
 }
@@ -494,7 +494,7 @@ impl Fake {
         Ok(self)
     }
 
-    /// What `init` brought.
+    /// Arguments of `init`.
     pub(crate) fn init_args(&self) -> InitArgs {
         self.init.lock().unwrap().as_ref().unwrap().0.clone()
     }
@@ -505,7 +505,7 @@ impl Fake {
         Box::leak(Box::new(callbacks))
     }
 
-    /// What was called, in order.
+    /// Calls made, in order.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What an action of a relay group holds: a part of an upstream's transaction, an order, or a note.
+//! Format of an action in a relay group: a part of an upstream's transaction, an order, or a note.
 //!
 //! ```text
 //! version u8 | content u8
@@ -54,7 +54,7 @@ const UUID_BYTES: usize = 16;
 /// Why an action is no entry of a relay group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
-    /// It ends before its fields do, or is none at all.
+    /// The entry is cut short or malformed.
     #[error("it holds no part of an upstream's binlog: {0}")]
     Malformed(&'static str),
     /// A newer program has written it.
@@ -80,7 +80,7 @@ pub(crate) enum EntryError {
     Set(usize),
 }
 
-/// What operators have ordered of the pull. The newest entry has what is in force.
+/// Orders of operators about the pull. The newest entry has those in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     /// Nothing is pulled until an operator orders otherwise.
@@ -132,35 +132,34 @@ impl Note {
     }
 }
 
-/// What the leader's entries begin with.
+/// Head of the leader's entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Where the upstream was before the transaction, or at the order.
+    /// Upstream's position before the transaction, or at the order.
     pub(crate) before: GtidState,
     /// The same by MySQL's GTIDs; none: the upstream is MariaDB.
     pub(crate) mysql: Option<MysqlGtidSet>,
-    /// What is ordered from this entry on.
+    /// Orders in force from this entry on.
     pub(crate) orders: Orders,
-    /// What is registered, after an action before this entry.
+    /// Registry, after an action before this entry.
     pub(crate) known: Known,
     /// The part; none: the entry is an order.
     pub(crate) part: Option<PartHead>,
 }
 
-/// What a part of a transaction says of itself.
+/// Head of a part of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartHead {
     /// Number of the pull, in the session of the relay that has pulled it.
     pub(crate) pull: u64,
     /// Number of the part in its transaction, from zero.
     pub(crate) number: u32,
-    /// It is the last part.
     pub(crate) is_last: bool,
     /// The transaction.
     pub(crate) gtid: Gtid,
     /// Its GTID in MySQL, if the upstream is that.
     pub(crate) mysql: Option<MysqlGtid>,
-    /// Where the part ends in the upstream's binlog.
+    /// End of the part in the upstream's binlog.
     pub(crate) end: FilePosition,
 }
 
@@ -391,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Of an upstream of MySQL.
+    /// Marks the head as from an upstream of MySQL.
     fn of_mysql(mut head: Head) -> Head {
         let server = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
         head.mysql = Some(format!("{server}:1-5:9:tag:1").parse().unwrap());

@@ -1,4 +1,4 @@
-//! Which entries of the log are the upstream's transactions: the rule, in the order of the log.
+//! Rule for which entries of the log are the upstream's transactions, in the order of the log.
 //!
 //! A transaction counts if it begins where the upstream was after everything that counted before,
 //! and its parts are whole, of one pull, and in order. Where the upstream is MySQL, that is so by
@@ -23,13 +23,13 @@ pub(crate) type Origin = (MemberId, SessionId);
      group do not say this, move this relay's log away and start it again"
 )]
 pub(crate) struct Gap {
-    /// Where the upstream was after what the log has.
+    /// Upstream's position after the transactions in the log.
     pub(crate) have: GtidState,
-    /// Where it was before the entry.
+    /// Upstream's position before the entry.
     pub(crate) found: GtidState,
 }
 
-/// What an entry has completed.
+/// Result of reading an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<P> {
     /// Nothing.
@@ -40,7 +40,7 @@ pub(crate) enum Step<P> {
         gtid: Gtid,
         /// Its first entry.
         first: Seqno,
-        /// Where the upstream was before it.
+        /// Upstream's position before the transaction.
         before: GtidState,
         /// Its parts, in order.
         parts: Vec<P>,
@@ -79,7 +79,7 @@ impl<P> History<P> {
         }
     }
 
-    /// Where the upstream is after what has counted; none: no entry was read that says it.
+    /// Upstream's position after the transactions that count; none: no entry read so far states it.
     pub(crate) fn state(&self) -> Option<&GtidState> {
         self.state.as_ref()
     }
@@ -247,7 +247,7 @@ mod tests {
         named.collect()
     }
 
-    /// What a relay submits that pulls everything after `state`.
+    /// Parts that a relay submits for everything after `state`.
     fn pull(all: &[(Gtid, u32)], state: &GtidState, member: u64, pull: u64) -> Vec<Logged> {
         let mut state = state.clone();
         let mut submitted = Vec::new();

@@ -35,7 +35,6 @@ pub(crate) enum KeptError {
     Entry {
         /// The action.
         seqno: Seqno,
-        /// What is wrong with it.
         source: EntryError,
     },
     /// Transactions are missing.
@@ -50,7 +49,7 @@ impl KeptError {
     }
 }
 
-/// What an action holds, and the events in the first of its places.
+/// Decodes an action, with the events in the first of its places.
 fn entry_of(follower: &Follower, action: &FollowedAction) -> Result<(Entry, Bytes), KeptError> {
     let mut first = match action.places.as_slice() {
         [] | [_] => action.last.clone(),

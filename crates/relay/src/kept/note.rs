@@ -1,4 +1,4 @@
-//! What any relay may note in the log: it is about readers and purging, not about the upstream.
+//! Notes that any relay may write into the log, about readers and purging.
 //!
 //! ```text
 //! register, remove: kind u8 | server_id u32
@@ -24,16 +24,16 @@ pub(crate) enum Note {
         /// Its `server_id`.
         server_id: u32,
     },
-    /// It is not held any more.
+    /// Unregister a reader: nothing is held for it any longer.
     Remove {
         /// Its `server_id`.
         server_id: u32,
     },
-    /// Where a registered reader is.
+    /// Position of a registered reader.
     At {
         /// Its `server_id`.
         server_id: u32,
-        /// It has everything up to this action.
+        /// Action up to which the reader has everything.
         passed: Seqno,
         /// When that was seen, in seconds since 1970.
         seen_s: u64,

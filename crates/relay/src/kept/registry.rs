@@ -17,13 +17,13 @@ pub(crate) const REGISTERED_MAX: usize = 64;
 /// A registered reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registered {
-    /// It has everything up to this action: what follows is held for it.
+    /// Action up to which the reader has everything; the log after it is held.
     pub(crate) passed: Seqno,
     /// When a relay has seen it last, in seconds since 1970; zero: never since its registration.
     pub(crate) seen_s: u64,
 }
 
-/// What is registered.
+/// Registered readers, and the purge limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registry {
     /// By `server_id`.
@@ -83,12 +83,11 @@ impl Registry {
     }
 }
 
-/// What is registered, as it was after an action.
+/// The registry as it was after an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The action.
     pub(crate) after: Seqno,
-    /// What was registered.
     pub(crate) registry: Registry,
 }
 
@@ -170,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a relay knows that has begun at an entry is what all others know.
+        /// A relay that begins at any entry has the same registry as all others.
         #[test]
         fn registry_is_the_same_wherever_a_relay_begins(
             notes in proptest::collection::vec(any_note(), 0..30),

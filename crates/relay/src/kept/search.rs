@@ -1,5 +1,4 @@
-//! Where in the log a reader begins that has some transactions: a binary search, because every
-//! entry says where the upstream was.
+//! Finds a reader's start in the log by binary search: every entry states the upstream's position.
 
 use synod_binlog::Gtid;
 use synod_node::{CommittedLog, Seqno};
@@ -7,12 +6,12 @@ use synod_node::{CommittedLog, Seqno};
 use super::state::GtidState;
 use super::{KeptError, entry_after, last_entry_between};
 
-/// Where a reader begins.
+/// Start of a reader in the log.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// After this action.
     pub(crate) after: Seqno,
-    /// Where the upstream was there; none: the log does not say, it has no entry yet.
+    /// Upstream's position there; none: the log has no entry yet.
     pub(crate) state: Option<GtidState>,
 }
 
@@ -22,7 +21,7 @@ pub(crate) enum NoStart {
     /// The log cannot be read.
     #[error(transparent)]
     Kept(#[from] KeptError),
-    /// What comes next for the reader was purged.
+    /// The reader's next transaction was purged.
     #[error(
         "What the reader lacks has been purged: transaction {lost} is not in the log, which \
          begins after '{begins}'. Copy a server again and set gtid_slave_pos from the copy, or \
@@ -32,7 +31,7 @@ pub(crate) enum NoStart {
     Purged {
         /// The newest transaction of its domain that the reader lacks.
         lost: Gtid,
-        /// Where the upstream was before the log begins.
+        /// Upstream's position before the log begins.
         begins: GtidState,
     },
 }
@@ -71,7 +70,7 @@ pub(crate) fn start(log: &CommittedLog, has: &GtidState) -> Result<Start, NoStar
     })
 }
 
-/// Where the upstream was at the last entry, which the reader has.
+/// Upstream's position at the last entry, which the reader has.
 fn newest(
     log: &CommittedLog,
     before_log: Seqno,

@@ -16,7 +16,7 @@ use super::tail::Tail;
 use super::{KeptError, entry_of, search};
 use crate::source::{Found, Sink, SourceError};
 
-/// Where the events of a part are, and those that were read with its head.
+/// Location of a part's events, and those already read with its head.
 struct Place {
     indexes: Vec<LogIndex>,
     /// The events, if the part is the last one and in one place.
@@ -29,13 +29,12 @@ pub(crate) enum KeptSourceError {
     /// The log cannot be read.
     #[error(transparent)]
     Kept(#[from] KeptError),
-    /// It cannot begin.
     #[error(transparent)]
     NoStart(#[from] NoStart),
     /// The reader cannot get what comes next.
     #[error(transparent)]
     NotGiven(#[from] NotGiven),
-    /// It begins amid a transaction.
+    /// The binlog begins amid a transaction.
     #[error(
         "The binlog that begins after action {} begins amid a transaction. Ask by GTID: \
          MASTER_USE_GTID = slave_pos", .0.0
@@ -46,7 +45,6 @@ pub(crate) enum KeptSourceError {
     Damaged {
         /// The transaction.
         gtid: Gtid,
-        /// What is wrong.
         source: EventError,
     },
 }
@@ -69,12 +67,12 @@ impl KeptSourceError {
 /// The transactions that one reader lacks.
 pub(crate) struct KeptSource {
     log: CommittedLog,
-    /// It knows what is purged by force.
+    /// Knows of forced purges.
     tail: Arc<Tail>,
     follower: Follower,
     history: History<Place>,
     lacks: Lacks,
-    /// Where the upstream was at the beginning; where it is after what was given.
+    /// Upstream's position at the beginning, then after the transactions given.
     state: GtidState,
 }
 
@@ -141,7 +139,7 @@ impl KeptSource {
         self.history.passed(self.follower.last())
     }
 
-    /// Where the upstream is after what was given.
+    /// Upstream's position after the transactions given.
     pub(crate) fn state(&self) -> &GtidState {
         &self.state
     }
@@ -179,8 +177,8 @@ impl KeptSource {
         Ok(Found::Action)
     }
 
-    /// What an operator has purged by force is purged for readers at once, and not only when its
-    /// files are removed: a reader that lags would hold them.
+    /// Ends a dump whose next transaction was purged by force, although its files are still there:
+    /// a slow reader would hold them otherwise.
     fn check_purge(&self) -> Result<(), KeptSourceError> {
         let forced = self.tail.forced();
         if forced <= self.follower.last() {
@@ -189,7 +187,7 @@ impl KeptSource {
         self.lost(forced)?.map_or(Ok(()), Err)
     }
 
-    /// What the reader is told if everything up to an action is purged; none: it has all of that.
+    /// Error for a reader if everything up to `purged` is gone; none: it has all of that.
     fn lost(&self, purged: Seqno) -> Result<Option<KeptSourceError>, KeptSourceError> {
         let next = super::entry_after(&self.log, purged)?;
         let newest = || self.tail.end().state.unwrap_or_default();

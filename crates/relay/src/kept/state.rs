@@ -1,4 +1,4 @@
-//! Where an upstream is: the newest GTID of each of its domains.
+//! Position of an upstream: the newest GTID of each of its domains.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ impl GtidState {
         }
     }
 
-    /// Where a domain is in the list, or would be.
+    /// Index of a domain in the list, or where to insert it.
     fn place(&self, domain: u32) -> Result<usize, usize> {
         self.0.binary_search_by_key(&domain, |gtid| gtid.domain)
     }

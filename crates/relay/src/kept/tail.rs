@@ -1,5 +1,5 @@
-//! Where the upstream is at the end of the log, and what is registered: every relay knows it at any
-//! time, so that the next leader continues at once, and holds what registered readers need.
+//! State at the end of the log: the upstream's position and the registry. Every relay follows it,
+//! so that the next leader continues at once, and holds what registered readers need.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -40,22 +40,21 @@ impl Broken {
     }
 }
 
-/// What the log says at its end.
+/// State at the end of the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
     /// The last action that was read.
     pub(crate) seqno: Seqno,
-    /// Where the upstream is; none: the log has no entry yet.
+    /// Upstream's position; none: the log has no entry yet.
     pub(crate) state: Option<GtidState>,
     /// The same by MySQL's GTIDs; none: the upstream is MariaDB, or the log has no entry yet.
     pub(crate) mysql: Option<MysqlGtidSet>,
     /// The newest whole transaction's GTID in MySQL.
     pub(crate) mysql_newest: Option<MysqlGtid>,
-    /// What operators have ordered.
+    /// Orders in force.
     pub(crate) orders: Orders,
-    /// What is registered.
     pub(crate) registry: Registry,
-    /// Where the newest whole transaction ends in the upstream's binlog; an empty name: not known.
+    /// End of the newest whole transaction in the upstream's binlog; an empty name: unknown.
     pub(crate) place: FilePosition,
     /// When it came; none: before the start of this process.
     pub(crate) arrival: Option<Arrival>,
@@ -73,17 +72,17 @@ pub(crate) struct End {
 pub(crate) struct Tail {
     end: Mutex<End>,
     moved: Condvar,
-    /// As in the registry: readers ask for it at each action.
+    /// Copy of the registry's forced purge, for readers, who ask at each action.
     forced: AtomicI64,
 }
 
 impl Tail {
-    /// What the log says at its end now.
+    /// State at the end of the log now.
     pub(crate) fn end(&self) -> End {
         self.lock().clone()
     }
 
-    /// What is registered, as of the last action that was read.
+    /// Registry, as of the last action read.
     pub(crate) fn known(&self) -> Known {
         let end = self.lock();
         Known {
@@ -201,16 +200,16 @@ fn pause(log: &CommittedLog, time: Duration) {
 struct Reading {
     log: CommittedLog,
     follower: Follower,
-    /// Of each part: the action after which its head says what is registered.
+    /// History with, for each part, the action whose registry its head carries.
     history: History<Seqno>,
     registry: Registry,
     /// Notes up to here are in the registry already.
     noted: Seqno,
     /// Notes that the newest transaction, or order since, does not know.
     new_notes: VecDeque<Seqno>,
-    /// What the log had up to here has come before the start of this process.
+    /// End of the log when this process started.
     old: Seqno,
-    /// What registered readers need.
+    /// Hold on the log for registered readers.
     held: Option<LogHold>,
 }
 

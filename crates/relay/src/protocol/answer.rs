@@ -18,7 +18,7 @@ pub(crate) struct Refusal {
     pub(crate) code: u16,
     /// Its SQLSTATE.
     pub(crate) state: &'static str,
-    /// What has happened, and what to do.
+    /// Cause and remedy.
     pub(crate) text: String,
 }
 
@@ -59,8 +59,7 @@ impl Refusal {
         }
     }
 
-    /// It may be served later: `ER_SERVER_SHUTDOWN`. A replica writes the text into its log, and
-    /// connects again by itself.
+    /// Temporary refusal, `ER_SERVER_SHUTDOWN`: a replica logs the text and reconnects by itself.
     pub(crate) fn not_yet(text: String) -> Refusal {
         Refusal {
             code: 1053,
@@ -80,17 +79,16 @@ impl Refusal {
     }
 }
 
-/// What a statement is answered with.
+/// Answer to a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is done.
+    /// Done, without a result.
     Done,
     /// Rows of texts; none: NULL.
     Rows {
         columns: Vec<String>,
         rows: Vec<Vec<Option<String>>>,
     },
-    /// It is not done.
     Refused(Refusal),
 }
 

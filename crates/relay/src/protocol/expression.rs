@@ -23,7 +23,7 @@ pub(crate) fn parts(list: &str) -> Vec<&str> {
     found
 }
 
-/// What follows a word at the beginning of a text, whatever the case of both.
+/// Rest of a text after its first word, compared without case.
 pub(crate) fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let text = text.trim_start();
     let begin = text.get(..word.len())?;
@@ -32,7 +32,7 @@ pub(crate) fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     (begin.eq_ignore_ascii_case(word) && ends).then(|| rest.trim_start())
 }
 
-/// What follows these words.
+/// Rest of a text after these words.
 pub(crate) fn after_words<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     words
         .iter()

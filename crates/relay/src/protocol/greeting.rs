@@ -2,8 +2,8 @@
 
 use crate::accounts::{Challenge, HASH_BYTES};
 
-/// What readers take the relay for: the version decides which events they expect. MariaDB puts the
-/// first part before its own versions for readers that know only one digit.
+/// Server version shown to readers; it decides which events they expect. MariaDB puts the first
+/// part before its own versions for readers that know only one digit.
 pub(crate) const SERVER_VERSION: &str = concat!(
     "5.5.5-10.11.0-MariaDB-synod-relay-",
     env!("CARGO_PKG_VERSION")
@@ -61,7 +61,7 @@ pub(crate) fn other_proof(challenge: &Challenge) -> Vec<u8> {
     out
 }
 
-/// Who connects.
+/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// The account.

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use synod_tls::ServiceTls;
 
-/// What is before a payload.
+/// Size of a packet's header.
 const HEADER_BYTES: usize = 4;
 /// Payload of a packet that another one continues.
 const PART_BYTES: usize = 0xff_ffff;
@@ -15,7 +15,7 @@ const PART_BYTES: usize = 0xff_ffff;
 const INPUT_MAX: usize = 1 << 20;
 /// The same of a caller that has not proven a password: its name, and attributes.
 const CALLER_INPUT_MAX: usize = 64 << 10;
-/// What is gathered before it is sent, in bytes.
+/// Bytes gathered before they are sent.
 const GATHERED_BYTES: usize = 256 << 10;
 
 /// A connection that can be looked at without a wait, and encrypted after its first packets.
@@ -39,7 +39,7 @@ pub(crate) struct Packets<S> {
     stream: S,
     /// Number of the next packet.
     number: u8,
-    /// What was not sent yet.
+    /// Bytes not sent yet.
     gathered: Vec<u8>,
     /// Largest packet that is taken, in bytes.
     input_max: usize,
@@ -127,8 +127,8 @@ impl<S: Read + Write> Packets<S> {
         self.write_pieces(&[payload])
     }
 
-    /// As [`Packets::write`], for a payload that is in several places. What was gathered is sent if
-    /// [`Packets::are_filled_by`] says so, and not before.
+    /// [`Packets::write`] for a payload in several pieces. Gathered bytes are sent only if
+    /// [`Packets::are_filled_by`] says so.
     ///
     /// # Errors
     /// As [`Packets::flush`].

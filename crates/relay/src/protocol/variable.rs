@@ -58,7 +58,7 @@ fn one_name(name: &str) -> String {
     }
 }
 
-/// What a relay knows of itself.
+/// The relay's facts, as variables.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// Domain and server of the GTIDs.
@@ -107,7 +107,7 @@ impl Facts {
     }
 }
 
-/// What a reader has set for its connection, by names as [`one_name`] gives them.
+/// Variables that a reader has set for its connection, by names as [`one_name`] gives them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReaderVariables(BTreeMap<String, Option<String>>);
 

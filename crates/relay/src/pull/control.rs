@@ -14,14 +14,14 @@ use super::row_lacks::RowLacks;
 /// How long an order may take: it includes a connection to an upstream.
 const ORDER_LIMIT: Duration = Duration::from_secs(25);
 
-/// What an operator orders.
+/// Order of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Nothing is pulled from now on.
     Pause,
-    /// It is pulled again.
+    /// Continue the pull.
     Resume,
-    /// It is pulled from another server with the same transactions: its address.
+    /// Pull from another server with the same transactions, at this address.
     Switch(String),
     /// The transaction of MySQL that stops the pull is left out: its GTID.
     Skip(String),
@@ -34,17 +34,17 @@ pub(crate) enum OrderRefusal {
     NotLeader,
     /// The reason, for the operator.
     Refused(String),
-    /// It is not known whether it was.
+    /// The outcome is unknown.
     Unknown,
 }
 
 /// An order, and who waits for its result.
 pub(super) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
 
-/// What the pull shows of itself.
+/// Status of the pull.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
-    /// What this relay does.
+    /// State of this relay's pull.
     pub(crate) state: PullState,
     /// Why nothing comes.
     pub(crate) error: Option<String>,
@@ -68,8 +68,8 @@ struct State {
     row_lacks: RowLacks,
 }
 
-/// What the puller is told, and what it says. Nothing here waits, but for the puller itself and for
-/// the thread of an operator's command.
+/// Orders to the puller, and its status. Only the puller itself and the thread of an operator's
+/// command wait here.
 #[derive(Default)]
 pub(crate) struct Control {
     state: Mutex<State>,
@@ -133,12 +133,12 @@ impl Control {
             .unwrap_or(Err(OrderRefusal::Unknown))
     }
 
-    /// What the pull shows of itself now.
+    /// Status of the pull.
     pub(crate) fn shown(&self) -> Shown {
         self.lock().shown.clone()
     }
 
-    /// What operators should know of what was pulled; none: nothing.
+    /// Warning about the pulled transactions; none: nothing.
     pub(crate) fn warning(&self) -> Option<String> {
         self.lock().row_lacks.warning()
     }
@@ -190,7 +190,7 @@ impl Control {
         self.lock().ordered
     }
 
-    /// What must have been read from the log before a pull begins in this turn, or an order is
+    /// Seqno up to which the log must be read before a pull begins in this turn, or an order is
     /// carried out.
     pub(super) fn read_before(&self, turn: Turn) -> Seqno {
         self.lock().ordered.max(turn.after)
@@ -221,7 +221,7 @@ impl Control {
         self.lock().open = None;
     }
 
-    /// What the pull does from now on.
+    /// Publishes the state of the pull.
     pub(super) fn show(&self, pull: PullState, error: Option<String>) {
         self.lock().shown = Shown { state: pull, error };
     }
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(control.await_turn(), None);
     }
 
-    /// What an order is answered that nothing carries out, when this happens.
+    /// Answer to an order that nothing carries out, when `happens` is called.
     fn answered(happens: impl Fn(&Control) + Sync) -> Result<String, OrderRefusal> {
         let control = Control::default();
         control.may_write(WritePermission::Here { after: Seqno(1) });

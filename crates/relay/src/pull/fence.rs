@@ -1,4 +1,4 @@
-//! What keeps the entries of a pull out of later terms.
+//! Prevents a pull's entries from being ordered in a later term.
 //!
 //! A leader orders an action of its own member only if the action has seen everything that
 //! preceded the leader's term. Parts that wait for room when the term ends are ruled on again when
@@ -13,9 +13,9 @@
 
 use synod_node::Seqno;
 
-/// What a part of a pull says that it has seen. `committed`: up to there, everything is committed,
-/// as the node says. `ordered`: the newest entry of this relay with the result that it is
-/// committed; the entry that begins the pull, at least.
+/// The `last_seen` that a part of a pull states. `committed`: everything up to it is committed, as
+/// the node says. `ordered`: this relay's newest entry whose commit is known; at least the entry
+/// that begins the pull.
 pub(super) fn last_seen(committed: Seqno, ordered: Seqno) -> Seqno {
     committed.max(ordered).prev()
 }
@@ -26,7 +26,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// What may happen to a relay that pulls.
+    /// Events around a relay that pulls.
     #[derive(Clone, Debug)]
     enum Step {
         /// A part comes from the upstream, and is submitted.

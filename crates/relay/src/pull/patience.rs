@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use synod_node::{MemberId, MemberStatus};
 
-/// Of a relay that has pulled since it gave leadership up last.
+/// Patience of a relay that has pulled since it last gave up leadership.
 const FIRST: Duration = Duration::from_secs(10);
-/// Of one that has not, the first time: leadership goes round no faster.
+/// First patience of a relay that has not: it bounds how fast leadership rotates.
 const FRUITLESS: Duration = Duration::from_secs(60);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(16 * 60);

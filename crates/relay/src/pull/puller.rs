@@ -80,7 +80,7 @@ impl Puller {
         }
     }
 
-    /// What the log says before this turn; none: it cannot be read yet, or is not to be pulled to.
+    /// State at the log's end before this turn; none: unreadable so far, or no pull is wanted.
     fn end_before(&self, turn: Turn, patience: &mut Patience) -> Option<End> {
         if !self.tail.await_seqno(
             self.control.read_before(turn).max(self.node.commit_seqno()),
@@ -357,7 +357,7 @@ impl Puller {
     }
 }
 
-/// Where the log ends.
+/// Position at the end of the log.
 fn position_of(end: &End, state: &GtidState) -> Position {
     let given = state.list();
     match &end.mysql {

@@ -14,7 +14,7 @@ use crate::kept::tail::Tail;
 #[derive(Clone)]
 pub(crate) struct Room {
     pub(crate) log: CommittedLog,
-    /// What happens to a full log.
+    /// Policy for a full log.
     pub(crate) policy: FullLogPolicy,
     /// Size of the log's files, in bytes.
     pub(crate) segment_bytes: u64,

@@ -6,7 +6,7 @@
 use synod_binlog::Gtid;
 use synod_upstream::NotWholeRows;
 
-/// What this relay has pulled of such transactions since its process began.
+/// Transactions without whole rows that this process has pulled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowLacks {
     transactions: u64,

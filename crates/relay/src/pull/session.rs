@@ -25,7 +25,7 @@ pub(super) enum PullError {
     OutOfOrder {
         /// The transaction.
         gtid: Gtid,
-        /// What was before it.
+        /// Upstream's position before the transaction.
         state: GtidState,
     },
     /// MySQL has sent what is here already.
@@ -52,9 +52,9 @@ pub(super) enum PullError {
          of the same kind, or begin a new group from a new copy"
     )]
     OtherKind {
-        /// What the upstream is.
+        /// Kind of the upstream.
         found: &'static str,
-        /// What it was.
+        /// Kind recorded in the log.
         kept: &'static str,
     },
     /// Parts are missing.
@@ -63,7 +63,7 @@ pub(super) enum PullError {
          tries again by itself; report this line"
     )]
     Parts(Gtid),
-    /// It cannot be written as an entry.
+    /// The transaction does not fit into an entry.
     #[error(transparent)]
     Entry(#[from] EntryError),
     /// The log has no more room, and a registered reader needs what is in it.
@@ -126,7 +126,7 @@ pub(super) struct Session<'a> {
     orders: Orders,
     tail: &'a Tail,
     room: Room,
-    /// Where the upstream is after the last whole transaction.
+    /// Upstream's position after the last whole transaction.
     state: GtidState,
     /// The same by MySQL's GTIDs.
     mysql: Option<MysqlGtidSet>,

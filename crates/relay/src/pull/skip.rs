@@ -43,7 +43,7 @@ pub(super) fn checked(
     Ok(stopped)
 }
 
-/// What stands in the log in place of a transaction: the head of its only part, and its events.
+/// Placeholder for a skipped transaction: the head of its only part, and its events.
 pub(super) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
     let executed = end.mysql.as_ref().map_or(0, MysqlGtidSet::size);
     let gtid = Gtid {

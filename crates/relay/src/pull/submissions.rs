@@ -21,7 +21,7 @@ const ALONE_BYTES: usize = 7 << 20;
 struct Submitted {
     pending: Arc<Pending>,
     bytes: usize,
-    /// Where the transaction ends in the upstream's binlog, if the part is its last one.
+    /// End of the transaction in the upstream's binlog, if this is its last part.
     end: Option<FilePosition>,
 }
 

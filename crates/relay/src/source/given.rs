@@ -1,4 +1,4 @@
-//! What readers get of a statement in total order, by its outcome in the group.
+//! Maps a TOI statement's outcome to what replicas receive.
 //!
 //! | outcome | readers get |
 //! |---|---|
@@ -33,7 +33,6 @@ pub(crate) enum StatementError {
     Transaction {
         /// The statement.
         gtid: Gtid,
-        /// What is wrong with it.
         source: TransactionError,
     },
     /// The statement failed, or may have, and its words are not understood.

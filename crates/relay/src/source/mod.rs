@@ -45,7 +45,6 @@ pub(crate) enum SourceError {
     Transaction {
         /// The action.
         seqno: Seqno,
-        /// What is wrong with it.
         source: TransactionError,
     },
     /// A statement cannot be given.
@@ -60,7 +59,7 @@ pub(crate) enum SourceError {
     /// Too much is open.
     #[error(transparent)]
     Fragments(#[from] TooManyFragments),
-    /// What is kept of an upstream cannot be given.
+    /// The kept binlog of the upstream cannot be served.
     #[error(transparent)]
     Kept(#[from] KeptSourceError),
     /// The reader is gone, or takes nothing.
@@ -83,7 +82,7 @@ pub(crate) trait Sink {
     fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError>;
 }
 
-/// What a step has found.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The events of an action, or none: it was not for readers.

@@ -12,7 +12,7 @@ use super::{SourceError, head_of};
 /// Entries that are looked at at a time.
 const WINDOW: u64 = 512;
 
-/// What is found on the way back.
+/// Entries found on the way back.
 enum Past {
     /// A fragment of the transaction.
     Fragment { begins: bool, places: Places },
@@ -82,7 +82,7 @@ fn has_beginning(found: &[Past]) -> bool {
     found.iter().any(begins)
 }
 
-/// What is from `start` to before `end`, in order.
+/// Entries from `start` up to but excluding `end`, in order.
 fn between(
     follower: &Follower,
     id: StreamId,

@@ -8,7 +8,7 @@ use synod_node::{LogIndex, MemberId, SessionId, View};
 /// Places of fragments that are noted for one reader, at most: 8 bytes each.
 const PLACES_MAX: usize = 4 << 20;
 
-/// Where the data of one fragment is.
+/// Log indexes of a fragment's data.
 pub(crate) type Places = Vec<LogIndex>;
 /// A member's session.
 pub(crate) type Session = (MemberId, SessionId);
@@ -22,7 +22,7 @@ pub(crate) struct StreamId {
     pub(crate) trx: u64,
 }
 
-/// What has passed of a streamed transaction.
+/// Fragments of a streamed transaction so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stream {
     /// Its first fragment was among them.

@@ -18,12 +18,12 @@ pub(super) fn text_of(statement: &[u8]) -> String {
     statement.iter().map(ascii).collect()
 }
 
-/// What makes a statement harmless, and where it is to be inserted.
+/// Clause that makes a statement harmless, and where to insert it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     /// Bytes of the statement before it.
     pub(super) at: usize,
-    /// What to insert.
+    /// Text to insert.
     pub(super) text: &'static str,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Authority {
 /// A name that all certificates have; members do not look at it.
 pub(crate) const HOST: &str = "member.test";
 
-/// What is special about a certificate.
+/// Peculiarity of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Good,

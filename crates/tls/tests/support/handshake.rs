@@ -33,7 +33,7 @@ pub(crate) fn shake(caller: &Tls, called: &Tls) -> (Shaken, Shaken) {
     (near, other.join().unwrap())
 }
 
-/// What the caller hears when it reads for the first time.
+/// Result of the caller's first read.
 pub(crate) fn first_word(stream: Shaken) -> String {
     match stream {
         Err(error) => error.to_string(),

@@ -13,11 +13,11 @@ pub(crate) struct ServerError {
 /// The values of a row; none: NULL.
 pub(crate) type Row = Vec<Option<String>>;
 
-/// What an answer's payload begins.
+/// Kind of an answer, by its first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
-    /// It is not done.
+    /// The server refused, with an error.
     Failed(ServerError),
     /// So many columns follow, then rows.
     Columns(u64),

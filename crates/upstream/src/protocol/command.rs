@@ -1,4 +1,4 @@
-//! What is sent besides statements: the registration, the wish for a dump, acknowledgements.
+//! Commands other than statements: registration, dump request, acknowledgements.
 
 use synod_binlog::MysqlGtidSet;
 
@@ -12,11 +12,11 @@ const BINLOG_DUMP_GTID: u8 = 0x1e;
 const THROUGH_GTID: u16 = 4;
 /// The dump has the texts of statements before their rows: `BINLOG_SEND_ANNOTATE_ROWS_EVENT`.
 const WITH_ANNOTATIONS: u16 = 2;
-/// What an acknowledgement, and an event that can be acknowledged, begins with.
+/// First byte of an acknowledgement, and of an event that can be acknowledged.
 pub(crate) const SEMI_SYNC_MARK: u8 = 0xef;
-/// Where the first event of a file is.
+/// Position of a file's first event.
 const FIRST_POSITION: u32 = 4;
-/// What the upstream shows of this reader (`SHOW SLAVE HOSTS`).
+/// Name shown by the upstream (`SHOW SLAVE HOSTS`).
 const NAME: &str = "synod-relay";
 
 pub(crate) fn query(statement: &str) -> Vec<u8> {

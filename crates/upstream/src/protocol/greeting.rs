@@ -15,7 +15,7 @@ const PACKET_MAX: u32 = 1 << 30;
 /// Bytes of the first part of the random text.
 const FIRST_PART: usize = 8;
 
-/// What a server says first.
+/// A server's greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) version: String,
@@ -23,7 +23,7 @@ pub(crate) struct Greeting {
     pub(crate) encrypts: bool,
 }
 
-/// Whose server it is.
+/// Vendor of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     MariaDb,
@@ -61,7 +61,7 @@ impl Greeting {
         })
     }
 
-    /// Whose server it is.
+    /// Vendor of the server.
     pub(crate) fn kind(&self) -> ServerKind {
         if self.version.to_lowercase().contains("mariadb") {
             return ServerKind::MariaDb;

@@ -102,9 +102,9 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct LinkReader {
     link: Link,
-    /// What can be read.
+    /// Readable bytes.
     plain: Held,
-    /// What has come encrypted, and was not decrypted yet.
+    /// Received bytes, not decrypted yet.
     sealed: Held,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Packet {
 pub(crate) enum PacketError {
     /// The connection has ended, or is silent.
     Io(io::Error),
-    /// It is larger than it may be.
+    /// The payload exceeds the limit.
     TooLarge,
 }
 

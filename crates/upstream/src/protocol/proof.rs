@@ -52,7 +52,7 @@ pub(crate) fn clear(password: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What a server does with the proof: it has the hash of the hash only.
+    /// Checks the proof as a server does, which has only the hash of the hash.
     #[test]
     fn proof_convinces_a_server() {
         let stored = Sha1::digest(Sha1::digest("secret"));

@@ -1,4 +1,4 @@
-//! What a column of type TIMESTAMP means that says neither NULL nor DEFAULT: the session's
+//! Meaning of a TIMESTAMP column with neither NULL nor DEFAULT: the session's
 //! `explicit_defaults_for_timestamp`.
 //!
 //! Newer versions of MariaDB write it as a bit of a statement's flags, and take it from there if

@@ -1,4 +1,4 @@
-//! What an event's type means for a reader that passes events on.
+//! Meaning of event types for a reader that passes events on.
 
 use synod_binlog::EventType;
 
@@ -15,7 +15,7 @@ const BINLOG_CHECKPOINT: u8 = 161;
 /// The rest of the file is encrypted on disk.
 const START_ENCRYPTION: u8 = 164;
 
-/// What is done with an event.
+/// Treatment of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     /// The format of those after it.
@@ -24,17 +24,17 @@ pub(crate) enum EventKind {
     Rotate,
     /// There is nothing else.
     Heartbeat,
-    /// It means something only in its file.
+    /// Meaningful only within its file.
     OfFile,
     Incident,
     Gtid,
-    /// It is of a transaction.
+    /// Part of a transaction.
     InTransaction(Member),
-    /// It is not known.
+    /// Unknown.
     Unknown,
 }
 
-/// What an event is in its transaction.
+/// Role of an event in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Member {
     /// The text of a statement with rows, or a value for the next statement.

@@ -46,7 +46,7 @@ const IGNORABLE: u16 = 0x80;
 /// it.
 const XA_PREPARED: u8 = 64;
 const XA_COMPLETED: u8 = 128;
-/// Where the bits are in the body of a GTID event.
+/// Offset of the flags in the body of a GTID event.
 const FLAGS_AT: usize = 12;
 /// The event that executes a statement with a file, after those with the file.
 const EXECUTE_LOAD: EventType = EventType(18);
@@ -64,10 +64,10 @@ pub(crate) struct Decoder {
     explicit_defaults: bool,
     /// The present file is one.
     lacks_explicit_defaults: bool,
-    /// Where the newest event ends.
+    /// End of the newest event.
     place: FilePosition,
     open: Option<Open>,
-    /// What was not given yet: of one event.
+    /// Parts of one event, still to be returned.
     out: VecDeque<Incoming>,
 }
 
@@ -81,7 +81,7 @@ struct Open {
     selection: Selection,
 }
 
-/// What is wrong with an event.
+/// Fault in an event.
 #[derive(Debug)]
 enum Fault {
     Corrupt(Corruption),
@@ -134,7 +134,7 @@ impl Decoder {
         self
     }
 
-    /// Where the newest event ends.
+    /// End of the newest event.
     pub(crate) fn place(&self) -> &FilePosition {
         &self.place
     }
@@ -331,7 +331,7 @@ impl Open {
         }
     }
 
-    /// It is one statement, without an end after it.
+    /// One statement that is a transaction by itself, without an event that ends it.
     fn is_standalone(&self) -> bool {
         self.flags & STANDALONE != 0
     }
@@ -357,7 +357,7 @@ impl Open {
         }
     }
 
-    /// What a filter leaves of the event, with what was held before it.
+    /// Applies a filter to the event and to those held before it.
     fn select(
         &mut self,
         event: RawEvent,
@@ -400,7 +400,7 @@ impl Open {
         Ok(())
     }
 
-    /// What stands for a statement alone that is left out: its GTID, and a commit of nothing.
+    /// Replaces a filtered standalone statement by its GTID and an empty commit.
     fn empty(&mut self, event: &RawEvent, out: &mut Vec<RawEvent>) -> Result<(), Fault> {
         if let Some(beginning) = self.beginning.take() {
             let mut gtid = GtidEvent::parse(beginning.body())?;

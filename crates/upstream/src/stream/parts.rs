@@ -48,7 +48,7 @@ impl Parts {
         self.mysql = mysql;
     }
 
-    /// What the transaction is.
+    /// Kind of the transaction.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

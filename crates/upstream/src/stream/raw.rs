@@ -7,7 +7,7 @@ use synod_binlog::{Checksum, EventError, EventHeader, EventType};
 
 use crate::error::Corruption;
 
-/// Where the size is in a header.
+/// Offset of the size in a header.
 const SIZE_AT: usize = 9;
 
 /// An event whose bytes are those that its header says, without a checksum.
@@ -88,7 +88,7 @@ impl RawEvent {
         self.header.event_type
     }
 
-    /// What follows the header.
+    /// Bytes after the header.
     pub(crate) fn body(&self) -> &[u8] {
         self.bytes.get(HEADER_BYTES..).unwrap_or_default()
     }

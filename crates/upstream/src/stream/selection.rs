@@ -1,4 +1,4 @@
-//! What a filter leaves of a transaction.
+//! Applies a filter to a transaction.
 //!
 //! Rows of tables that are left out go, and what only they need: the tables' names, the text of
 //! their statement. The mark of a statement's end moves to the last rows that are kept, because a
@@ -16,17 +16,17 @@ use crate::filter::Filter;
 /// Tables that one statement may name. A statement of a server joins at most 61, each with its
 /// triggers.
 const TABLES_MAX: usize = 4096;
-/// Where the flags are in the body of an event with rows.
+/// Offset of the flags in the body of an event with rows.
 const FLAGS_AT: usize = 6;
 /// The number that stands for no table, in an event that only ends a statement.
 const NO_TABLE: u64 = 0xff_ffff;
 
-/// What is known of the present statement.
+/// State of the present statement.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     /// The tables that it has named, and whether their rows are kept.
     tables: BTreeMap<u64, bool>,
-    /// What came after the newest rows that are kept, or before the first ones.
+    /// Events after the newest rows that are kept, or before the first ones.
     head: Vec<RawEvent>,
     /// The newest rows that are kept: they may have to be marked as the last ones.
     newest: Option<RawEvent>,
@@ -134,7 +134,7 @@ mod tests {
         RawEvent::for_test(EventType::WRITE_ROWS_V1, &body)
     }
 
-    /// What is left of these events by a filter that keeps table `a` only.
+    /// Events left by a filter that keeps table `a` only.
     fn left(events: &[RawEvent]) -> Result<Vec<RawEvent>, Corruption> {
         let filter = Filter {
             keep: vec!["s.a".parse().unwrap()],

@@ -1,4 +1,4 @@
-//! What a statement in a binlog is, by its first words.
+//! Classifies a statement in a binlog by its first words.
 
 use synod_binlog::query::Query;
 use synod_binlog::{EventError, EventType};
@@ -6,17 +6,16 @@ use synod_binlog::{EventError, EventType};
 /// Longest part of a statement that an error repeats, in characters.
 const QUOTED_MAX: usize = 100;
 
-/// What a statement does.
+/// Effect of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement {
-    /// It ends its transaction.
     End,
-    /// It is of the transaction itself: a savepoint, a part of XA.
+    /// Part of the transaction's control: a savepoint, a part of XA.
     Control,
-    /// It completes a prepared transaction of XA, and is all of its own transaction.
+    /// Completes a prepared XA transaction, and is all of its own transaction.
     XaEnd,
     Rows,
-    /// It changes anything else; or it is compressed, which only long ones are.
+    /// Any other change; also compressed statements: only long ones are.
     Other,
 }
 

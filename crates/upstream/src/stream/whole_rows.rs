@@ -12,8 +12,8 @@ use super::statement::{self, Statement};
 use crate::error::Corruption;
 use crate::incoming::NotWholeRows;
 
-/// What is wrong with the changes of an event for readers of rows; none: it has whole rows, or no
-/// changes. `is_alone`: its transaction is this one statement.
+/// First lack in the changes of an event for readers of rows; none: whole rows, or no changes.
+/// `is_alone`: its transaction is this one statement.
 pub(super) fn lack_of(
     event: &RawEvent,
     is_alone: bool,

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Marks of a crash in the error log.
 const CRASH_MARKS: [&str; 4] = ["got signal", "Assertion", "panicked", "stack_bottom"];
 
-/// What a case changes.
+/// Bad input of a case.
 #[derive(Default)]
 struct Case {
     provider_options: Option<String>,

@@ -1,4 +1,4 @@
-//! What clients of a server are told while it fails in every way there is.
+//! Errors of a server's clients while the server fails in each way.
 //!
 //! Error 1213 means: not committed, and never will be. Applications repeat the transaction, and so
 //! does the server itself (`wsrep_retry_autocommit`). So no row of a refused transaction may be

@@ -44,7 +44,7 @@ fn error_of(client: &mut Conn, sql: &str) -> Outcome<(u16, String)> {
     }
 }
 
-/// What `SHOW WARNINGS` says now.
+/// Result of `SHOW WARNINGS`.
 fn warnings(client: &mut Conn) -> Outcome<String> {
     let rows: Vec<Row> = client.query("SHOW WARNINGS").why("SHOW WARNINGS")?;
     let texts = rows.iter().filter_map(|row| row.get::<String, _>(2));

@@ -11,7 +11,7 @@ use synod_local_cluster::{SstMethod, wait_for};
 static CLUSTER: Shared = Shared::new("crash", 22306);
 
 const ALL: [u8; 3] = [1, 2, 3];
-/// What the server logs when it runs the script of a full copy.
+/// Log text of a server that runs the script of a full copy.
 const SST_MARK: &str = "--role 'joiner'";
 /// For load to get going, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

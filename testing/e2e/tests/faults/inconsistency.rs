@@ -171,8 +171,7 @@ fn statement_that_fails_everywhere_evicts_no_server() {
     });
 }
 
-/// What the session has set is in no log: the statement fails for its client, and on no other
-/// server.
+/// Session settings are in no log: the statement fails for its client, and on no other server.
 #[test]
 fn statement_that_fails_for_its_client_only_is_executed_everywhere() {
     CLUSTER.scenario("one session differs", |cluster| {

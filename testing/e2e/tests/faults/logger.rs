@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);
 /// Commits that show that a group serves.
 const SOME: u64 = 300;
-/// What a logger may take at rest, in bytes.
+/// Limit for a logger at rest, in bytes.
 const AT_REST_MAX: u64 = 30_000_000;
 
 fn await_voters(cluster: &TestCluster, node: u8, voters: &str) -> Outcome {
@@ -272,7 +272,7 @@ fn wrong_files_directories_ports_and_secrets_are_refused_with_what_to_do() -> Ou
     logger.join()
 }
 
-/// As with a line more in the file.
+/// Starts the logger with a line added to the file; expects a refusal.
 fn refused_with_more(logger: &mut Logger, line: &str, parts: &[&str]) -> Outcome {
     let (key, value) = line.split_once(" = ").unwrap_or((line, "\"\""));
     logger.set(key, value);

@@ -42,7 +42,7 @@ fn crash(cluster: &mut TestCluster) -> Outcome {
     Ok(())
 }
 
-/// What the doctor calls a problem of the settings.
+/// Problems of the settings, by the doctor.
 fn problems(cluster: &TestCluster) -> Outcome<String> {
     let (findings, _) = Doctor::of(cluster, 1)?.findings()?;
     let problems = findings

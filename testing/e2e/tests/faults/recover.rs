@@ -32,7 +32,7 @@ fn dir(cluster: &TestCluster, node: u8) -> PathBuf {
     cluster.files(node).data
 }
 
-/// What a command says that must end with this exit code.
+/// Output of a command that must end with this exit code.
 fn says(cluster: &TestCluster, node: u8, command: &str, code: i32) -> Outcome<String> {
     let output = synod(cluster, node, command)?;
     let text = [&output.stdout[..], &output.stderr].concat();

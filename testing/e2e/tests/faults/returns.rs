@@ -14,7 +14,7 @@ use synod_local_cluster::wait_for;
 const BASE_PORT: u16 = 24306;
 const ALL: [u8; 3] = [1, 2, 3];
 const PATIENCE: Duration = Duration::from_secs(90);
-/// What a small disk has beside the database.
+/// Room on a small disk beside the database.
 const ROOM_BYTES: u64 = 64 << 20;
 /// Rows of a transaction that a full disk has no room for.
 const ROWS: usize = 5000;
@@ -55,7 +55,7 @@ fn saved_seqno(cluster: &TestCluster, node: u8) -> Outcome<i64> {
     seqno.ok_or_else(|| Failure(format!("grastate.dat has no seqno:\n{text}")))
 }
 
-/// What InnoDB has in memory only when it is killed is not taken for what is in the database.
+/// Data that InnoDB has only in memory when killed is not taken for data in the database.
 #[test]
 fn stop_that_is_cut_short_costs_neither_data_nor_a_full_copy() -> Outcome {
     if place::is_galera() {
@@ -107,12 +107,12 @@ fn stop_that_is_cut_short_costs_neither_data_nor_a_full_copy() -> Outcome {
 
 /// A statement that does something else when it is executed twice.
 struct Once {
-    /// What it is called here.
+    /// Kind of change.
     kind: &'static str,
     /// Makes what it works on, and the statement itself; `#` stands for the round's number.
     prepare: &'static str,
     statement: &'static str,
-    /// What shows whether it was executed once.
+    /// Query that shows whether it was executed once.
     look: &'static str,
 }
 

@@ -11,7 +11,7 @@ use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::{find_program, wait_for};
 
 const BASE_PORT: u16 = 31306;
-/// What the server logs when it runs the script of a full copy.
+/// Log text of a server that runs the script of a full copy.
 const SST_MARK: &str = "--role 'joiner'";
 /// For a line in an error log, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ fn copy_database(from: &Path, to: &Path) -> Outcome {
     remove_log(to)
 }
 
-/// What a database that comes from elsewhere does not have.
+/// Removes the log, as in a database from elsewhere.
 fn remove_log(data: &Path) -> Outcome {
     for entry in fs::read_dir(data).why("data directory")? {
         let path: PathBuf = entry.why("data directory")?.path();
@@ -58,8 +58,8 @@ fn write_position_as_galera(data: &Path) -> Outcome {
     fs::write(&path, lines.join("\n") + "\n").why("grastate.dat")
 }
 
-/// As after Galera: three databases, a position, and no log. Only a database at another position
-/// than the first one's is copied.
+/// After Galera there are three databases, a position, and no log. Only a database at another
+/// position than the first one's is copied.
 #[test]
 fn group_begins_from_databases_with_a_position() {
     run(|| {

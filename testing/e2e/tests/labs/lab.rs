@@ -10,8 +10,7 @@ use std::time::Duration;
 use synod_e2e::{Failure, Outcome, Why, ensure, place};
 use synod_local_cluster::{ServerUser, wait_for};
 
-/// What the lab may take off a round trip, because devices and the router need that time
-/// themselves, milliseconds.
+/// Tolerance below a configured round trip, for the time of devices and the router, milliseconds.
 const OWN_ROUND_TRIP_MAX_MS: f64 = 0.08;
 
 /// How long the lab may take to begin, and to remove itself.

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Commits that show that the group serves.
 const SOME: u64 = 100;
 
-/// Which library a server loads.
+/// Library that a server loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Old,

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Rows of 8 MiB: more than 1 GiB, and less than 2.
 const ROWS: u32 = 140;
 const ROW_BYTES: u32 = 8 << 20;
-/// What is written last.
+/// Last row written.
 const LAST: &str = "the last row of all";
 const CHECK: &str = "SELECT COUNT(*), SUM(CRC32(v)), SUM(LENGTH(v)) FROM shop.t";
 

@@ -50,7 +50,7 @@ struct Drill {
     voters: RangeInclusive<usize>,
     /// Servers that are members at the end.
     remain: &'static [u8],
-    /// Where the drill loses a majority.
+    /// Step at which the drill loses a majority.
     stop: Option<Stop>,
 }
 

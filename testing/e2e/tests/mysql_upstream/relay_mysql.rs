@@ -367,7 +367,7 @@ fn switch(
     await_same(second, replica, group)
 }
 
-/// As the manual has it: a dump becomes a replica, while a client writes.
+/// A dump becomes a replica by the manual, while a client writes.
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-upstream runs it"]
 fn dump_of_mysql_becomes_a_replica() -> Outcome {
@@ -616,7 +616,7 @@ fn settings(server: &MysqlServer, config: &UpstreamConfig) -> Outcome {
     )
 }
 
-/// What connections may write whatever the settings of the server are.
+/// Events of connections that write whatever the settings of the server are.
 fn events(server: &MysqlServer, config: &UpstreamConfig) -> Outcome {
     server.execute(&[
         "CREATE DATABASE d",

@@ -31,7 +31,7 @@ fn ask(cluster: &TestCluster, node: u8, arguments: &[&str]) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a command that must fail with this exit code says.
+/// Output of a command that must fail with this exit code.
 fn refused(arguments: &[&str], code: i32) -> Outcome<String> {
     let output = synod(arguments)?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -54,7 +54,7 @@ fn server_outside_a_group_is_told_what_stands_in_the_way() -> Outcome {
     writes_a_configuration_once(&cluster, &doctor)
 }
 
-/// What the doctor says to do makes its findings go away.
+/// The doctor's remedies make its findings go away.
 fn remedies_work(cluster: &TestCluster, doctor: &Doctor, before: &[String]) -> Outcome {
     for remedy in doctor.remedies()? {
         if remedy.contains("RENAME TABLE") {

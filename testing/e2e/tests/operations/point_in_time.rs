@@ -14,7 +14,7 @@ const BASE_PORT: u16 = 30806;
 const PAGE: &str = "docs/operating/point-in-time.md";
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// What the test adds to the commands of the page, after them.
+/// Commands appended to those of the page.
 const END: &str = "
 mariadb --socket=\"$SOCKET\" --user=root -N -e 'SELECT SUM(id), COUNT(*) FROM e2e_data.orders'
 mariadb-admin --socket=\"$SOCKET\" --user=root shutdown
@@ -111,7 +111,7 @@ fn blocks_of_the_page() -> Outcome<Vec<String>> {
     Ok(blocks.map(block).collect())
 }
 
-/// What stands for the first block here: the page's names, with this test's values.
+/// First block with this test's values for the page's names.
 fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
     let dir = cluster.settings().dir.join("restored");
     if dir.exists() {

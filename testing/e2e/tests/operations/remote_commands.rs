@@ -60,7 +60,7 @@ impl Desk {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What a command that must fail with this exit code says.
+    /// Output of a command that must fail with this exit code.
     fn refused(&self, node: u8, secret: &str, arguments: &[&str], code: i32) -> Outcome<String> {
         refused(&self.run(node, secret, arguments)?, code)
     }
@@ -79,7 +79,7 @@ impl Desk {
     }
 }
 
-/// What a command says that must have failed with this exit code.
+/// Error output; the exit code must be this one.
 fn refused(output: &Output, code: i32) -> Outcome<String> {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure(output.status.code() == Some(code), || {

@@ -74,7 +74,7 @@ fn await_served(cluster: &TestCluster, port: u16, nodes: &[u8]) -> Outcome {
     })
 }
 
-/// As by a backup; the server shows the state of a donor meanwhile.
+/// Pauses a server as a backup does: it shows the state of a donor meanwhile.
 fn paused_server_is_left_out(cluster: &TestCluster) -> Outcome {
     let slow = cluster.follower();
     let mut pausing = cluster.connect(slow)?;
@@ -146,7 +146,7 @@ fn writes_go_on_without_the_leader(cluster: &mut TestCluster, leader: u8) -> Out
     await_served(cluster, PROXY.readers, &[1, 2, 3])
 }
 
-/// What ProxySQL's monitor asks for `mysql_galera_hostgroups`.
+/// Query of ProxySQL's monitor for `mysql_galera_hostgroups`.
 const PROXYSQLS_QUESTION: &str = "SELECT
     (SELECT VARIABLE_VALUE FROM INFORMATION_SCHEMA.GLOBAL_STATUS
         WHERE VARIABLE_NAME = 'WSREP_LOCAL_STATE'),
@@ -159,7 +159,7 @@ const PROXYSQLS_QUESTION: &str = "SELECT
     (SELECT COALESCE(MAX(VARIABLE_VALUE), 'DISABLED') FROM INFORMATION_SCHEMA.GLOBAL_VARIABLES
         WHERE VARIABLE_NAME = 'pxc_maint_mode')";
 
-/// Where ProxySQL puts a server whose answer is this, with `max_transactions_behind = 5`.
+/// ProxySQL's hostgroup for a server with this answer, with `max_transactions_behind = 5`.
 fn hostgroup(answer: &[String]) -> &'static str {
     let [
         state,

@@ -31,7 +31,7 @@ fn await_healthy(cluster: &TestCluster, page: &mut Dashboard) -> Outcome {
     page.browser.wait_until(state)
 }
 
-/// What the agent has taken for one viewer, for people who compare runs.
+/// Prints the agent's cost of one viewer, for people who compare runs.
 fn print_cost(agent: &AgentProcess, begun: Instant) -> Outcome {
     let seconds = usage::cpu_seconds(agent.pid())?;
     let elapsed = begun.elapsed().as_secs_f64();

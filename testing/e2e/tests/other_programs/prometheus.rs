@@ -36,7 +36,7 @@ fn alert_rules_pass_their_tests() -> Outcome {
     Ok(())
 }
 
-/// As rules that record the query of each panel, with a value for Grafana's variables.
+/// Checks the query of each panel as a recording rule, with a value for Grafana's variables.
 #[test]
 fn queries_of_the_dashboard_are_queries() -> Outcome {
     let file = place::workspace().join("packaging/grafana/synod.json");

@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// Which servers get new sessions, in order.
+/// Servers that get new sessions, in order.
 fn served() -> Option<Vec<u8>> {
     let sessions = (0..9).map(|_| Session::new());
     let mut sessions = sessions.collect::<Option<Vec<_>>>()?;

@@ -174,7 +174,7 @@ fn must_fail(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
     })
 }
 
-/// What failed as a whole does not come out; what did a part of its work, does.
+/// A statement that failed as a whole does not come out; one that did a part of its work does.
 fn no_failed_statement(relay: &Relay) -> Outcome {
     let text = relay.binlog(&["synod.0"])?;
     let (whole, part) = FAILING.split_at(FAILING.len() - 2);
@@ -368,7 +368,7 @@ fn begin_amid_a_stream(relay: &Relay, gtids: &[String]) -> Outcome {
     })
 }
 
-/// What cannot be served is refused in words.
+/// Requests that cannot be served are refused in words.
 fn refusals(relay: &Relay) -> Outcome {
     let refused = |arguments: &[&str], part: &str| {
         let said = match relay.binlog(arguments) {

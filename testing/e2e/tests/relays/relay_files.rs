@@ -83,7 +83,8 @@ fn replica_by_file(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> O
     await_same(primary, &replica).or_else(|_| ensure(false, || replica.says()))
 }
 
-/// What the manual shows: files of a tool that waits for more. A server is filled from them.
+/// Archives as the manual shows, with a tool that waits for more; a server is filled from the
+/// files.
 fn archive(primary: &StockServer, relay: &mut KeepingRelay, dir: &Path) -> Outcome {
     let archive = dir.join("archive");
     if archive.exists() {
@@ -115,7 +116,7 @@ fn archive(primary: &StockServer, relay: &mut KeepingRelay, dir: &Path) -> Outco
     })
 }
 
-/// What the relay refuses leaves a file with its name as it is.
+/// A refused request leaves a file with its name unchanged.
 fn refused_file_stays(relay: &KeepingRelay, archive: &Path) -> Outcome {
     const NAME: &str = "synod.refused";
     let file = archive.join(NAME);

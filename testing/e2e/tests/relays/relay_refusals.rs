@@ -23,9 +23,9 @@ const RELAYS_PORT: u16 = 17720;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const UPSTREAM_ID: u32 = 7;
-/// Of a replica, as it is made.
+/// `server_id` of a new replica.
 const REPLICA_ID: u32 = 99;
-/// Of a reader that hangs.
+/// `server_id` of a reader that hangs.
 const HANGING_ID: u32 = 50;
 const OPTIONS: [&str; 4] = [
     "--server-id=7",
@@ -86,13 +86,13 @@ fn number_of_the_upstream(primary: &StockServer, mut config: UpstreamConfig) -> 
     ensure(told.is_empty(), || format!("the reader is told: {told}"))
 }
 
-/// What a reader is told before something comes; nothing: something has come.
+/// Error before the first event; empty: an event has come.
 fn first_error(config: &UpstreamConfig, position: &Position) -> String {
     let first = Upstream::connect(config, position).and_then(|mut upstream| upstream.next());
     first.map_or_else(|error| error.to_string(), |_: Incoming| String::new())
 }
 
-/// What a session of the upstream writes under other settings is passed on, and said.
+/// Sessions of the upstream with other settings are passed on, with a warning.
 fn not_whole_rows(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
     let warning = |relay: &KeepingRelay| -> Outcome<String> {
         let status = relay.status()?;

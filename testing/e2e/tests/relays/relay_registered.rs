@@ -203,7 +203,7 @@ fn purges(
     relay.order(&["start"]).map(|_| ())
 }
 
-/// What a reader from the beginning on is told first.
+/// First error of a reader from the beginning on.
 fn first_error(config: &synod_upstream::UpstreamConfig) -> Option<String> {
     let beginning = synod_upstream::Position::Gtids(synod_binlog::GtidList::default());
     let mut upstream = match synod_upstream::Upstream::connect(config, &beginning) {

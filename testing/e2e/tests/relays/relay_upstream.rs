@@ -185,7 +185,7 @@ fn pass_on(primary: &StockServer, group: &RelayGroup) -> Outcome {
     write(primary, 6)
 }
 
-/// What operators order, at the relay that leads and at another one.
+/// Orders of operators, at the relay that leads and at another one.
 fn orders(primary: &StockServer, group: &RelayGroup) -> Outcome {
     let puller = group.await_puller()?;
     let other = &group.relays[(puller + 1) % 3];

@@ -19,11 +19,11 @@ const PORT: u16 = 32706;
 const SERVER_ID: u32 = 4711;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// What has no answer yet has none after this time either.
+/// Time after which a missing answer counts as none.
 const MOMENT: Duration = Duration::from_millis(500);
 /// Parts are so small here that transactions have several.
 const PART_BYTES: usize = 1 << 20;
-/// What an acknowledged commit needs to survive a kill.
+/// Options by which an acknowledged commit survives a kill.
 const OPTIONS: [&str; 8] = [
     "--server-id=1",
     "--log-bin=primary",
@@ -158,7 +158,7 @@ fn newest(primary: &StockServer) -> Outcome<String> {
     Ok(primary.rows("SELECT @@gtid_binlog_pos")?.concat())
 }
 
-/// What a filter leaves has every GTID, and fewer events.
+/// A filtered stream has every GTID, and fewer events.
 fn filters(primary: &StockServer, config: &UpstreamConfig) -> Outcome {
     let pattern = |text: &str| text.parse().why(text);
     let mut config = config.clone();

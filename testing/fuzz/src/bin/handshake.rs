@@ -38,7 +38,7 @@ fn check_hello(body: &[u8]) {
     check_answer(identity().answer(&hello), hello.versions);
 }
 
-/// Who calls is told by the same bytes as the hello.
+/// The caller's identity is in the same bytes as the hello.
 fn check_caller(body: &[u8]) {
     match Caller::decode(body) {
         Ok(Caller::Member(hello)) => assert_eq!(Hello::decode(body), Ok(hello)),

@@ -1,4 +1,4 @@
-//! What readers send to a relay: packets, the answer to the greeting, statements.
+//! Input from readers of a relay: packets, the answer to the greeting, statements.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

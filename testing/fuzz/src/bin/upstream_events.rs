@@ -1,4 +1,4 @@
-//! What an upstream sends to a relay: the greeting, errors, and the events of its binlog, with and
+//! Input from an upstream of a relay: the greeting, errors, and the events of its binlog, with and
 //! without a filter.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What the simulated clients put into their actions.
+//! Contents of the simulated clients' actions.
 //!
 //! The keys are for certification. The data names the transaction and its rows, for the checkers;
 //! every further byte is determined by both, so that swapped or changed bytes are noticed.

@@ -33,7 +33,7 @@ pub(crate) struct Transaction {
     pub(crate) keys: KeySet,
     /// Whether its action has several pieces.
     pub(crate) is_large: bool,
-    /// Of the locks that protect it.
+    /// Epoch of the locks that protect it.
     pub(crate) locks_epoch: u64,
     pub(crate) caller: Arc<WaitingClient>,
     /// Pieces of the action that the client has not handed over yet.

@@ -29,7 +29,7 @@ struct Damage {
     bytes: Vec<u8>,
 }
 
-/// What a log finds when it is opened on a copy of a damaged disk.
+/// Result of opening a log on a copy of a damaged disk.
 enum Trial {
     /// Nothing that matters has changed.
     NoEffect,
@@ -242,8 +242,8 @@ impl World {
     }
 }
 
-/// What was in the place of a write before it. The first batch of a segment completes the segment's
-/// header, which was open; every other write goes to a place that was blank.
+/// Bytes at the place of a write before it. The first batch of a segment completes the segment's
+/// header, which was open; every other write goes to a blank place.
 fn before_write(path: &Path, start: u64, bytes: &[u8]) -> Vec<u8> {
     let mut before = vec![0; bytes.len()];
     let is_first_batch = start == 0 && bytes.len() as u64 > FIRST_BATCH_AT && is_segment(path);

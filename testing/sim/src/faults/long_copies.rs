@@ -12,11 +12,11 @@ use crate::world::{SECOND, World};
 
 /// How many learners come, one after the other.
 const LEARNERS: usize = 2;
-/// What the log of a learner keeps, in bytes.
+/// Retention of a learner's log, in bytes.
 const RETAIN_BYTES: u64 = 64 << 10;
 /// A learner has its copy in this time, and begins to fetch.
 const BEGIN_US: u64 = 20 * SECOND;
-/// It has caught up in this time.
+/// Limit for catching up.
 const CATCH_UP_US: u64 = 60 * SECOND;
 /// The name of the rule.
 const RULE: &str = "what is missing after a long copy is fetched";

@@ -1,5 +1,5 @@
-//! What operators do while faults happen: they add, remove, promote and demote members, shut
-//! members down, move leadership, give weights, say whose writes the group takes, and purge logs.
+//! Operators' actions during faults: add, remove, promote and demote members, shut members down,
+//! move leadership, give weights, set the writers, and purge logs.
 //!
 //! Operators change voters only as the atlas allows (`fault_atlas.rs`, rule 4). A refusal by the
 //! group is no fault.

@@ -1,5 +1,5 @@
-//! What the bytes of a log state about what is durable: floors in batch headers, in the header of
-//! the next segment and in the control file, by docs/log-format.md.
+//! Floors that the bytes of a log state as durable: in batch headers, in the header of the next
+//! segment and in the control file, by docs/log-format.md.
 //!
 //! A disk fault asks whether it removes the last statement about the end of a log. This file reads
 //! the bytes itself: a checker does not ask the code under test.

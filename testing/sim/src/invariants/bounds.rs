@@ -9,7 +9,7 @@ use super::{Checked, require};
 /// One thing that a member holds, and how much of it is allowed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
-    /// What is held, for reports.
+    /// Name of the bounded thing, for reports.
     pub(crate) what: &'static str,
     /// How much the member holds.
     pub(crate) found: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Certified {
     rows: BTreeMap<Row, Vec<i64>>,
     /// First chunk, keys and data of partial actions.
     chunks: BTreeMap<PartialActionId, (LogIndex, Vec<u8>, Vec<u8>)>,
-    /// Where the window may have begun when a leader gave the verdict on an entry.
+    /// Possible starts of the window when a leader gave the verdict on an entry.
     windows: BTreeMap<EntryId, Vec<Seqno>>,
     /// First chunk of each committed action in chunks. A leader whose window began after it does
     /// not know the action's keys.
@@ -73,7 +73,7 @@ impl Certified {
         after.checked_sub(1).map_or(0, |at| writes[at])
     }
 
-    /// Where a committed action in chunks begins.
+    /// First index of a committed action in chunks.
     pub(crate) fn first_chunk(&self, seqno: Seqno) -> Option<LogIndex> {
         self.first_chunks.get(&seqno.0).copied()
     }

@@ -1,4 +1,4 @@
-//! What is committed is never lost, truncated or changed: all members commit the same entries.
+//! Committed entries are never lost, truncated or changed: all members commit the same entries.
 //!
 //! The account of committed entries is the base for most other rules.
 

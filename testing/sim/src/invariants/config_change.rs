@@ -17,7 +17,7 @@ pub(crate) struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// What this configuration says about the group's protocol version.
+    /// Protocol version stated by this configuration.
     pub(crate) fn protocol(&self, entry: EntryId) -> Option<Protocol> {
         self.protocols.get(&entry).copied()
     }

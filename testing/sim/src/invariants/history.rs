@@ -12,7 +12,7 @@ use synod_member::{Delivery, View};
 use super::{Checked, Violation, require};
 use crate::clients::content::Content;
 
-/// What every database has to get at a seqno.
+/// Expected action of every database at a seqno.
 enum What {
     Action(Bytes),
     View(View),

@@ -1,4 +1,4 @@
-//! What must never happen, checked whenever it could: one file per invariant.
+//! Invariants, checked whenever they could be violated: one file per invariant.
 //!
 //! A check gets the facts from the simulated world. It returns a [`Violation`] that names the rule
 //! and the contradiction. No check looks into the code under test.

@@ -9,7 +9,7 @@ use synod_consensus::{Config, EntryId, MemberId, VersionRange};
 
 use super::{Checked, require};
 
-/// What a configuration says about the group's protocol version.
+/// Group protocol version stated by a configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     version: u16,

@@ -1,4 +1,4 @@
-//! Where the group takes the leader's writes only, every write is of the leader of its term, and
+//! In a group that takes the leader's writes only, every write is of the leader of its term, and
 //! has seen everything that preceded that term. So no two members' writes conflict.
 //!
 //! Follows from the log alone: the setting is in its configurations.

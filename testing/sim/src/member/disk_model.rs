@@ -1,5 +1,4 @@
-//! What is on a member's disk, as the checkers keep account of it, independent of the log's own
-//! view.
+//! Model of a member's disk, kept by the checkers, independent of the log's own view.
 //!
 //! [`DiskModel`] follows writes, syncs and floors. After a crash it says what the log may come back
 //! with; after damage it says what the member still has to answer for.
@@ -30,7 +29,7 @@ pub(crate) enum Op {
 }
 
 impl LogImage {
-    /// What a log came back with.
+    /// Image of a recovered log.
     pub(crate) fn of(recovered: &Recovered) -> LogImage {
         let base = recovered.base.last;
         let last = recovered.tail.last().map_or(base, EntryHeader::id);
@@ -128,7 +127,7 @@ impl LogImage {
     }
 }
 
-/// What an opened log holds.
+/// Contents of an opened log.
 #[derive(Clone, Debug)]
 pub(crate) struct RecoveredLog {
     pub(crate) image: LogImage,
@@ -138,13 +137,13 @@ pub(crate) struct RecoveredLog {
     pub(crate) repaired: bool,
 }
 
-/// What a damaged log has lost, until other members have supplied it again. The member still
-/// answers for it.
+/// Losses of a damaged log, until other members have supplied them again. The member still answers
+/// for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unrepaired {
     /// The last entry that was durable.
     pub(crate) mark: EntryId,
-    /// What was durable before each damage.
+    /// Durable images before each damage.
     pub(crate) images: Vec<LogImage>,
 }
 
@@ -155,10 +154,10 @@ pub(crate) struct DiskModel {
     pub(crate) written: LogImage,
     /// Everything that a sync has covered.
     pub(crate) durable: LogImage,
-    /// What a floor on the disk states as durable. Recovery must never lose it silently.
+    /// Floor on the disk that is stated as durable. Recovery must never lose it silently.
     pub(crate) floor: LogImage,
     pending: VecDeque<(WriteTicket, Op)>,
-    /// What the last sync made durable, after `floor`.
+    /// Operations that the last sync made durable, after `floor`.
     last_batch: Vec<Op>,
     /// Damage has removed the statement of `floor`, and no later batch states it again: the last
     /// batch may vanish unnoticed.
@@ -168,7 +167,7 @@ pub(crate) struct DiskModel {
     pub(crate) damaged: bool,
     /// A repair may have begun and been interrupted.
     pub(crate) repair_torn: bool,
-    /// What earlier damage has taken and no repair has brought back.
+    /// Losses of earlier damage that no repair has brought back.
     pub(crate) unrepaired: Option<Unrepaired>,
 }
 

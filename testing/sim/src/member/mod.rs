@@ -74,7 +74,7 @@ pub(crate) struct Node {
 /// How fast a database applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApplierPace {
-    /// As the options of the run say.
+    /// By the options of the run.
     Usual,
     /// Some actions at a time, each time after these microseconds.
     Slow {
@@ -92,7 +92,7 @@ pub(crate) struct Database {
     pub(crate) applied: Seqno,
     /// Last action that survives a power cut.
     pub(crate) durable: Seqno,
-    /// It holds actions that were lost to a forced primary.
+    /// Its database has actions that were lost to a forced primary.
     pub(crate) holds_lost: bool,
     /// The highest `durable` ever, also before the database was lost or replaced by a copy.
     pub(crate) had: Seqno,
@@ -136,7 +136,7 @@ impl Database {
     }
 }
 
-/// What a new process is made of.
+/// Parts of a new process.
 pub(crate) struct ProcessParts {
     pub(crate) session: SessionId,
     pub(crate) driver: Driver,

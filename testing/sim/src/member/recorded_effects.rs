@@ -1,4 +1,4 @@
-//! What a simulated process does: every trait through which a member acts records its calls as
+//! Effects of a simulated process: every trait through which a member acts records its calls as
 //! effects, in one queue, in order.
 //!
 //! [`HostSide`] stands for the network and the disk, [`RecordedEffects`] for the host program,

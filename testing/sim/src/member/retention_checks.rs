@@ -71,7 +71,7 @@ impl World {
         before.max(broken).unwrap_or(Seqno(0))
     }
 
-    /// What was purged is still in a log or in a database.
+    /// Purged entries are still in a log or in a database.
     pub(super) fn check_retained(&mut self, id: MemberId) {
         self.flush_databases();
         let present = || self.nodes.values().filter(|node| !node.gone);

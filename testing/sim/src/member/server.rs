@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// What the database needs next is not in the log.
+    /// The database's next entry is not in the log.
     fn delivery_failed(&mut self, id: MemberId, error: &DeliverError) {
         let why = error.to_string();
         let is_purged = matches!(

@@ -23,7 +23,7 @@ use crate::member::{Process, ProcessParts};
 use crate::trace::{Text, What};
 use crate::world::{Event, GROUP, SECOND, World};
 
-/// Where the log of each member is, within its own files.
+/// Directory of a member's log, within its own files.
 pub(crate) const LOG_DIR: &str = "log";
 
 /// A disk that does not finish a write in so many heartbeat intervals has stalled.
@@ -100,7 +100,7 @@ impl World {
         )
     }
 
-    /// What an opened log holds.
+    /// Contents of an opened log.
     pub(crate) fn recovered_log(&self, id: MemberId, opened: &Opened) -> RecoveredLog {
         RecoveredLog {
             image: LogImage::of(&opened.recovered),

@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// What the clock shows at a moment of the world's time.
+    /// Reading of the clock at a moment of the world's time.
     pub(crate) fn local(&self, now_us: u64) -> Time {
         let passed = i128::from(now_us.saturating_sub(self.global_us));
         let shown = passed * (MILLION + i128::from(self.rate_ppm)) / MILLION;

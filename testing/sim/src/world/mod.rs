@@ -267,7 +267,7 @@ impl World {
         up.map(|(id, _)| *id).collect()
     }
 
-    /// What a member's clock shows now.
+    /// Reading of a member's clock now.
     pub(crate) fn local(&self, id: MemberId) -> Time {
         self.node(id).clock.local(self.now_us)
     }

@@ -1,4 +1,4 @@
-//! Which member keeps a connection to which other member, for all processes.
+//! Connections wanted by the members of all processes.
 //!
 //! A driver asks for connections and gives them up (`Network::connect`, `Network::keep_only`). A
 //! link that was not tried yet is never given up, and a link stays while either end wants it.

@@ -58,7 +58,7 @@ pub(crate) struct Sequencer {
     paused: Condvar,
     /// A copy of the state's, to be read without its lock.
     released: AtomicI64,
-    /// As `released`; never behind it.
+    /// Seqno up to which everything has left commit order; never behind `released`.
     left: AtomicI64,
     /// See [`Sequencer::alone`].
     alone: AtomicI64,
@@ -275,7 +275,7 @@ impl Sequencer {
         self.wait_released_unless(seqno, deadline, &AtomicBool::new(false))
     }
 
-    /// As [`Sequencer::wait_released`], or until [`Sequencer::interrupt_waits`] sets the flag.
+    /// [`Sequencer::wait_released`] that [`Sequencer::interrupt_waits`] can end.
     pub(crate) fn wait_released_unless(
         &self,
         seqno: i64,
@@ -285,7 +285,8 @@ impl Sequencer {
         self.released() >= seqno || self.wait_for(Milestone::Released, seqno, deadline, interrupt)
     }
 
-    /// As [`Sequencer::wait_released_unless`], until everything up to `seqno` has left the order.
+    /// Waits until everything up to `seqno` has left the order, or for
+    /// [`Sequencer::interrupt_waits`].
     pub(crate) fn wait_left_unless(
         &self,
         seqno: i64,

@@ -23,7 +23,7 @@ pub(crate) enum Task {
     Donate(synod_node::DonorRequest),
 }
 
-/// What an applier is to do.
+/// Next task of an applier.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Apply(Queued),

@@ -1,4 +1,4 @@
-//! What the sequencer knows, and the decisions on it. Pure: no waiting here.
+//! State and decisions of the sequencer. Pure: no waiting here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
@@ -23,12 +23,12 @@ pub(super) enum Course {
     Aborted,
 }
 
-/// What threads wait for an action to reach.
+/// Stage that a thread waits for an action to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Milestone {
-    /// It has left the order, and everything before it.
+    /// This action and all before it have left the order.
     Left,
-    /// It is finished, and everything before it.
+    /// This action and all before it are finished.
     Released,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct State {
     /// Has left the commit order.
     pub(super) left: i64,
     pub(super) entered: i64,
-    /// Who waits to enter; one thread per seqno.
+    /// Threads waiting to enter; one per seqno.
     pub(super) enter_waiters: HashMap<i64, Gate>,
     pub(super) leave_waiters: PositionWaiters,
     pub(super) release_waiters: PositionWaiters,
@@ -276,7 +276,7 @@ impl State {
         self.is_over() || self.task_is_due() || self.may_start().is_some()
     }
 
-    /// What the calling applier is to do now; `None`: nothing yet.
+    /// Next task for the calling applier; `None`: nothing yet.
     pub(super) fn pick(&mut self) -> Option<Work> {
         if self.is_over() {
             self.appliers -= 1;

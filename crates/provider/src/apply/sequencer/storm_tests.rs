@@ -47,7 +47,7 @@ impl Dice {
     }
 }
 
-/// What the test knows besides the sequencer.
+/// Expected state, tracked beside the sequencer.
 struct Witness {
     sequencer: Sequencer,
     depends_on: Vec<i64>,
@@ -185,7 +185,7 @@ fn client(witness: &Witness, seqno: i64, mut dice: Dice) {
     }
 }
 
-/// What is at a place of the history.
+/// Kinds of actions in the history.
 #[derive(Clone, Copy)]
 enum Kind {
     Foreign,

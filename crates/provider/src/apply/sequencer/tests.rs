@@ -54,7 +54,7 @@ fn far() -> Instant {
     Instant::now() + LIMIT
 }
 
-/// What an applier would get at once.
+/// The task that an applier would get without waiting.
 fn pick(sequencer: &Sequencer) -> Option<Work> {
     sequencer.lock().pick()
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use synod_node::{Origin, View};
 
-/// What an action weighs beside its data.
+/// Overhead of a queued action, beside its data.
 const ACTION_BYTES: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum Queued {
     /// An action of another member, or one of this server's whose client is gone.
     Action {
         seqno: i64,
-        /// What must be released before it starts.
+        /// Seqno that must be released before this action starts.
         depends_on: i64,
         origin: Origin,
         data: Bytes,
@@ -49,7 +49,7 @@ impl Queued {
 }
 
 struct Item {
-    /// What must be released first.
+    /// Seqno that must be released first.
     after: i64,
     queued: Queued,
 }

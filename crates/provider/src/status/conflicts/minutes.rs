@@ -3,7 +3,7 @@
 /// Minutes that are counted one by one.
 pub(super) const MINUTES: usize = 60;
 
-/// What was counted in each of the last sixty minutes.
+/// Counts for each of the last sixty minutes.
 #[derive(Clone)]
 pub(super) struct MinuteCounts {
     /// By minute modulo their number.
@@ -34,8 +34,7 @@ impl MinuteCounts {
         *count = count.saturating_add(1);
     }
 
-    /// What was counted in each of the last sixty minutes, oldest first; the present one is the
-    /// last.
+    /// Counts of the last sixty minutes, oldest first, the present one last.
     pub(super) fn each(&self, now_ms: u64) -> Vec<u32> {
         let now = (now_ms / 60_000).max(self.latest);
         let oldest = (self.latest + 1).saturating_sub(MINUTES as u64);
@@ -47,7 +46,7 @@ impl MinuteCounts {
         each.map(Option::unwrap_or_default).collect()
     }
 
-    /// What was counted in the last `minutes`, the present one included.
+    /// Sum of the last `minutes`, the present one included.
     pub(super) fn last(&self, now_ms: u64, minutes: u64) -> u64 {
         let now = (now_ms / 60_000).max(self.latest);
         let first = (now + 1).saturating_sub(minutes);

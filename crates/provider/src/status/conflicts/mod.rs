@@ -1,4 +1,4 @@
-//! Which local transactions the group refused: by table, by key, by the server that won, over time.
+//! Statistics of refused local transactions: by table, key, winning server and time.
 //!
 //! Bounded: so many tables and keys have a row each, what comes after them is counted together. The
 //! rows are counted by minute for an hour. A transaction that fails costs a few comparisons more,
@@ -39,7 +39,7 @@ pub(crate) enum Loss {
     GivenUp,
     /// An action that needed its locks aborted it, before it had a place.
     Aborted {
-        /// That action's seqno, if it has one.
+        /// Seqno of the winner, if it has one.
         by: Option<i64>,
     },
 }
@@ -140,8 +140,7 @@ impl ConflictTable {
         }
     }
 
-    /// What a transaction that has lost was, as far as that is known once it is over. It was
-    /// counted when it lost.
+    /// Adds details of a losing transaction once it is over. It was counted when it lost.
     pub(crate) fn explained(&self, loser: Loser) {
         let mut state = self.state();
         state.keys.count(&loser);
@@ -168,7 +167,7 @@ impl ConflictTable {
         });
     }
 
-    /// What was counted. `name` gives the names of members.
+    /// The statistics; `name` gives the names of members.
     pub(crate) fn shown(&self, now_ms: u64, name: impl Fn(MemberId) -> String) -> Conflicts {
         let mut state = self.state();
         self.name_winners(&mut state);

@@ -1,5 +1,4 @@
-//! Which member an action came from, for the last actions: without a lock, since each delivery adds
-//! one.
+//! Origins of the last actions, without a lock, since each delivery adds one.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use synod_node::MemberId;
 /// Last actions whose origin is known.
 pub(super) const ORIGINS: usize = 4096;
 
-/// What is known of an action's origin.
+/// Origin of an action, as far as known.
 pub(super) enum Origin {
     Known(MemberId),
     /// The action was not delivered yet.
@@ -41,7 +40,7 @@ impl DeliveredOrigins {
         place.store(seqno, Ordering::Release);
     }
 
-    /// Where the action with this seqno came from.
+    /// Origin of the action with this seqno.
     pub(super) fn of(&self, seqno: i64) -> Origin {
         let (place, member) = self.place(seqno);
         let before = place.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! What a transaction has touched: its tables, and the bytes of its first rows' keys.
+//! Tables that a transaction touched, and the key bytes of its first rows.
 //!
 //! Keys travel as fingerprints. Only here are their bytes known, while the transaction runs, so the
 //! first of them are kept for the case that it loses. Bounded: a transaction that commits has paid
@@ -30,7 +30,7 @@ type SchemaAndTable = (Box<[u8]>, Box<[u8]>);
 struct Row {
     /// Position of its table.
     table: usize,
-    /// Where its bytes end; they begin where those of the row before end.
+    /// End of its bytes; they begin at the end of the row before.
     end: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct LostKey {
     pub(crate) what: KeyPart,
 }
 
-/// What a key is of.
+/// Kind of a part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPart {
     /// A row, with its key as the server gives it: the ordinal of the index in the table, then the
@@ -180,8 +180,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a key may say, after the index's ordinal: text, or one integer. The library does not know
-/// the columns. One that may be NULL has a byte of zero before its value.
+/// A key after the index's ordinal, read as text or one integer. The column types are unknown. A
+/// zero byte precedes the value of a nullable column.
 fn reading(key: &[u8]) -> Option<String> {
     let (_ordinal, value) = key.split_first()?;
     let not_null = value.strip_prefix(b"\0");

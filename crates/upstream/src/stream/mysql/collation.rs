@@ -20,7 +20,8 @@ const BINARY: u16 = 1070;
 const LANGUAGES: [u16; 22] = [
     20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 19, 23,
 ];
-/// Where the lists are: those that distinguish neither case nor accents, and those that do both.
+/// Start of each list: collations that distinguish neither case nor accents, and those that do
+/// both.
 const LIST: u16 = 256;
 const LIST_OF_ALL: u16 = 279;
 

@@ -33,7 +33,7 @@ const TRANSACTION_PAYLOAD: EventType = EventType(40);
 const HEARTBEAT_V2: EventType = EventType(41);
 /// The server's orderly end of a file.
 const STOP: EventType = EventType(3);
-/// What MySQL writes after the statement of `CREATE TABLE ... SELECT`, whose rows follow.
+/// Suffix that MySQL appends to `CREATE TABLE ... SELECT`, whose rows follow.
 const WITH_ROWS: &[u8] = b" START TRANSACTION";
 /// How MySQL writes that it has added a column that is not seen: MariaDB reads such a comment of
 /// no version of MySQL.
@@ -95,7 +95,7 @@ impl Translator {
         self.stage = Stage::Outside;
     }
 
-    /// What is open was not committed.
+    /// Drops the open transaction, which was not committed.
     pub(crate) fn give_up(&mut self) {
         self.stage = Stage::Outside;
     }
@@ -282,7 +282,7 @@ mod tests {
     /// A binlog that MySQL 8.0.46 has written.
     const CAPTURED: &[u8] = include_bytes!("captured.binlog");
     const FIRST_EVENT: usize = 4;
-    /// Where some of its transactions begin.
+    /// Offset of the first XA transaction.
     const OF_XA: usize = 2486;
     const END_OF_XA: usize = 2899;
     const AFTER_XA: usize = 3067;
@@ -371,7 +371,7 @@ mod tests {
         assert!(text.starts_with(b"CREATE TABLE `c`") && text.ends_with(b")"));
     }
 
-    /// What becomes of a statement that is a transaction by itself.
+    /// Translates a statement that is a transaction by itself.
     fn alone(text: &str) -> String {
         let gtid = [&[1][..], &[7; 16], &1_u64.to_le_bytes()].concat();
         let statement = [&[0; 14][..], text.as_bytes()].concat();

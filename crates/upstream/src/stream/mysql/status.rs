@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of `CREATE TABLE` in MySQL 8.0.46: flags, modes, catalog, collations, schemas, the number of
-    /// the change, the default collation, and one more.
+    /// Status variables of `CREATE TABLE` in MySQL 8.0.46: flags, modes, catalog, collations,
+    /// schemas, the number of the change, the default collation, and one more.
     const OF_MYSQL: &[u8] = b"\x00\x00\x00\x00\x00\x01\x20\x00\xa0\x45\x00\x00\x00\x00\x06\x03std\
         \x04\x21\x00\x21\x00\xff\x00\x0c\x01shop\x00\x11\x0e\x00\x00\x00\x00\x00\x00\x00\x12\xff\
         \x00\x13\x00";
@@ -138,8 +138,7 @@ mod tests {
         );
     }
 
-    /// Of `CREATE TABLE` with a column of this type in MySQL 9.7.4, which writes other variables
-    /// behind it.
+    /// Status variables of `CREATE TABLE` with such a column in MySQL 9.7.4, which appends others.
     #[test]
     fn defaults_of_timestamps_are_those_of_the_session() {
         for (of_mysql, in_flags) in [
