@@ -17,7 +17,7 @@ use crate::surroundings::Surroundings;
 
 /// Clients that are served at a time.
 const CLIENTS_MAX: usize = 8;
-/// Those among them that may only ask for the status: others can still give orders.
+/// Clients among them that may only ask for the status: others can still give orders.
 const STATUS_CLIENTS_MAX: usize = 4;
 /// How often the socket is looked after while no client comes.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
