@@ -18,7 +18,7 @@ use crate::socket;
 use crate::trust::Trusted;
 use crate::visible::visible_line;
 
-/// How long the greeting may take.
+/// Time limit for the greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Member to ask.
@@ -175,7 +175,7 @@ impl Client {
         })
     }
 
-    /// How the server has greeted.
+    /// Greeting of the server.
     pub fn server(&self) -> &Hello {
         &self.server
     }

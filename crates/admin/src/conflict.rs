@@ -14,7 +14,7 @@ pub struct Conflicts {
     pub given_up: u64,
     /// Aborted, before they had a place in the order, by an action that needed their locks.
     pub aborted: u64,
-    /// How many lost in each of the last sixty minutes, oldest first; the present one is the last.
+    /// Losers in each of the last sixty minutes, oldest first; the present one is the last.
     pub by_minute: Vec<u32>,
     /// The tables that they changed, most frequent loser first. A transaction that changed several
     /// counts for each.
@@ -87,7 +87,7 @@ pub struct KeyConflicts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LostTransaction {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_unix_ms: u64,
     /// `refused`, `aborted`, `too old`, `given up`.
     pub how: String,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    /// When, in milliseconds since 1970, by this server's clock.
+    /// Time, in milliseconds since 1970, by this server's clock.
     pub at_unix_ms: u64,
     pub topic: Topic,
     /// Whether an operator should look at it.
@@ -67,7 +67,7 @@ impl Topic {
     }
 }
 
-/// How much an event matters.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {

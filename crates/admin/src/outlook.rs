@@ -1,4 +1,4 @@
-//! How many voters may fail now: one answer, for all who ask.
+//! Number of voters that may fail now: one answer, for all who ask.
 //!
 //! Counts the voters that answer, not those that are configured: a voter that is absent has failed
 //! already. Whatever a voter is, it counts: a logger's vote is as good as a server's.
@@ -11,7 +11,7 @@ pub struct Outlook {
     pub voters: u64,
     /// Voters that answer.
     pub answering: u64,
-    /// How many of those that answer may fail, and the rest still commits.
+    /// Number of voters that answer and may fail while the rest still commits.
     pub tolerates: u64,
     /// Whether something can be committed now.
     pub can_commit: bool,
@@ -51,7 +51,7 @@ impl Outlook {
     }
 }
 
-/// How many voters there are, and which of them do not answer.
+/// Number of voters, and the names of those that do not answer.
 fn count_of(voters: u64, missing: &[String]) -> String {
     let number = match voters {
         1 => "1 voter".to_owned(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recovery {
-    /// When this was gathered, in milliseconds since 1970, by the server's clock.
+    /// Time of the answer, in milliseconds since 1970, by the server's clock.
     pub at_unix_ms: u64,
     /// Name of the server that answers.
     pub server: String,
@@ -32,7 +32,7 @@ pub struct Survivor {
     pub is_voter: bool,
     /// Whether it has a database; a logger has none.
     pub has_database: bool,
-    /// When its last message came, in milliseconds since 1970; none: none since the start of the
+    /// Time of its last message, in milliseconds since 1970; none: none since the start of the
     /// server that answers.
     pub heard_unix_ms: Option<u64>,
     /// Holdings; none if it does not answer.

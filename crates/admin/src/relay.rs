@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RelayStatus {
-    /// When this was gathered, in milliseconds since 1970, by the relay's clock.
+    /// Time of the answer, in milliseconds since 1970, by the relay's clock.
     pub at_unix_ms: u64,
     /// The upstream, `host:port`; empty: the relay serves the group that it is in.
     pub upstream: String,
@@ -31,9 +31,9 @@ pub struct RelayStatus {
     pub mysql_gtids: String,
     /// End of the newest whole transaction in the upstream's binlog; empty: unknown.
     pub place: String,
-    /// How long that transaction took from the first event of its last part, by the upstream's
-    /// clock, to the log, by this relay's, in milliseconds; none: no transaction came since this
-    /// process began, or the upstream's clock is ahead of this relay's.
+    /// Delay of that transaction from the first event of its last part, by the upstream's clock, to
+    /// the log, by this relay's, in milliseconds; none: no transaction came since this process
+    /// began, or the upstream's clock is ahead of this relay's.
     pub delay_ms: Option<u64>,
     /// For how long no transaction has come, in milliseconds.
     pub quiet_ms: Option<u64>,

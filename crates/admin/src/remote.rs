@@ -25,9 +25,9 @@ use crate::connection::Connection;
 
 /// The port of members if an address names none.
 pub const DEFAULT_PORT: u16 = 4567;
-/// How long a member may take to accept the connection, for each of its addresses.
+/// Time limit for a connection, for each of the member's addresses.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long each step of the handshake may take: as long as members give each other.
+/// Time limit for each step of the handshake, as between members.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Remote member, and the credentials for asking it.

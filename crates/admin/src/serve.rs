@@ -14,7 +14,7 @@ use crate::lines::{self, LineError, LineReader};
 use crate::protocol::{CALL_BYTES_MAX, Call, Hello, NEWEST, OLDEST, Reason, Reply, Request};
 use crate::socket::{Rights, STATUS_GROUP};
 
-/// How long a client may take.
+/// Time limits for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeLimits {
     /// From one reply to the end of the next call's line.

@@ -11,7 +11,7 @@ use crate::conflict::Conflicts;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// When this was gathered, in milliseconds since 1970, by the server's clock.
+    /// Time of the answer, in milliseconds since 1970, by the server's clock.
     pub at_unix_ms: u64,
     pub server: Server,
     /// The group; none while the server is not connected to one.
@@ -25,9 +25,9 @@ pub struct Status {
     pub flow_control: FlowControl,
     /// Waits of clients at a commit.
     pub commit_wait: CommitWait,
-    /// How long each step of a commit takes on this server.
+    /// Times of the steps of a commit on this server.
     pub commit_steps: Vec<CommitStep>,
-    /// How long commits of this server's clients take, from the commit to the OK.
+    /// Times of this server's clients from the commit to the OK.
     pub commits: TimeCounts,
     /// Upper bounds of the buckets of all [`TimeCounts`], ascending, in microseconds.
     pub time_bounds_us: Vec<u64>,
@@ -78,7 +78,7 @@ pub struct Group {
     pub leader: Option<String>,
     pub voters: u64,
     pub voters_present: u64,
-    /// How many of the voters that answer may fail now, and the rest still commits.
+    /// Number of voters that answer and may fail while the rest still commits.
     pub tolerates: u64,
     /// Whether something can be committed now, as far as this server knows: it hears a leader, and
     /// a majority of the voters answers.
@@ -135,7 +135,7 @@ pub struct Member {
     pub applied_seqno: Option<i64>,
     /// The last action that its database has flushed, by estimate.
     pub flushed_seqno: Option<i64>,
-    /// How many committed actions its database lacks.
+    /// Committed actions that its database lacks.
     pub lag_actions: Option<u64>,
     /// For how long it has lacked one.
     pub lag_ms: Option<u64>,
@@ -171,7 +171,7 @@ pub struct Log {
     pub dir: String,
     /// Its size on disk.
     pub bytes: u64,
-    /// How often it was synced since the server connected.
+    /// Number of syncs since the server connected.
     pub syncs: u64,
     /// The last index in it.
     pub last_index: u64,
@@ -179,7 +179,7 @@ pub struct Log {
     pub durable_index: u64,
     /// The oldest action in it.
     pub first_seqno: Option<i64>,
-    /// When the oldest file of it was begun, in milliseconds since 1970.
+    /// Time at which its oldest file was begun, in milliseconds since 1970.
     pub begins_unix_ms: Option<u64>,
 }
 
@@ -210,9 +210,9 @@ pub struct FlowControl {
     pub slowest_lag_ms: Option<u64>,
     /// Time in which writes of the group waited, since this server connected.
     pub paused_ms: u64,
-    /// How often they began to wait.
+    /// Number of times that they began to wait.
     pub pauses: u64,
-    /// How often that was for this server's database.
+    /// The same, for this server's database only.
     pub caused: u64,
 }
 
@@ -224,7 +224,7 @@ pub struct CommitWait {
     pub in_force: String,
     /// Members that are not waited for, because they were too slow.
     pub excluded: Vec<String>,
-    /// How often a member was excluded.
+    /// Number of exclusions of a member.
     pub exclusions: u64,
 }
 
@@ -241,25 +241,25 @@ pub struct CommitStep {
     pub p95_us: u64,
     /// 99 of a hundred did.
     pub p99_us: u64,
-    /// How many were measured.
+    /// Number of measurements.
     pub samples: u64,
     /// All times since the server's start.
     pub times: TimeCounts,
 }
 
-/// How many times were how long since the server's start. `FLUSH STATUS` does not change them.
+/// Histogram of times since the server's start. `FLUSH STATUS` does not change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TimeCounts {
-    /// How many were at most as long as each of [`Status::time_bounds_us`] and longer than the one
-    /// before it; at the end, how many were longer than all. Empty: not known.
+    /// Number of times at most as long as each of [`Status::time_bounds_us`] and longer than the
+    /// one before it; at the end, those longer than all. Empty: unknown.
     pub counts: Vec<u64>,
     /// Their sum, in microseconds.
     pub sum_us: u64,
 }
 
 impl TimeCounts {
-    /// How many there were.
+    /// Number of times.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -288,11 +288,11 @@ pub struct Counters {
     pub compression_saved_bytes: u64,
 }
 
-/// How a leader came to lead.
+/// Election of a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Election {
-    /// When this server first heard the leader, in milliseconds since 1970.
+    /// Time at which this server first heard the leader, in milliseconds since 1970.
     pub at_unix_ms: u64,
     pub term: u64,
     /// Name of the leader.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How much a finding matters. The order is that of importance.
+/// Severity of a finding, in the order of importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -40,7 +40,7 @@ pub enum Subject {
     Clock,
     /// Limits of the operating system and of systemd.
     Limits,
-    /// How systemd starts the server when the machine boots.
+    /// Start of the server by systemd when the machine boots.
     Boot,
     Memory,
     /// Programs that full copies need.
@@ -74,7 +74,6 @@ impl Subject {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub subject: Subject,
-    /// How much it matters.
     pub severity: Severity,
     /// The finding: a sentence without a full stop.
     pub what: String,

@@ -65,18 +65,12 @@ impl Network {
     }
 
     /// Sets all links to a topology, while everything runs.
-    ///
-    /// # Errors
-    /// Fails if the router does not answer.
     pub fn set(&self, topology: &Topology) -> Result<()> {
         self.router
             .set(changes(&self.hosts, topology, self.own_delay))
     }
 
     /// Sets all links to no delay at all: for work that is not measured.
-    ///
-    /// # Errors
-    /// Fails if the router does not answer.
     pub fn clear(&self) -> Result<()> {
         let near = |(from, to): (&Host, &Host)| LinkChange {
             from: from.name.clone(),
@@ -87,9 +81,6 @@ impl Network {
     }
 
     /// Measures the round trips between servers.
-    ///
-    /// # Errors
-    /// Fails if a host does not answer.
     pub fn measure(&self, topology: &Topology) -> Result<BTreeMap<(usize, usize), Duration>> {
         let servers = &self.hosts.servers;
         topology
@@ -99,9 +90,6 @@ impl Network {
     }
 
     /// Measures the round trip between the first server and the clients beside it.
-    ///
-    /// # Errors
-    /// Fails if a host does not answer.
     pub fn measure_client(&self) -> Result<Duration> {
         self.probe(&self.hosts.clients[0], &self.hosts.servers[0])
     }

@@ -57,9 +57,6 @@ pub(crate) fn query(target: Target<'_>, sql: &str, timeout: Duration) -> Result<
 }
 
 /// The client program, ready to run `sql`; killed when it takes longer than `timeout`.
-///
-/// # Errors
-/// When the program is not installed.
 pub(crate) fn command(
     target: Target<'_>,
     sql: &str,

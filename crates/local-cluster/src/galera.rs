@@ -8,9 +8,6 @@ use crate::error::{IoContext, Result};
 use crate::files::NodeFiles;
 
 /// Marks the node as safe to bootstrap from in `grastate.dat`.
-///
-/// # Errors
-/// When the file cannot be read or written.
 pub(crate) fn mark_safe_to_bootstrap(files: &NodeFiles) -> Result<()> {
     let path = files.data.join("grastate.dat");
     if !path.exists() {

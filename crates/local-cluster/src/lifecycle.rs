@@ -123,9 +123,6 @@ impl Cluster {
     }
 
     /// Shuts a node down: an orderly shutdown. False when it did not run.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub fn stop(&mut self, node: u8) -> Result<bool> {
         self.check_node(node)?;
         let Some(pid) = self.pid(node) else {
@@ -139,9 +136,6 @@ impl Cluster {
     }
 
     /// SIGKILL to a node's server. Gives the process id it had; none when it did not run.
-    ///
-    /// # Errors
-    /// When the signal cannot be sent.
     pub fn kill(&mut self, node: u8) -> Result<Option<i32>> {
         self.check_node(node)?;
         let Some(pid) = self.pid(node) else {
@@ -179,9 +173,6 @@ impl Cluster {
     }
 
     /// Kills all servers and removes the cluster's directory.
-    ///
-    /// # Errors
-    /// When a server cannot be ended or a file not removed.
     pub fn destroy(&mut self) -> Result<()> {
         self.kill_all()?;
         fs::remove_dir_all(&self.settings.dir).context("remove", &self.settings.dir)

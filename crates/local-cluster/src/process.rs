@@ -73,9 +73,6 @@ fn is_server(arguments: &[String], defaults_file: &str) -> bool {
 }
 
 /// Asks the server to shut down, and waits until it has. False when `timeout` passed before.
-///
-/// # Errors
-/// When the signal cannot be sent.
 pub(crate) fn terminate(pid: i32, timeout: Duration) -> Result<bool> {
     signal(pid, Signal::TERM)?;
     Ok(wait_for(timeout, || (!is_alive(pid)).then_some(())).is_some())

@@ -139,9 +139,6 @@ fn default_recovers() -> bool {
 
 impl Settings {
     /// Settings with the demo's defaults. `dir` must be absolute.
-    ///
-    /// # Errors
-    /// When no random bytes can be read.
     pub fn new(dir: PathBuf, provider: PathBuf) -> Result<Settings> {
         Ok(Settings {
             dir,
@@ -193,9 +190,6 @@ impl Settings {
     }
 
     /// Writes the settings file, replacing an older one as a whole.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn save(&self) -> Result<()> {
         let path = self.dir.join(SETTINGS_FILE);
         let new = self.dir.join("cluster.json.new");

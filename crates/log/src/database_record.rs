@@ -48,7 +48,7 @@ pub struct Behind {
     pub engine_says: Seqno,
     /// The server's number of the error; zero: not known, or none.
     pub error: u32,
-    /// How often the action after `at` has failed here; zero: it was not let in.
+    /// Failures of the action after `at` here; zero: it was not let in.
     pub failures: u32,
 }
 

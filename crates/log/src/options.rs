@@ -39,7 +39,7 @@ pub struct LogOptions {
     pub free_percent_min: u64,
     /// Segments whose newest entry is older than this are to be purged, at any size of the log.
     pub retain_age: Duration,
-    /// How many of the newest headers recovery returns.
+    /// Number of newest headers that recovery returns.
     pub tail_headers_max: usize,
 }
 

@@ -87,8 +87,8 @@ impl LogReader {
         self.shared.state().format
     }
 
-    /// When the oldest file of the log was begun, in milliseconds since 1970, by the wall clock of
-    /// that time.
+    /// Time at which the oldest file of the log was begun, in milliseconds since 1970, by the wall
+    /// clock of that time.
     pub fn begins_unix_ms(&self) -> u64 {
         let state = self.shared.state();
         let oldest = state.segments.values().next();
@@ -281,7 +281,7 @@ impl ReadRequest {
         self.next > self.to || (self.bytes_left == 0 && !self.entries.is_empty())
     }
 
-    /// How many of these entries, which start at `next`, may be taken.
+    /// Number of these entries, which start at `next`, that may be taken.
     fn count<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> usize {
         let mut left = self.bytes_left;
         let mut count = 0;

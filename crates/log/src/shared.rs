@@ -28,7 +28,7 @@ pub(crate) struct Segment {
     pub(crate) size: u64,
     /// End of what was written of the stream.
     pub(crate) end: u64,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub(crate) created_ms: u64,
 }
 

@@ -46,7 +46,7 @@ pub struct LogWriter {
     next: SegmentMaker,
     pub(crate) removals: Removals,
     failed: Option<Arc<LogError>>,
-    /// How often the stream was synced.
+    /// Number of syncs of the stream.
     syncs: u64,
     /// The last sync ended before a new segment, because the disk is full. Nothing is unknown: what
     /// is written is durable, the rest is pending.
@@ -334,8 +334,8 @@ impl LogWriter {
             .sum()
     }
 
-    /// How often the segments of the stream were synced by this writer. Control files and the
-    /// preparation of segments are not counted.
+    /// Number of syncs of the stream's segments by this writer. Control files and the preparation
+    /// of segments are not counted.
     pub fn sync_count(&self) -> u64 {
         self.syncs
     }
@@ -372,7 +372,7 @@ impl LogWriter {
         self.removals.check()
     }
 
-    /// How many pending records go into the next batch; zero if the segment is full.
+    /// Number of pending records for the next batch; zero if the segment is full.
     fn count_for_batch(&self) -> usize {
         let active = &self.active.segment;
         let room = active

@@ -23,7 +23,7 @@ use crate::protocol::greeting::{
 use crate::protocol::packet::{Connection, Packets};
 use crate::reader::{Relay, not_in_group, printable};
 
-/// How long a caller may take to prove a password, in all.
+/// Time limit for a caller to prove a password, in all.
 pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(5);
 /// Callers at a time.
 const CALLERS_MAX: usize = 64;

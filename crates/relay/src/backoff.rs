@@ -1,4 +1,4 @@
-//! When to try again what has failed: to connect to an upstream, to read the log.
+//! Delays before another attempt: to connect to an upstream, to read the log.
 
 use std::time::Duration;
 

@@ -12,12 +12,12 @@ use crate::accounts::Accounts;
 use crate::encryption::Encryption;
 use crate::upstream_settings::UpstreamSettings;
 
-/// How many readers a relay serves at a time, unless its file says otherwise.
+/// Readers that a relay serves at a time, unless its file says otherwise.
 const READERS_MAX: u32 = 64;
 /// For how long a reader may take nothing, unless the file says otherwise.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-/// How much of the log's end a relay has in memory, unless its file says otherwise: less than a
-/// server, since readers that are behind are served from the disk.
+/// Size of the log cache, unless the file says otherwise: less than a server's, since readers that
+/// are behind are served from the disk.
 const CACHE_SIZE: &str = "16M";
 const KEYS: [&str; 19] = [
     "listen",
@@ -48,7 +48,7 @@ pub struct RelayConfig {
     pub member: LoggerConfig,
     /// Address to listen on for readers; has a port.
     pub listen: Address,
-    /// How connections of readers are encrypted; none: not at all.
+    /// Encryption of readers' connections; none: in clear.
     pub encryption: Option<Encryption>,
     /// Accounts of readers.
     pub accounts: Accounts,

@@ -15,7 +15,7 @@ use synod_tls::{
 
 use crate::protocol::packet::Connection;
 
-/// How texts about certificates call the keys of the relay's file.
+/// Names of the relay's keys in texts about certificates.
 const NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "relay.tls_cert",
     key: "relay.tls_key",
@@ -25,7 +25,7 @@ const NAMES: TlsSettingNames = TlsSettingNames {
     switch: "relay.tls_cert",
 };
 
-/// How a relay encrypts.
+/// Encryption of a relay.
 #[derive(Clone, Debug)]
 pub struct Encryption {
     files: TlsFiles,

@@ -1,4 +1,4 @@
-//! When a dump holds a permit: while it prepares a portion for a reader that is late.
+//! Permits of a dump: held while it prepares a portion for a late reader.
 
 use crate::permits::{Permit, Permits};
 

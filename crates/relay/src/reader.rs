@@ -63,7 +63,7 @@ impl Relay {
     }
 }
 
-/// How a connection has ended, for the log.
+/// Reason for the end of a connection, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The reader has gone, or got all that it wanted.

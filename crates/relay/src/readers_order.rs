@@ -18,7 +18,7 @@ use crate::pull::control::OrderRefusal;
 use crate::reader_place::Place;
 use crate::sightings::submit_note;
 
-/// How long an order may take.
+/// Time limit for an order.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Order of an operator about readers.

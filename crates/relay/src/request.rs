@@ -43,7 +43,7 @@ pub(crate) struct Request {
     pub(crate) ends: bool,
     /// Checksum to append to events.
     pub(crate) checksum: Checksum,
-    /// How often it wants to hear something; zero: never.
+    /// Interval of heartbeats; zero: none.
     pub(crate) heartbeat: Duration,
     /// Sends the texts of statements before their rows.
     pub(crate) annotates: bool,
@@ -110,7 +110,7 @@ impl Request {
         Ok(Some(Seqno(i64::try_from(last).unwrap_or(i64::MAX))))
     }
 
-    /// When the reader is to hear that nothing happens, or to be looked after.
+    /// Time at which the reader is due a heartbeat, or a check.
     pub(crate) fn quiet_until(&self) -> Instant {
         let limit = if self.heartbeat.is_zero() {
             LONGEST_WAIT

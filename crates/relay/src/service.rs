@@ -342,7 +342,7 @@ impl Serving {
     }
 }
 
-/// How readers' connections are encrypted, for the log, which is told what is wrong with that.
+/// Encryption of readers' connections, for the log, which is told what is wrong with it.
 fn how_encrypted(encryption: Option<&Encrypting>, output: &Output) -> String {
     let Some(encryption) = encryption else {
         return "in clear".to_owned();

@@ -19,7 +19,7 @@ const EXAMPLE: &str = "relay.upstream = \"mysql://repl@db1.example.com:3306\"";
 /// Upstream of a relay, and where to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// How the upstream is reached, and what is asked of it.
+    /// Connection to the upstream, and what is asked of it.
     pub config: UpstreamConfig,
     /// Start for a group whose log is empty.
     pub start: Position,

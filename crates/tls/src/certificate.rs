@@ -17,9 +17,9 @@ use super::x509::{self, Fields};
 /// A file that a setting names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettingFile<'a> {
-    /// How texts call the setting.
+    /// Name of the setting in texts.
     pub(super) setting: &'static str,
-    /// How texts call the setting that turns encryption on.
+    /// Name, in texts, of the setting that turns encryption on.
     pub(super) switch: &'static str,
     /// The file; empty if the setting is missing.
     pub(super) path: &'a Path,

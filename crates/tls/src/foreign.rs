@@ -22,9 +22,9 @@ use super::error::{self, TlsError};
 use super::processor;
 use super::verify::{PeerVerifier, Usage};
 
-/// How texts call what the operator has named.
+/// Name, in texts, of the authorities that the operator has named.
 const AUTHORITIES: &str = "the upstream's authorities";
-/// How texts call what makes them read.
+/// Name, in texts, of the connection for which they are read.
 const SWITCH: &str = "the connection to the upstream";
 
 /// Everything that encrypted connections to such a server need.

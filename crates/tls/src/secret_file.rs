@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretFile {
     pub path: PathBuf,
-    /// How texts call the setting that names the file.
+    /// Name, in texts, of the setting for the file.
     pub setting: &'static str,
 }
 

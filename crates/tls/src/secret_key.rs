@@ -55,7 +55,7 @@ impl SecretKey {
         &self.public
     }
 
-    /// How people tell this secret from others; says nothing about the secret.
+    /// Short name by which people tell this secret from others; says nothing about the secret.
     pub(super) fn short_name(&self) -> String {
         short_name(&self.public)
     }

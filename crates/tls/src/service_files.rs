@@ -17,7 +17,7 @@ use super::error::TlsError;
 use super::service::{Dates, ServiceTls};
 use super::settings::TlsFiles;
 
-/// How long changed files must stay as they are before they are read.
+/// Time for which changed files must stay the same before they are read.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// The files, and what was read last.

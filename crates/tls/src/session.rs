@@ -26,7 +26,7 @@ pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
     peer: PeerCredential,
-    /// How texts call the settings.
+    /// Names of the settings in texts.
     names: CredentialNames,
 }
 

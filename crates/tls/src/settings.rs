@@ -57,7 +57,7 @@ impl Credentials {
 pub(super) enum CredentialNames {
     Certificates(TlsSettingNames),
     Secret {
-        /// How texts call the setting that names the file.
+        /// Name, in texts, of the setting for the file.
         file: &'static str,
     },
 }
@@ -86,11 +86,11 @@ pub struct TlsFiles {
     pub password: Option<PathBuf>,
     /// Names of cipher suites, see [`crate::names_tls13_suite`]. Empty: all suites.
     pub ciphers: String,
-    /// How error texts call these settings.
+    /// Names of these settings in error texts.
     pub names: TlsSettingNames,
 }
 
-/// How error texts call the settings of [`TlsFiles`]. The default is plain words.
+/// Names of the settings of [`TlsFiles`] in error texts. The default is plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsSettingNames {
     /// Names [`TlsFiles::certificate`].

@@ -12,7 +12,7 @@ use crate::filter::Filter;
 pub const PART_BYTES: usize = 4 << 20;
 /// Largest event that is taken, in bytes.
 pub const EVENT_BYTES_MAX: usize = 256 << 20;
-/// How often a quiet upstream is to say that it is there.
+/// Default heartbeat period of a quiet upstream.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Everything that a connection to an upstream needs.
@@ -25,13 +25,13 @@ pub struct UpstreamConfig {
     /// File whose first line is the account's password; read again for each connection. None: the
     /// account has no password.
     pub password_file: Option<PathBuf>,
-    /// How connections are encrypted; none: they are not.
+    /// Encryption; none: in clear.
     pub encryption: Option<UpstreamEncryption>,
     /// The `server_id` that the upstream knows this reader by. No other reader of the upstream,
     /// and no server around it, may have it. Not zero.
     pub server_id: u32,
-    /// How often a quiet upstream is to say that it is there. Silence of several times that ends
-    /// the connection. Not zero.
+    /// Heartbeat period of a quiet upstream. Silence of several times that ends the connection. Not
+    /// zero.
     pub heartbeat: Duration,
     /// A transaction comes in parts of at most so many bytes; one larger event is a part.
     pub part_bytes: usize,
@@ -88,7 +88,7 @@ impl fmt::Display for UpstreamAddress {
     }
 }
 
-/// How connections to an upstream are encrypted: by TLS 1.3, or not made at all.
+/// Encryption of connections to an upstream: TLS 1.3, or no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamEncryption {
     /// PEM file with the authorities that may have signed the upstream's certificate.

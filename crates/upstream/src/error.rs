@@ -381,7 +381,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// How relays get past it.
+    /// Remedies, in sentences.
     fn leave_out(self) -> String {
         format!(
             "See that clients there do so no more. Then either leave it out, 'synod relay skip \

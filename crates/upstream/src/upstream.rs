@@ -37,7 +37,7 @@ pub struct Upstream {
     mysql_start: Option<MysqlGtidSet>,
     /// Start of the dump, for errors.
     begins: String,
-    /// How long a read waits now.
+    /// Present time limit of a read.
     limit: Duration,
     /// End of the reader's last transaction, until that is acknowledged.
     held: Option<FilePosition>,

@@ -79,8 +79,6 @@ pub(crate) enum Selection {
 const SUBSET: &str = include_str!("../subset.txt");
 
 impl Args {
-    /// # Errors
-    /// If the short selection names something that is not a test.
     pub(crate) fn selection(&self) -> Result<Selection, CompatError> {
         if self.subset {
             return Ok(Selection::Tests(subset()?));

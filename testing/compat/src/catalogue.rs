@@ -66,8 +66,6 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// # Errors
-    /// If the package is not installed.
     pub(crate) fn of_package() -> Result<Catalogue, CompatError> {
         let dir = package_dir();
         if !driver_of(&dir).is_file() {

@@ -63,8 +63,6 @@ pub(crate) struct Expectations {
 }
 
 impl Expectations {
-    /// # Errors
-    /// If the file cannot be read, or a line is wrong.
     pub(crate) fn read(path: &Path) -> Result<Expectations, CompatError> {
         let text = std::fs::read_to_string(path).map_err(|source| CompatError::File {
             what: "read",
@@ -128,9 +126,6 @@ fn parse_row(line: &str) -> Result<((TestName, String), Row), String> {
 }
 
 /// Writes what did not pass in the format of the expectations, with the reasons that are known.
-///
-/// # Errors
-/// If the file cannot be written.
 pub(crate) fn record(
     path: &Path,
     outcome: &Outcome,

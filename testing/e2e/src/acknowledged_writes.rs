@@ -88,15 +88,12 @@ pub struct Writers {
     count: Arc<AtomicU64>,
     records: Vec<Arc<Mutex<Record>>>,
     threads: Vec<JoinHandle<()>>,
-    /// How long a writer waits for the answer to a statement; none: as all clients of tests.
+    /// Longest wait of a writer for the answer to a statement; none: that of all clients of tests.
     patience: Option<Duration>,
 }
 
 impl Writers {
     /// Makes an empty table `e2e_data.NAME` and starts `per_node` writers on each of `nodes`.
-    ///
-    /// # Errors
-    /// When the table cannot be made.
     pub fn start(
         cluster: &TestCluster,
         name: &str,
@@ -111,9 +108,6 @@ impl Writers {
     }
 
     /// Makes the empty table `e2e_data.NAME`, and the rows that are fought for.
-    ///
-    /// # Errors
-    /// When the tables cannot be made.
     pub fn prepare(cluster: &TestCluster, name: &str) -> Outcome<Writers> {
         let table = format!("e2e_data.{name}");
         let columns = "place BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT UNSIGNED, node INT, \
@@ -138,7 +132,7 @@ impl Writers {
         })
     }
 
-    /// How long writers that are added from now on wait for the answer to a statement.
+    /// Sets the longest wait for an answer, for writers added from now on.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -201,7 +195,7 @@ impl Writers {
             .ok_or_else(|| Failure(format!("node{node}: {}", self.too_slow(1, timeout).0)))
     }
 
-    /// How many inserts have been acknowledged by a node.
+    /// Number of inserts that a node has acknowledged.
     pub fn acknowledged_by(&self, node: u8) -> usize {
         let records = self.records.iter().map(|record| read(record));
         let of_node = records.filter(|record| record.node == node);
@@ -411,7 +405,7 @@ impl Report {
         Ok(())
     }
 
-    /// How often the servers of these nodes gave an error with this number in this time.
+    /// Number of errors with this number from these nodes in this time.
     pub fn errors_on(&self, nodes: &[u8], number: u16, from: Instant, to: Instant) -> usize {
         let records = self.records.iter().filter(|r| nodes.contains(&r.node));
         let errors = records.flat_map(|record| &record.errors);
@@ -419,13 +413,13 @@ impl Report {
         errors.filter(counted).count()
     }
 
-    /// How many inserts of writers to these nodes had no clear answer.
+    /// Number of inserts by writers to these nodes without a clear answer.
     pub fn unknown_on(&self, nodes: &[u8]) -> usize {
         let records = self.records.iter().filter(|r| nodes.contains(&r.node));
         records.map(|record| record.unknown.len()).sum()
     }
 
-    /// How many ids had which answer.
+    /// Number of ids by answer, as a text.
     pub fn figures(&self) -> String {
         let unknown: usize = self.records.iter().map(|record| record.unknown.len()).sum();
         let refused: usize = self.records.iter().map(|record| record.refused.len()).sum();

@@ -27,17 +27,11 @@ impl Drop for AgentProcess {
 
 impl AgentProcess {
     /// Starts the agent of a node, on a port that the system chooses.
-    ///
-    /// # Errors
-    /// When it does not say where it listens.
     pub fn start(cluster: &TestCluster, node: u8, more: &[&str]) -> Outcome<AgentProcess> {
         AgentProcess::of(&cluster.files(node).data, more)
     }
 
     /// The same for the server whose log is in this directory.
-    ///
-    /// # Errors
-    /// When it does not say where it listens.
     pub fn of(dir: &Path, more: &[&str]) -> Outcome<AgentProcess> {
         let process = Command::new(place::program()?)
             .args(["agent", "--listen", "127.0.0.1:0", "--dir"])

@@ -14,9 +14,9 @@ use synod_local_cluster::find_program;
 
 use crate::failure::{Failure, Outcome, Why, ensure};
 
-/// How long an answer, or something on a page, may take.
+/// Time limit for an answer, or for something on a page.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a page is left alone between two questions.
+/// Pause between two questions to a page.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The browser reads commands from descriptor 3 and writes to 4. Output of its own is not wanted.
@@ -58,9 +58,6 @@ impl Drop for Browser {
 
 impl Browser {
     /// Starts a browser that keeps its files in `dir`.
-    ///
-    /// # Errors
-    /// When it is not installed or does not answer.
     pub fn start(dir: &Path) -> Outcome<Browser> {
         let program = find_program("chromium", "chromium").why("finding the browser")?;
         let mut process = Command::new("sh")

@@ -12,9 +12,6 @@ use crate::programs::output_of;
 
 /// Makes an authority (`ca.pem`, `ca.key`) in this directory, with certificates and keys for
 /// `node1` to `node3`, over those that are there.
-///
-/// # Errors
-/// When the manual has no such commands, or they fail.
 pub fn make(dir: &Path) -> Outcome {
     fs::create_dir_all(dir).why(dir.display())?;
     let mut shell = Command::new("sh");

@@ -18,9 +18,6 @@ pub struct Dashboard {
 
 impl Dashboard {
     /// Opens the page of an agent, in a browser that keeps its files in `dir`.
-    ///
-    /// # Errors
-    /// When there is no browser or no page.
     pub fn open(agent: &AgentProcess, dir: &Path) -> Outcome<Dashboard> {
         let origin = format!("http://127.0.0.1:{}", agent.port);
         let mut browser = Browser::start(dir)?;
@@ -74,9 +71,6 @@ impl Dashboard {
     }
 
     /// Opens another address of the page, as a click on a link does.
-    ///
-    /// # Errors
-    /// When there is no such link.
     pub fn follow(&mut self, path: &str) -> Outcome {
         self.browser.wait_until(&format!(
             "document.querySelector('a[href=\"{path}\"]') !== null"
@@ -91,9 +85,6 @@ impl Dashboard {
     }
 
     /// The background of the page, as the browser has computed it.
-    ///
-    /// # Errors
-    /// When the browser does not tell.
     pub fn background(&mut self) -> Outcome<Value> {
         self.browser
             .value("getComputedStyle(document.body).backgroundColor")
@@ -126,9 +117,6 @@ impl Dashboard {
 }
 
 /// A new directory for a browser's files, beside those of the cluster.
-///
-/// # Errors
-/// When an earlier one cannot be removed.
 pub fn browser_dir(cluster: &TestCluster) -> Outcome<PathBuf> {
     let dir = cluster.settings().dir.join("browser");
     if dir.exists() {

@@ -52,9 +52,6 @@ fn has_words(line: &str, words: &str) -> bool {
 
 impl Page {
     /// The titles of all its drills.
-    ///
-    /// # Errors
-    /// When the page cannot be read.
     pub fn titles(self) -> Outcome<Vec<String>> {
         let page = self.read()?;
         let titles = page.lines().filter_map(|line| line.strip_prefix(HEADING));
@@ -74,9 +71,6 @@ impl Page {
     }
 
     /// The file that an indented block of the page shows; the block begins with this line.
-    ///
-    /// # Errors
-    /// When the page has no such block.
     pub fn file(self, first_line: &str) -> Outcome<String> {
         let page = self.read()?;
         let block = page

@@ -26,9 +26,6 @@ pub enum Disk {
 
 /// Gives the servers that start from now on disks that can hang: their logs get directories of
 /// their own.
-///
-/// # Errors
-/// When the library cannot be built.
 pub fn prepare(cluster: &mut TestCluster) -> Outcome {
     let library = cluster.settings().dir.join("hanging_disk.so");
     build(&library)?;
@@ -72,9 +69,6 @@ pub struct HangingDisks(Vec<PathBuf>);
 
 impl HangingDisks {
     /// Lets disks of a node hang from now on. What was begun before is finished.
-    ///
-    /// # Errors
-    /// When the files that say so cannot be made.
     pub fn begin(cluster: &TestCluster, node: u8, disks: &[Disk]) -> Outcome<HangingDisks> {
         let mut hanging = HangingDisks(Vec::new());
         for disk in disks {

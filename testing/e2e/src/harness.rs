@@ -27,7 +27,7 @@ pub const PASSWORD: &str = "e2e";
 
 /// Bound for statements of the harness itself.
 const SQL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a line of an error log may take to come.
+/// Time limit for a line of an error log.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Ports of a cluster.
 const PORTS: u16 = 400;
@@ -52,9 +52,6 @@ impl TestCluster {
 
     /// Starts a group whose members have a new secret, with the account of the tests' clients. The
     /// secret is for members that the test adds.
-    ///
-    /// # Errors
-    /// When a node does not start.
     pub fn with_secret(name: &str, base_port: u16, nodes: u8) -> Outcome<(TestCluster, String)> {
         let secret = new_group_secret()?;
         let mut cluster = TestCluster::empty(name, base_port, nodes)?;
@@ -119,9 +116,6 @@ impl TestCluster {
     }
 
     /// A client connection to a node.
-    ///
-    /// # Errors
-    /// When the node does not take it.
     pub fn connect(&self, node: u8) -> Outcome<Conn> {
         Conn::new(client_options(self.port(node))).why(format_args!("connecting to node{node}"))
     }
@@ -148,9 +142,6 @@ impl TestCluster {
     }
 
     /// Value of a node's `wsrep_synod_NAME`; empty, if it has no such variable.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub fn synod_status(&self, node: u8, name: &str) -> Outcome<String> {
         let rows = self.rows(node, &format!("SHOW STATUS LIKE 'wsrep_synod_{name}'"))?;
         let row = rows.first().and_then(|row| row.split_once('\t'));
@@ -158,9 +149,6 @@ impl TestCluster {
     }
 
     /// Waits until the error log of a node has this text.
-    ///
-    /// # Errors
-    /// When it does not come, with the end of the log.
     pub fn await_line(&self, node: u8, text: &str) -> Outcome {
         let said = wait_for(LINE_TIMEOUT, || {
             self.log_text(node).contains(text).then_some(())

@@ -69,9 +69,6 @@ pub struct Drill {
 
 impl Site {
     /// Starts both sides, with the account of the tests' clients.
-    ///
-    /// # Errors
-    /// When a server does not start.
     pub fn of(mut old: Machines, mut new: Machines) -> Outcome<Site> {
         for machines in [&mut old, &mut new] {
             machines.cluster.up(&|_, _| ()).why("starting a side")?;
@@ -189,9 +186,6 @@ impl Site {
     }
 
     /// Waits until a server has what another side's first server has.
-    ///
-    /// # Errors
-    /// When that takes longer than a minute.
     pub fn await_position(&self, replica: &TestCluster, node: u8, source: &TestCluster) -> Outcome {
         let position = source.rows(1, POSITION)?.concat();
         let sql = format!("SELECT MASTER_GTID_WAIT('{position}', 60)");
@@ -211,9 +205,6 @@ pub fn have_read_only_hold_back_writers(cluster: &TestCluster) -> Outcome {
 }
 
 /// Prints for how long no client could write when they went to the other side.
-///
-/// # Errors
-/// When there are no acknowledgements before or after.
 pub fn print_gap(title: &str, before: &Report, after: &Report) -> Outcome {
     let ends = acknowledgements(before)
         .max()

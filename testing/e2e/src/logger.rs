@@ -146,17 +146,11 @@ impl Logger {
     }
 
     /// Starts it; waits for nothing.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     pub fn start(&mut self) -> Outcome {
         self.start_with(&[])
     }
 
     /// Starts it with more arguments; waits for nothing.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     pub fn start_with(&mut self, arguments: &[&str]) -> Outcome {
         self.write_file()?;
         let errors = File::create(self.error_log()).why("the logger's lines")?;
@@ -201,18 +195,12 @@ impl Logger {
     }
 
     /// Has it leave in an orderly shutdown (SIGTERM).
-    ///
-    /// # Errors
-    /// When it does not end, or not by exit code 0.
     pub fn stop(&mut self) -> Outcome {
         self.signal("-TERM")?;
         self.await_exit(0)
     }
 
     /// Waits until it has ended by itself with this exit code.
-    ///
-    /// # Errors
-    /// When it has not, or by another one.
     pub fn await_exit(&mut self, code: i32) -> Outcome {
         let Some(mut process) = self.process.take() else {
             return Err(Failure("the logger does not run".to_owned()));

@@ -62,9 +62,6 @@ pub struct Machines {
 
 impl Machines {
     /// Servers with Galera's library, none of them started, that are prepared as the page says.
-    ///
-    /// # Errors
-    /// When their files cannot be made.
     pub fn prepared(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
         let cluster = TestCluster::with_provider(name, base_port, count, GALERA.into())?;
         let mut machines = Machines {
@@ -82,9 +79,6 @@ impl Machines {
 
     /// Servers of a new group of Synod's, with the machines numbered from `first` on. None is
     /// started.
-    ///
-    /// # Errors
-    /// When their files cannot be made.
     pub fn of_new_group(name: &str, base_port: u16, count: u8, first: u8) -> Outcome<Machines> {
         let mut cluster = TestCluster::empty(name, base_port, count)?;
         let secret = new_group_secret()?;
@@ -121,9 +115,6 @@ impl Machines {
     }
 
     /// Servers without a group, which take writes. None is started.
-    ///
-    /// # Errors
-    /// When their files cannot be made.
     pub fn without_group(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
         let mut cluster = TestCluster::empty(name, base_port, count)?;
         cluster.settings_mut().replication = Replication::Own;
@@ -135,9 +126,6 @@ impl Machines {
     }
 
     /// Adds lines to the configuration of a machine: those that the page shows below this one.
-    ///
-    /// # Errors
-    /// When the page does not show them.
     pub fn configure(&mut self, machine: u8, first_line: &str) -> Outcome {
         let lines = PAGE.file(first_line)?;
         let node = machine + 1 - self.first;
@@ -216,9 +204,6 @@ impl Machines {
     }
 
     /// Does what a step of the page says, until it shows what the page says.
-    ///
-    /// # Errors
-    /// When it does not, or the command is not known here.
     pub fn perform(&mut self, step: &Step) -> Outcome {
         let node = self.node_of(&step.machine)?;
         let words: Vec<&str> = step.command.split_whitespace().collect();
@@ -291,9 +276,6 @@ impl Machines {
     }
 
     /// Output of a command on a machine.
-    ///
-    /// # Errors
-    /// When the command fails, or is not known here.
     pub fn show(&self, machine: &str, command: &str) -> Outcome<String> {
         self.output(self.node_of(machine)?, command)
     }

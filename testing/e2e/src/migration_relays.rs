@@ -27,9 +27,6 @@ pub struct MigrationRelays {
 
 impl MigrationRelays {
     /// Makes the relays of these two sides, which run, and starts them.
-    ///
-    /// # Errors
-    /// When one does not take part in its group.
     pub fn start(old: &TestCluster, new: &TestCluster) -> Outcome<MigrationRelays> {
         old.execute(
             1,

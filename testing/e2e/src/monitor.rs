@@ -16,7 +16,7 @@ use synod_local_cluster::find_program;
 use crate::failure::{Outcome, Why, ensure};
 use crate::harness::{PASSWORD, TestCluster, USER};
 
-/// How long a page may take.
+/// Time limit for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running tool; killed when dropped.

@@ -51,9 +51,6 @@ pub fn installed() -> Outcome<PathBuf> {
 
 impl MysqlServer {
     /// Makes an empty database in place of what an earlier run has left, and starts the server.
-    ///
-    /// # Errors
-    /// When that fails, or takes too long.
     pub fn new(root: PathBuf, name: &str, port: u16, options: &[&str]) -> Outcome<MysqlServer> {
         ports::ensure_for_listening(port, 1)?;
         let mut server = MysqlServer {

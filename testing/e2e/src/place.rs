@@ -55,12 +55,12 @@ pub fn is_galera() -> bool {
     std::env::var("SYNOD_E2E_PROVIDER").is_ok_and(|path| path.contains("galera"))
 }
 
-/// How long a standard load runs.
+/// Duration of a standard load.
 pub fn load_time() -> Duration {
     Duration::from_secs(number("SYNOD_E2E_SECONDS", 60))
 }
 
-/// How often a server fails in each way.
+/// Number of failures of a server, of each kind.
 pub fn rounds() -> u64 {
     number("SYNOD_E2E_ROUNDS", 1)
 }
@@ -85,9 +85,6 @@ pub fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// The directory for the cluster called `name`; its parents exist.
-///
-/// # Errors
-/// When the parents cannot be made or reached.
 pub fn cluster_dir(name: &str) -> Outcome<PathBuf> {
     let user = ServerUser::find().why("finding the servers' user")?;
     let parent = match std::env::var_os("SYNOD_E2E_DIR") {

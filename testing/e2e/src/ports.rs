@@ -6,9 +6,6 @@ use crate::failure::{Outcome, ensure};
 const OUTGOING: u16 = 32_768;
 
 /// Whether these ports are free for tests to listen on: `count` of them, from `first` on.
-///
-/// # Errors
-/// When an outgoing connection may have one of them.
 pub fn ensure_for_listening(first: u16, count: u16) -> Outcome {
     ensure(first <= OUTGOING - count, || {
         let highest = OUTGOING - count;

@@ -24,7 +24,7 @@ use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::mounts;
 use crate::programs::output_of;
 
-/// How long a killed process may keep files of a disk open, and a loop device its file.
+/// Time for which a killed process may keep files of a disk open, and a loop device its file.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A long interval of commits, and no sync by a rename.
 const OPTIONS: &str = "loop,noauto_da_alloc,commit=300";
@@ -92,9 +92,6 @@ impl PoweredDisk {
     }
 
     /// Unmounts it, and removes its file. A disk of a failed test is dropped instead.
-    ///
-    /// # Errors
-    /// When the file cannot be removed.
     pub fn remove(self) -> Outcome {
         fs::remove_file(&self.image).why("removing a disk")
     }

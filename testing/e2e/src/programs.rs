@@ -19,9 +19,6 @@ pub fn output_of(command: &mut Command, what: &str) -> Outcome<Vec<u8>> {
 }
 
 /// Output of a program, as a text. A failure has its error output.
-///
-/// # Errors
-/// When it cannot be started, or fails.
 pub fn printed(command: &mut Command) -> Outcome<String> {
     let made = command.output().why("starting a program")?;
     ensure(made.status.success(), || {
@@ -41,9 +38,6 @@ pub fn new_group_secret() -> Outcome<String> {
 }
 
 /// Sends a node's server a signal, as `kill` names it: `-STOP`.
-///
-/// # Errors
-/// When the node does not run.
 pub fn signal(cluster: &TestCluster, node: u8, name: &str) -> Outcome {
     let pid = cluster.pid(node).map(|pid| pid.to_string());
     let what = format!("kill {name} node{node}");

@@ -45,9 +45,6 @@ pub fn promtool(arguments: &[&str], input: &str) -> Outcome {
 
 /// Starts Prometheus on this port, with its files in `dir`: it asks these agents each second, and
 /// evaluates the packaged rules as often.
-///
-/// # Errors
-/// When it is not installed, or its files cannot be written.
 pub fn start_prometheus(dir: &Path, port: u16, agents: &[AgentProcess]) -> Outcome<Tool> {
     let program = find_program("prometheus", "prometheus").why("finding Prometheus")?;
     fs::create_dir_all(dir).why("Prometheus' directory")?;
@@ -79,9 +76,6 @@ pub fn start_prometheus(dir: &Path, port: u16, agents: &[AgentProcess]) -> Outco
 }
 
 /// Answer of the Prometheus on this port to a query of its interface, such as `alerts`.
-///
-/// # Errors
-/// When it does not answer, or refuses the question.
 pub fn ask_prometheus(port: u16, question: &str) -> Outcome<Value> {
     let answer = http_get(port, &format!("/api/v1/{question}"))?;
     let mut answer: Value = serde_json::from_str(&answer).why("Prometheus' answer")?;

@@ -24,10 +24,7 @@ pub const PASSWORD: &str = "secret";
 /// A pause before a reader comes again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How a reader connects to this server: with its own account, which is made there.
-///
-/// # Errors
-/// When account or file cannot be made.
+/// Configuration of a reader of this server: with its own account, which is made there.
 pub fn config(server: &StockServer, dir: &Path, server_id: u32) -> Outcome<UpstreamConfig> {
     server.execute(&[
         &format!("CREATE OR REPLACE USER {USER} IDENTIFIED BY '{PASSWORD}'"),
@@ -37,9 +34,6 @@ pub fn config(server: &StockServer, dir: &Path, server_id: u32) -> Outcome<Upstr
 }
 
 /// The same for the server that listens on this port. The account is there already.
-///
-/// # Errors
-/// When the file cannot be made.
 pub fn config_of_port(port: u16, dir: &Path, server_id: u32) -> Outcome<UpstreamConfig> {
     let path = dir.join("upstream-password");
     fs::write(&path, PASSWORD).why("the password's file")?;
@@ -67,7 +61,7 @@ pub struct Pulled {
     open: Vec<Told>,
     /// Bytes of the largest part with several events.
     pub largest_part: usize,
-    /// How often the connection ended, and with what.
+    /// Reasons for the ends of the connection.
     pub ends: Vec<String>,
 }
 

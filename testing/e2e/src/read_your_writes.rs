@@ -121,9 +121,6 @@ pub struct Clients {
 impl Clients {
     /// Makes the empty table `e2e_data.NAME`. Starts a writer on each node, and `readers` readers
     /// of each way to read.
-    ///
-    /// # Errors
-    /// When the table cannot be made.
     pub fn start(cluster: &TestCluster, name: &str, readers: u8) -> Outcome<Clients> {
         let table = format!("e2e_data.{name}");
         let columns = "writer TINYINT UNSIGNED, number BIGINT UNSIGNED";
@@ -155,20 +152,17 @@ impl Clients {
         Ok(Clients { board, threads })
     }
 
-    /// How many rows were acknowledged, over all writers. Numbers that failed count too.
+    /// Number of acknowledged rows, over all writers. Numbers that failed count too.
     pub fn acknowledged(&self) -> u64 {
         lock(&self.board.acknowledged).values().sum()
     }
 
-    /// How many plain reads were answered.
+    /// Number of answered plain reads.
     pub fn plain_reads(&self) -> u64 {
         self.board.tally(Reading::Plain).answered
     }
 
     /// A reader of its own, connected now, that reads when it is told to.
-    ///
-    /// # Errors
-    /// When the server does not take the connection.
     pub fn reader(&self, cluster: &TestCluster, node: u8, reading: Reading) -> Outcome<Reader> {
         let server = client_options(cluster.port(node));
         let connection = connect(&server, reading).why(format_args!("a reader of node{node}"))?;

@@ -52,9 +52,6 @@ impl Relay {
     }
 
     /// Has it serve encrypted connections only, from its next start on.
-    ///
-    /// # Errors
-    /// When the certificate cannot be made.
     pub fn encrypt(&mut self) -> Outcome {
         let dir = self.member.log_dir().with_file_name("tls");
         certificates::make(&dir)?;
@@ -101,9 +98,6 @@ impl Relay {
 }
 
 /// `mariadb-binlog`, to read from the relay whose readers connect to this port.
-///
-/// # Errors
-/// When the tool is not there.
 pub fn binlog_of_port(port: u16) -> Outcome<Command> {
     let tool = find_program("mariadb-binlog", "mariadb-server").why("mariadb-binlog")?;
     let mut command = Command::new(tool);

@@ -146,9 +146,6 @@ impl RelayGroup {
     }
 
     /// The place of the running relay that leads, whether it can pull or not.
-    ///
-    /// # Errors
-    /// When none leads for too long.
     pub fn await_leader(&self) -> Outcome<usize> {
         let leads = |relay: &KeepingRelay| {
             let status = relay.status();
@@ -170,9 +167,6 @@ impl RelayGroup {
 
 impl KeepingRelay {
     /// Gives it a command: `status`, `pause`, ...
-    ///
-    /// # Errors
-    /// When the program cannot be run.
     pub fn command(&self, arguments: &[&str]) -> Outcome<Output> {
         let mut command = Command::new(place::program()?);
         command.arg("relay").args(arguments);

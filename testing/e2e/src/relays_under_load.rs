@@ -21,7 +21,7 @@ use crate::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use crate::stock_server::StockServer;
 use crate::{mounts, place};
 
-/// How many relays there are.
+/// Number of relays.
 const RELAYS: usize = 3;
 /// Ports of the relays, above that of the primary.
 const RELAYS_PORT: u16 = 14;
@@ -101,9 +101,6 @@ impl RelaysUnderLoad {
 
     /// The places of relays, one of `counts` of them: of the one that leads, so pulls, more often
     /// than chance would have it.
-    ///
-    /// # Errors
-    /// When none leads for too long.
     pub fn choose_relays(&self, dice: &mut Dice, counts: &[usize]) -> Outcome<Vec<usize>> {
         let first = match dice.below(2) {
             0 => self.group.await_leader()?,

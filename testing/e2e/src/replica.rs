@@ -26,18 +26,12 @@ pub struct Replica(StockServer);
 
 impl Replica {
     /// Makes a database beside a cluster, and starts the server.
-    ///
-    /// # Errors
-    /// When that fails, or takes too long.
     pub fn beside(cluster: &TestCluster) -> Outcome<Replica> {
         let settings = cluster.settings();
         Replica::new(&settings.dir, settings.base_port + PORT)
     }
 
     /// Makes a database in a directory of this one, and starts the server.
-    ///
-    /// # Errors
-    /// When that fails, or takes too long.
     pub fn new(dir: &Path, port: u16) -> Outcome<Replica> {
         Replica::named(dir, "replica", port)
     }
@@ -52,9 +46,6 @@ impl Replica {
     }
 
     /// Has it replicate from this relay, from where it is.
-    ///
-    /// # Errors
-    /// When a statement fails, or it does not connect.
     pub fn follow(&self, relay: &Relay) -> Outcome {
         self.follow_port(relay.port, relay.master_ssl())
     }

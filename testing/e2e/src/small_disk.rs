@@ -11,9 +11,6 @@ pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// Mounts one of so many bytes.
-    ///
-    /// # Errors
-    /// When this user is not root.
     pub fn mount(dir: PathBuf, bytes: u64) -> Outcome<SmallDisk> {
         std::fs::create_dir_all(&dir).why("making the mount point")?;
         let options = format!("size={bytes},mode=0777");
@@ -34,9 +31,6 @@ impl SmallDisk {
     }
 
     /// Fills it: nothing more can be written until [`SmallDisk::clear`].
-    ///
-    /// # Errors
-    /// When there is no file to write to.
     pub fn fill(&self) -> Outcome {
         let mut file = std::fs::File::create(self.filler()).why("making the file that fills")?;
         // Ends with the error that is wanted.
@@ -45,9 +39,6 @@ impl SmallDisk {
     }
 
     /// Gives back what [`SmallDisk::fill`] took.
-    ///
-    /// # Errors
-    /// When the file cannot be removed.
     pub fn clear(&self) -> Outcome {
         match std::fs::remove_file(self.filler()) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

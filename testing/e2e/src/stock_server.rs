@@ -28,9 +28,6 @@ pub struct StockServer {
 
 impl StockServer {
     /// Makes an empty database in this directory, in place of what is there, and starts the server.
-    ///
-    /// # Errors
-    /// When that fails, or takes too long.
     pub fn new(dir: &Path, port: u16, options: &[&str]) -> Outcome<StockServer> {
         ports::ensure_for_listening(port, 1)?;
         let mut server = StockServer {

@@ -13,9 +13,6 @@ use crate::harness::{PASSWORD, TestCluster, USER};
 const TOLERATED: &str = "1213,1020,1205";
 
 /// Drops and fills the tables, on node 1.
-///
-/// # Errors
-/// When sysbench is missing or fails.
 pub fn prepare(cluster: &TestCluster) -> Outcome {
     cluster.execute(1, "DROP DATABASE IF EXISTS sbtest")?;
     cluster.execute(1, "CREATE DATABASE sbtest")?;

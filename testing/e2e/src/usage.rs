@@ -10,9 +10,6 @@ use crate::failure::{Failure, Outcome, Why};
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor time a process has used so far, in seconds of one core.
-///
-/// # Errors
-/// When there is no such process.
 pub fn cpu_seconds(pid: i32) -> Outcome<f64> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).why(&path)?;
@@ -29,9 +26,6 @@ pub fn cpu_seconds(pid: i32) -> Outcome<f64> {
 }
 
 /// Resident memory of a process, in bytes.
-///
-/// # Errors
-/// When there is no such process.
 pub fn resident_bytes(pid: i32) -> Outcome<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).why(&path)?;

@@ -9,11 +9,11 @@ use std::fmt;
 use crate::options::Options;
 use crate::trace::Note;
 
-/// How often each event happened, by name.
+/// Number of events, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     counts: BTreeMap<&'static str, u64>,
-    /// When a clock jumped last, in microseconds.
+    /// Time of the last jump of a clock, in microseconds.
     pub(crate) last_jump_us: Option<u64>,
 }
 

@@ -170,9 +170,6 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// The called side of a connection.
-    ///
-    /// # Errors
-    /// If the caller does not complete the TLS handshake.
     pub(crate) fn answer(stream: TcpStream, tls: Option<&Arc<Tls>>) -> Outcome<Socket> {
         Ok(match tls {
             None => Socket::Clear(stream),

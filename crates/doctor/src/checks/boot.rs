@@ -1,4 +1,4 @@
-//! How the server starts when its machine boots.
+//! Start of the server when its machine boots.
 //!
 //! Debian 12 enables `mariadb.socket`: from the boot on, systemd listens at the server's port, and
 //! starts the server when a client connects. But before a server with wsrep starts, its unit runs

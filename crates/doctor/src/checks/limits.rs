@@ -6,7 +6,8 @@ use crate::bytes_text;
 use crate::facts::{MachineFacts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};
 
-/// How fast a full copy surely comes, and a server writes what it has in memory, in bytes a second.
+/// Rate at which a full copy surely comes, and a server writes what it has in memory, in bytes a
+/// second.
 const COPY_RATE: u64 = 50 << 20;
 /// Time that a stop takes besides: leadership, votes and connections are given up.
 const LEAVE_TIME: Duration = Duration::from_secs(30);

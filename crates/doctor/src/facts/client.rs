@@ -4,7 +4,7 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-/// How a server that is out of its group refuses to read tables.
+/// Error of a server that is out of its group and refuses to read tables.
 const NOT_READY: &str = "ERROR 1047 ";
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Writes that are measured at most.
 const WRITES_MAX: usize = 100;
 
-/// How long is measured at most.
+/// Longest measurement.
 const MEASURED_MAX: Duration = Duration::from_secs(3);
 
 /// Bytes per write: a small commit.
@@ -19,7 +19,7 @@ const WRITE_BYTES: usize = 4096;
 pub struct DiskFacts {
     /// The directory that was written to.
     pub directory: PathBuf,
-    /// How long `fdatasync` after a small write took: sorted.
+    /// Times of `fdatasync` after a small write, sorted.
     pub sync_times: Vec<Duration>,
     /// Free for the server, in bytes.
     pub free_bytes: u64,

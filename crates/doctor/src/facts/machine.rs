@@ -10,16 +10,16 @@ use std::time::Duration;
 pub struct MachineFacts {
     /// Files that the server may have open.
     pub open_files: Option<u64>,
-    /// How long systemd lets the server start; none also if it waits without end.
+    /// systemd's limit for the server's start; none also without a limit.
     pub start_limit: Option<Duration>,
-    /// How long systemd lets the server stop; none also if it waits without end.
+    /// systemd's limit for the server's stop; none also without a limit.
     pub stop_limit: Option<Duration>,
     /// Whether systemd listens in the server's place from the boot on; none also if systemd does
     /// not run.
     pub listens_from_boot: Option<bool>,
     /// Memory available to the server, in bytes: the limit of its control group, or the machine's.
     pub memory_bytes: Option<u64>,
-    /// How eagerly the kernel swaps (0 to 200), on a machine with swap space.
+    /// Kernel's swappiness (0 to 200), on a machine with swap space.
     pub swappiness: Option<u64>,
     /// Huge pages without being asked: the kernel's word for it.
     pub huge_pages: Option<String>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use synod_node::galera;
 use synod_options::Peer;
 
-/// How long a connection may take.
+/// Time limit for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Connections that are timed; the fastest counts.

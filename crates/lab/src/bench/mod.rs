@@ -248,9 +248,6 @@ fn line(m: &Measurement) -> String {
 }
 
 /// Writes the results, replacing an older file as a whole.
-///
-/// # Errors
-/// Fails if the file cannot be written.
 pub fn write(path: &Path, results: &Results) -> Result<()> {
     let new = path.with_extension("json.new");
     let text = serde_json::to_string_pretty(results).map_err(std::io::Error::from);

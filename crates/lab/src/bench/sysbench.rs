@@ -61,9 +61,6 @@ pub(super) struct Running {
 }
 
 /// Starts a load. It ends by itself after `time`.
-///
-/// # Errors
-/// Fails if sysbench cannot be started.
 pub(super) fn start(
     script: &Script,
     target: Target<'_>,

@@ -48,9 +48,6 @@ impl Default for Sizes {
 
 impl Workload {
     /// Arguments of sysbench for this load; a script of the lab's own is written into `dir`.
-    ///
-    /// # Errors
-    /// Fails if the script cannot be written.
     pub fn script(self, sizes: &Sizes, dir: &Path) -> Result<Script> {
         let own = workload::Script::of(self.0);
         let checks = own.is_some();

@@ -128,9 +128,6 @@ impl Place {
 
     /// Kills the processes on the hosts, and removes hosts and directories. Gives a text that says
     /// what there was.
-    ///
-    /// # Errors
-    /// Fails if something cannot be removed.
     pub fn remove_all(&self) -> Result<Option<String>> {
         let removed = self.remove_contents()?;
         let state = self.state();

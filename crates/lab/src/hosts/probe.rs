@@ -11,9 +11,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The round trip from one host to another and back: the median of `count` (at least one), after
 /// one that is not counted.
-///
-/// # Errors
-/// Fails if a host cannot be entered, or no answer comes.
 pub fn round_trip(from: &Host, to: &Host, count: usize) -> io::Result<Duration> {
     let near = in_namespace(&from.namespace_file(), || {
         UdpSocket::bind((from.address, 0))

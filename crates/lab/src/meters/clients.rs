@@ -109,9 +109,6 @@ impl Crew {
 
 impl Running {
     /// Ends the clients and gives what they saw, by server in the group's order.
-    ///
-    /// # Errors
-    /// Fails if a client's thread panicked.
     pub fn finish(mut self) -> Result<Vec<ServerLog>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut logs: Vec<ServerLog> = Vec::new();

@@ -40,9 +40,6 @@ pub struct DelayPlan {
 }
 
 /// Runs the meter.
-///
-/// # Errors
-/// Fails if a server refuses a statement of the meter itself.
 pub fn run(group: &Group, plan: &DelayPlan) -> Result<DelayFindings> {
     let _database = group.make_database()?;
     let numbers = "id INT PRIMARY KEY, n BIGINT NOT NULL";

@@ -21,9 +21,6 @@ pub struct FairPlan {
 }
 
 /// Runs the meter.
-///
-/// # Errors
-/// Fails if a server refuses a statement of the meter itself.
 pub fn run(group: &Group, plan: &FairPlan) -> Result<Vec<FairFindings>> {
     let _database = group.make_database()?;
     let mut findings = Vec::new();

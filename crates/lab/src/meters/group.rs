@@ -63,17 +63,11 @@ pub type Status = BTreeMap<String, String>;
 
 impl Server {
     /// Opens a connection for a client.
-    ///
-    /// # Errors
-    /// Fails if the server does not take the connection.
     pub fn connect(&self) -> Result<Conn> {
         self.connect_patiently(ANSWER_TIMEOUT)
     }
 
     /// Opens a connection for a statement that takes minutes.
-    ///
-    /// # Errors
-    /// Fails if the server does not take the connection.
     pub fn connect_for_giants(&self) -> Result<Conn> {
         self.connect_patiently(GIANT_TIMEOUT)
     }
@@ -126,17 +120,11 @@ impl Server {
     }
 
     /// Status variables whose names begin with `wsrep`.
-    ///
-    /// # Errors
-    /// Fails if the server does not answer.
     pub fn status(&self) -> Result<Status> {
         self.status_by(&mut self.connect()?)
     }
 
     /// Like [`Server::status`], on an open connection.
-    ///
-    /// # Errors
-    /// Fails if the server does not answer.
     pub fn status_by(&self, connection: &mut Conn) -> Result<Status> {
         let statement = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
         let rows: Vec<(String, String)> = connection
@@ -173,9 +161,6 @@ impl Group {
     }
 
     /// Makes the meters' database, empty.
-    ///
-    /// # Errors
-    /// Fails if the first server refuses.
     pub fn make_database(&self) -> Result<MetersDatabase> {
         let drop = format!("DROP DATABASE IF EXISTS {DATABASE}");
         self.servers[0].execute(&[&drop, &format!("CREATE DATABASE {DATABASE}")])?;

@@ -38,9 +38,6 @@ pub(super) fn load_per_core() -> f64 {
 }
 
 /// The system that a server replicates by: `synod`, `galera`, or the name of its library.
-///
-/// # Errors
-/// Fails if the server does not answer.
 pub(super) fn system(server: &Server) -> Result<String> {
     let read = "SELECT @@wsrep_provider";
     let path = server.connect()?.query_first(read);
@@ -54,9 +51,6 @@ pub(super) fn system(server: &Server) -> Result<String> {
 }
 
 /// Versions of the server and its library.
-///
-/// # Errors
-/// Fails if the first server does not answer.
 pub(super) fn versions(group: &Group) -> Result<BTreeMap<String, String>> {
     let server = &group.servers[0];
     let read = "SELECT @@version";

@@ -22,9 +22,6 @@ pub struct Watch {
 
 impl Watch {
     /// Connects to all servers and begins.
-    ///
-    /// # Errors
-    /// Fails if a server does not take a connection.
     pub fn start(group: &Group) -> Result<Watch> {
         let mut connections = Vec::new();
         for server in &group.servers {
@@ -49,9 +46,6 @@ impl Watch {
     }
 
     /// Ends the polling and gives what was seen.
-    ///
-    /// # Errors
-    /// Fails if the polling thread panicked.
     pub fn finish(mut self) -> Result<Vec<Moment>> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = self.thread.take().map(JoinHandle::join);

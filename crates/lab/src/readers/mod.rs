@@ -105,9 +105,6 @@ pub struct Findings {
 }
 
 /// Measures. The database of meters on the server is replaced, and dropped at the end.
-///
-/// # Errors
-/// Fails if a server, relay or reader fails.
 pub fn run(plan: &Plan) -> Result<Findings> {
     let group = Group {
         system: "server".to_owned(),

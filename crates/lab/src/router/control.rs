@@ -63,9 +63,6 @@ pub struct LinkName {
 }
 
 /// Asks the router at this socket.
-///
-/// # Errors
-/// Fails if there is no router, or it does not answer.
 pub fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -66,9 +66,6 @@ impl Router {
     }
 
     /// The counters since it began.
-    ///
-    /// # Errors
-    /// Fails if the router does not answer.
     pub fn read(&self) -> Result<Counters> {
         match ask(&self.socket, &Request::Read)? {
             Answer::Counters(counters) => Ok(counters),

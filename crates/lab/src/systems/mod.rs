@@ -71,9 +71,6 @@ pub struct System {
 
 impl System {
     /// Prepares a system, without starting a server.
-    ///
-    /// # Errors
-    /// Fails if a library or a program is missing.
     pub fn create(measured: MeasuredSystem, setup: &Setup, hosts: &Hosts) -> Result<System> {
         let count = if measured.kind.replicates() {
             hosts.servers.len()
@@ -107,9 +104,6 @@ impl System {
 
     /// Starts all servers, makes the account at the first start, and waits until the first server
     /// leads.
-    ///
-    /// # Errors
-    /// Fails if a server does not start, or another one leads.
     pub fn up(&mut self) -> Result<()> {
         self.cluster.up(&|_, _| ())?;
         if !self.was_up {
@@ -134,9 +128,6 @@ impl System {
     }
 
     /// Stops all servers: an orderly shutdown.
-    ///
-    /// # Errors
-    /// Fails if a server does not end in time.
     pub fn down(&mut self) -> Result<()> {
         Ok(self.cluster.down(&|_, _| ())?)
     }

@@ -44,9 +44,6 @@ impl Script {
     }
 
     /// Writes the script into `dir` and gives its path, which is sysbench's first argument.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written.
     pub fn write_to(&self, dir: &Path) -> io::Result<PathBuf> {
         let path = dir.join(self.file);
         fs::write(&path, self.source)?;

@@ -27,7 +27,7 @@ pub struct Space {
     pub free: u64,
 }
 
-/// How to open a file.
+/// Mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Existing, for reading.

@@ -56,7 +56,7 @@ pub(crate) struct BatchHeader {
     pub(crate) floor: u64,
     /// Bytes of records that follow.
     pub(crate) records_bytes: u64,
-    /// How many records.
+    /// Number of records.
     pub(crate) records: u32,
     /// The member's promises after these records.
     pub(crate) after: Promises,
@@ -85,7 +85,7 @@ pub(crate) enum Record {
     Reset(LogBase),
 }
 
-/// How bytes differ from what they should be.
+/// Difference between expected and found bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) expected: String,

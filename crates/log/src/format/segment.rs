@@ -49,8 +49,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) vote: HardState,
     /// Number of the first batch.
     pub(crate) first_batch: u64,
-    /// When the segment was made, in milliseconds since 1970: all entries of the predecessor are
-    /// older.
+    /// Creation time, in milliseconds since 1970: all entries of the predecessor are older.
     pub(crate) created_ms: u64,
     /// No batch has completed the header. The predecessor's end and all fields from `last` on are
     /// zero.

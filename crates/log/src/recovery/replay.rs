@@ -70,7 +70,7 @@ pub(crate) struct ReplayResult {
     tail_max: usize,
 }
 
-/// How the stream ends.
+/// End of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamEnd {
     /// End of the last good batch, in the last segment.

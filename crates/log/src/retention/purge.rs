@@ -12,7 +12,7 @@ use crate::files::Space;
 use crate::format::segment::unix_ms;
 use crate::{LogError, LogWriter};
 
-/// How far a log should be purged.
+/// Point up to which a log should be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionPoint {
     /// The last index that should be purged.
@@ -109,7 +109,7 @@ impl LogWriter {
         Ok(changed.then_some(base))
     }
 
-    /// How far size and age ask for a purge, if at all: segments beyond
+    /// Point up to which size and age ask for a purge, if at all: segments beyond
     /// [`crate::LogOptions::retain_bytes`] or whose newest entry is older than
     /// [`crate::LogOptions::retain_age`]; a jump of the wall clock ages no segment by more than a
     /// day. Entries at and above `keep_from` stay, unless the log is larger than its

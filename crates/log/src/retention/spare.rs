@@ -54,7 +54,7 @@ struct Making {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How urgent a segment is.
+/// Urgency of a segment.
 #[derive(Default)]
 struct Pace {
     hurry: AtomicBool,

@@ -26,7 +26,7 @@ struct Run {
     seqno: Seqno,
     term: Term,
     kind: EntryKind,
-    /// How much the seqno grows with each entry: 0 or 1. Zero for a run of one.
+    /// Growth of the seqno with each entry: 0 or 1. Zero for a run of one.
     step: u8,
 }
 

@@ -35,7 +35,7 @@ pub enum Op {
     Change,
 }
 
-/// How an operation fails.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// With this error, once.
@@ -53,7 +53,7 @@ pub struct Fault {
     pub op: Op,
     /// Counted since the fault was planned: 1 is the next such operation.
     pub nth: u64,
-    /// How it fails.
+    /// Kind of the failure.
     pub kind: FaultKind,
 }
 
@@ -108,12 +108,12 @@ impl FaultyFiles {
         state.unreadable.clear();
     }
 
-    /// How many reads there were.
+    /// Number of reads.
     pub fn reads(&self) -> u64 {
         self.plan.state().reads
     }
 
-    /// How many changing operations there were.
+    /// Number of changing operations.
     pub fn changes(&self) -> u64 {
         self.plan.state().changes
     }

@@ -30,11 +30,11 @@ pub(crate) enum Stop {
 }
 
 thread_local! {
-    /// When this thread began to apply the action that it is at.
+    /// Time at which this thread began to apply its present action.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// When this thread began to apply its action; forgets it.
+/// Takes the time at which this thread began to apply its action.
 pub(crate) fn take_beginning() -> Option<Instant> {
     BEGAN.take()
 }

@@ -35,7 +35,7 @@ struct State {
 /// The wait of a client: until this is dropped.
 pub(crate) struct Wait {
     pub(crate) since: Instant,
-    /// When the commit did that is waited for; none: it is a statement.
+    /// Start of the commit that is waited for; none: it is a statement.
     pub(crate) commit_began: Option<Instant>,
     _hold: Hold,
 }
@@ -126,7 +126,7 @@ impl Elsewhere {
         true
     }
 
-    /// How many clients wait.
+    /// Number of waiting clients.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waits.len()

@@ -51,8 +51,8 @@ const DONE: [u32; 22] = [
 ];
 /// Any error of a storage engine, which the text names.
 const ENGINE_ERROR: u32 = 1030;
-/// How it names a lack: out of memory, too many open files, no space, the record file or the lock
-/// table full.
+/// The engine's names for a lack: out of memory, too many open files, no space, the record file or
+/// the lock table full.
 const ENGINE_LACKS: [&str; 7] = [
     "error 12 ",
     "error 23 ",

@@ -1,8 +1,7 @@
-//! When an action fails here: the group decides which outcome wins, and a server with another
-//! outcome leaves. If it is this server that failed, its database is a prefix of the others', which
-//! is on record by then (`lacking.rs`): it comes back and applies the action again. If it
-//! has done what others could not, or fails again for another reason than want of something, its
-//! data differ.
+//! Failed actions: the group decides which outcome wins, and a server with another outcome leaves.
+//! A server on which the action failed has a database that is a prefix of the others', which is on
+//! record by then (`lacking.rs`): it comes back and applies the action again. If it has done what
+//! others could not, or fails again for another reason than want of something, its data differ.
 //!
 //! A server with an error waits in the order until it knows the decision (`commit_order_leave`,
 //! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
@@ -76,7 +75,7 @@ impl Outcomes {
         self.decided.get(&seqno).copied()
     }
 
-    /// How an action has ended in this connection.
+    /// Outcome of an action in this connection.
     fn outcome(&self, seqno: i64) -> ApplyOutcome {
         let failed = self.failed.get(&seqno).copied();
         failed.unwrap_or(ApplyOutcome::SUCCESS)
@@ -130,14 +129,14 @@ pub(crate) struct Failure<'a> {
     pub(crate) is_statement: bool,
 }
 
-/// How a failure stands to what happened on the other servers.
+/// Relation of a failure to the other servers' outcomes.
 pub(crate) enum Verdict {
     /// The action failed there alike.
     Alike,
     Outvoted {
         /// The outcome that wins.
         winner: ApplyOutcome,
-        /// How often the action has failed here.
+        /// Number of failures of the action here.
         failures: u32,
     },
     /// The group's decision cannot be known, for this reason.

@@ -16,7 +16,7 @@ use super::convert;
 use super::view::ViewBuffer;
 use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
 
-/// How long the last words of a process may wait for the error log.
+/// Longest wait of a process's last words for the error log.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server refused, or failed in, a callback. For a view or `connected` that is fatal for the

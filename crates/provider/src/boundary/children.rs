@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Set by the server for its copy scripts, which pass it on to the programs that they run.
 const COPY_MARK: &[u8] = b"WSREP_SST_OPT_AUTH=";
-/// How long programs may take to end in order.
+/// Time limit for programs to end in order.
 const ORDERLY_END: Duration = Duration::from_secs(3);
-/// How long the system may take to remove a program that was killed.
+/// Time limit for the system to remove a killed program.
 const KILLED_END: Duration = Duration::from_secs(3);
 /// Time between two looks whether they have ended.
 const LOOK: Duration = Duration::from_millis(20);

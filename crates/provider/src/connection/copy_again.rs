@@ -23,7 +23,7 @@ use crate::connection::returning::pause;
 use crate::connection::{Connection, State};
 use crate::status::LocalState;
 
-/// How long the server may take to notice that its scripts have ended.
+/// Time limit for the server to notice that its scripts have ended.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 impl Connection {

@@ -1,4 +1,4 @@
-//! How a connection ends: because the server disconnects, or because it leaves by itself.
+//! End of a connection: the server disconnects, or leaves by itself.
 //!
 //! ```text
 //!  disconnect ┬─► nothing new begins ─► what has begun is finished ─► the last applier shows the
@@ -25,11 +25,11 @@ use crate::boundary;
 use crate::connection::Connection;
 use crate::status::LocalState;
 
-/// How long a disconnect waits for local transactions that are with the group.
+/// Longest wait of a disconnect for local transactions that are with the group.
 pub(crate) const LANDING_LIMIT: Duration = Duration::from_secs(3);
-/// How long a transaction that has begun when the order ends may take to finish.
+/// Time limit for a transaction that has begun when the order ends.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// How long `disconnect` waits for the appliers; the server waits for the final view by itself.
+/// Longest wait of `disconnect` for the appliers; the server waits for the final view by itself.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Trust in the data of a server that leaves its group by itself.

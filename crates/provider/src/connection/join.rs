@@ -1,4 +1,4 @@
-//! How a server enters the group, on the first applier's thread.
+//! Joins the group, on the first applier's thread.
 //!
 //! The position of the database decides. If this member's log has, or is being sent, every action
 //! after it, those actions are applied: this is IST, here always from the log. What the log lacks

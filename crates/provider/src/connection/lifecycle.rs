@@ -1,4 +1,4 @@
-//! How far a connection is between its start and its final view, as operators see it.
+//! Lifecycle of a connection from its start to its final view, as operators see it.
 //!
 //! Two states are final: a connection that has failed keeps its first reason, and a server that is
 //! inconsistent stays so until it is started again.

@@ -70,7 +70,6 @@ use write_gate::WriteGate;
 pub(crate) struct State {
     /// This session's first view, once the group has it.
     pub(crate) joined: Option<GroupView>,
-    /// How far the connection is.
     pub(crate) lifecycle: Lifecycle,
     /// Views that the server has been shown.
     pub(crate) views: ShownViews,
@@ -80,7 +79,7 @@ pub(crate) struct State {
     pub(crate) donor: Donor,
     /// Streamed transactions that all members must roll back.
     pub(crate) rollbacks: RollbackQueue,
-    /// How actions ended here, and which outcomes won.
+    /// Outcomes of actions here, and those that won.
     pub(crate) outcomes: Outcomes,
     /// Outcomes of statements that are to be noted in the log.
     pub(crate) outcome_notes: NoteQueue,

@@ -1,4 +1,4 @@
-//! How a server comes back that has left the group by itself.
+//! Return of a server that has left the group by itself.
 //!
 //! ```text
 //!   it leaves ─► final view ─► what would bring it back?
@@ -49,7 +49,7 @@ pub(crate) struct Restart {
     log_dir: PathBuf,
     /// The log must have room for a new segment.
     segment_bytes: u64,
-    /// How often the storage engine flushes what it has applied.
+    /// Period in which the storage engine flushes what it has applied.
     flush_period: Duration,
     begun: Instant,
 }
@@ -72,12 +72,12 @@ impl Restart {
         }
     }
 
-    /// How often the storage engine flushes what it has applied.
+    /// Period in which the storage engine flushes what it has applied.
     pub(crate) fn flush_period(&self) -> Duration {
         self.flush_period
     }
 
-    /// How often this server was restarted in a row.
+    /// Number of restarts of this server in a row.
     pub(super) fn restarts(&self) -> u32 {
         let before = std::env::var(RESTARTS)
             .ok()

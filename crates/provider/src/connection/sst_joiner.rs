@@ -25,7 +25,7 @@ const SILENT_RETRY: Duration = Duration::from_secs(15);
 /// Time between two looks whether the donor is still present.
 const DONOR_WATCH: Duration = Duration::from_secs(2);
 
-/// How the full copy that this server asked for ended, as the server reports it.
+/// End of the full copy that this server asked for, as the server reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     /// Position of the database.
@@ -262,9 +262,9 @@ impl Connection {
 struct DonorSearch {
     /// Requests sent; each may still be answered.
     requests: Vec<u64>,
-    /// How many of them were refused.
+    /// Number of refused requests.
     refusals: usize,
-    /// When to ask again, unless a donor has accepted.
+    /// Time to ask again, unless a donor has accepted.
     next_ask: Option<Instant>,
     /// The member that gives the copy.
     donor: Option<AcceptedDonor>,
@@ -293,7 +293,7 @@ impl DonorSearch {
         self.donor.is_none() && self.refusals >= self.requests.len()
     }
 
-    /// When to look again if nothing is reported.
+    /// Time to look again if nothing is reported.
     fn wake_at(&self, now: Instant) -> Instant {
         match (self.donor, self.next_ask) {
             (None, Some(at)) => at,

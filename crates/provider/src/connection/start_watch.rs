@@ -26,7 +26,7 @@ use crate::status::LocalState;
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two messages to the service manager.
 const TELL: Duration = Duration::from_secs(10);
-/// How much longer the start may take after each of them.
+/// Extension of the start's time limit by each of them.
 const EXTENSION: Duration = Duration::from_secs(60);
 
 /// The last warning since the connection was made, for the service manager.

@@ -1,4 +1,4 @@
-//! How often the storage engine flushes what it has applied.
+//! Period in which the storage engine flushes what it has applied.
 //!
 //! Decides how long an action is kept in the log after it was applied: see
 //! [`synod_node::NodeConfig::flush_period`].

@@ -33,7 +33,7 @@ pub(super) struct Healing {
     counted: Option<i64>,
     /// Before that failure nothing was lacking: no position in the engine is wrong yet.
     is_fresh: bool,
-    /// When it was applied after all.
+    /// Time at which the action was applied after all.
     healed_at: Option<Instant>,
     /// The order has ended, and the engine's position goes beyond it.
     is_over: bool,
@@ -184,7 +184,7 @@ impl PositionKeeper {
         is_first
     }
 
-    /// How long the record is still needed, if the database has what it lacked.
+    /// Time for which the record is still needed, if the database has what it lacked.
     pub(crate) fn heals_within(&self, flush_period: Duration) -> Option<Duration> {
         let healed_at = self.lock().healing.healed_at?;
         // Twice: the flush that had begun before does not count.

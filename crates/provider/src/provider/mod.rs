@@ -52,7 +52,7 @@ pub(crate) struct Provider {
     options: Mutex<Options>,
     live: Arc<LiveOptions>,
     position: Arc<PositionKeeper>,
-    /// How often the storage engine flushes what it has applied.
+    /// Period in which the storage engine flushes what it has applied.
     flush_period: Duration,
     restart: Arc<Restart>,
     /// MariaDB's own replication beside the group.

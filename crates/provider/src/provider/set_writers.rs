@@ -9,10 +9,10 @@ use crate::api::{LogLevel, Status};
 use crate::boundary;
 use crate::options::{Options, Update, key};
 
-/// How long the group is asked.
+/// Time limit for the group's answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long the client of `SET GLOBAL` waits for the group. All that time the server lets no client
-/// connect, and shows no variables: it holds its lock of global variables.
+/// Longest wait of `SET GLOBAL` for the group. Meanwhile the server lets no client connect, and
+/// shows no variables: it holds its lock of global variables.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 impl Provider {

@@ -188,7 +188,7 @@ impl Provider {
         outcome.unwrap_or_else(|| Err(patience.exhausted()))
     }
 
-    /// How long `connect` waits for the group; `None`: it does not.
+    /// Patience of `connect` with the group; `None`: it does not wait.
     fn patience(&self, connection: &Connection, node: &NodeStatus) -> Option<Patience> {
         let options = self.options();
         if !options.bool(key::PC_WAIT_PRIM) {
@@ -214,7 +214,7 @@ impl Provider {
 
 const REJOIN_TIMEOUT: &str = "synod.rejoin_timeout";
 
-/// How long `connect` waits for the group.
+/// Limit for the wait of `connect` for the group.
 struct Patience {
     /// `None`: without end.
     limit: Option<Duration>,

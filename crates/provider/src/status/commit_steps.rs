@@ -1,4 +1,4 @@
-//! How long each step of a commit takes on this server, for `wsrep_synod_commit_*`.
+//! Times of the steps of a commit on this server, for `wsrep_synod_commit_*`.
 //!
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
@@ -58,7 +58,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// How many there are.
+    /// Number of steps.
     pub const COUNT: usize = Step::ApplyTurn as usize + 1;
 
     /// All of them, in their order.
@@ -156,7 +156,7 @@ type Window = [Histogram; Step::COUNT];
 pub(crate) struct CommitSteps {
     /// Since when times are counted.
     origin: Instant,
-    /// When the present period began, in microseconds since `origin`.
+    /// Start of the present period, in microseconds since `origin`.
     begun: AtomicU64,
     /// Index of the present window; the other one is the last.
     present: AtomicUsize,
@@ -165,7 +165,7 @@ pub(crate) struct CommitSteps {
     all: [TimeCounter; Step::COUNT],
     /// Times of whole commits.
     commits: TimeCounter,
-    /// When the latest certification began, in nanoseconds since `origin`. One thread at a time
+    /// Start of the latest certification, in nanoseconds since `origin`. One thread at a time
     /// certifies.
     certifying_since: AtomicU64,
     /// Held by the thread that begins a period.

@@ -87,9 +87,9 @@ pub(crate) struct Counters {
     pub(crate) causal_reads: Counter,
     /// Share of the time in which the group's writes waited for databases.
     pub(crate) paused: PausedShare,
-    /// How long own actions take to be ordered.
+    /// Times until own actions are ordered.
     pub(crate) latency: LatencyMeter,
-    /// How long each step of a commit takes.
+    /// Times of the steps of a commit.
     pub(crate) steps: CommitSteps,
     /// Ordered actions for the average below.
     pub(crate) certified: Counter,

@@ -80,7 +80,7 @@ impl Trouble {
     }
 }
 
-/// How long actions take from proposal to a durable majority, in seconds.
+/// Times of actions from proposal to a durable majority, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyStats {
     /// Shortest, in seconds.
@@ -118,7 +118,7 @@ pub struct StepTimes {
     pub p95: u64,
     /// 99 of a hundred did.
     pub p99: u64,
-    /// How many were measured.
+    /// Number of measurements.
     pub samples: u64,
 }
 
@@ -143,7 +143,7 @@ pub struct GroupStatus {
     pub voters: i64,
     /// Desync requests that were not taken back.
     pub desync_count: i64,
-    /// How long the group takes to order this server's actions.
+    /// Times in which the group orders this server's actions.
     pub latency: LatencyStats,
     /// Whether this member hears a leader with a quorum.
     pub operational: bool,
@@ -166,7 +166,7 @@ pub struct ConsensusStatus {
     pub leader: String,
     /// Size of the log on disk in bytes.
     pub log_size_bytes: u64,
-    /// How often the log was synced since this server connected.
+    /// Number of syncs of the log since this server connected.
     pub log_syncs: u64,
     /// Seqno of the first action that is still in the log; -1: none.
     pub log_first_seqno: i64,
@@ -183,7 +183,7 @@ pub struct ConsensusStatus {
     pub compressed_to: String,
 }
 
-/// How far databases lag, and at which pace the leader takes writes.
+/// Lag of databases, and the pace at which the leader takes writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PaceInputs {
     /// For how long this database has lacked a committed action, in milliseconds.
@@ -198,9 +198,9 @@ pub struct PaceInputs {
     pub paused_ns: u64,
     /// Share of the time since `FLUSH STATUS` in which writes of the group waited, 0 to 1.
     pub paused: f64,
-    /// How often they began to wait because of this database.
+    /// Number of waits that began because of this database.
     pub sent: u64,
-    /// How often they began to wait.
+    /// Number of waits that began.
     pub received: u64,
     /// Whether writes are slowed down now.
     pub active: bool,
@@ -215,7 +215,7 @@ pub struct CommitWaitInputs {
     pub in_force: &'static str,
     /// Names of the members that are not waited for because they were too slow, with commas.
     pub excluded: String,
-    /// How often a member was excluded.
+    /// Number of exclusions of a member.
     pub exclusions: u64,
 }
 

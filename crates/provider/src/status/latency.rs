@@ -1,4 +1,4 @@
-//! How long the group takes to order this server's actions, for `wsrep_evs_repl_latency`.
+//! Time in which the group orders this server's actions, for `wsrep_evs_repl_latency`.
 //!
 //! Measured at the client's thread: from the moment an action is handed to the node to the moment
 //! its seqno is known, when it is on the disks of a majority. The value covers the present and the
@@ -16,7 +16,7 @@ pub(crate) struct LatencyMeter(Mutex<Windows>);
 
 #[derive(Debug, Default)]
 struct Windows {
-    /// When the present period began.
+    /// Start of the present period.
     begun: Option<Instant>,
     present: Window,
     last: Window,

@@ -1,4 +1,4 @@
-//! How many times were how long, for the histograms of `synod agent`.
+//! Counts of times by length, for the histograms of `synod agent`.
 //!
 //! Counts only grow while the server runs, `FLUSH STATUS` or not. So rates can be made of them, and
 //! the counts of several servers added.

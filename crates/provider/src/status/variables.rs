@@ -84,7 +84,7 @@ pub enum Zero {
     Text(&'static str),
 }
 
-/// How a variable gets its value.
+/// Source of a variable's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
     Int(fn(&StatusInputs) -> i64),

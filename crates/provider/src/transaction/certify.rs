@@ -17,9 +17,9 @@ use crate::status::conflicts::Loss;
 use crate::transaction::{Gathered, Phase, Transaction};
 use crate::transaction::{explain, streaming};
 
-/// How long a transaction waits, with its locks, for a statement that executes alone.
+/// Longest wait of a transaction, with its locks, for a statement that executes alone.
 const ALONE_WAIT: Duration = Duration::from_millis(100);
-/// How long a refused transaction waits, without locks, for what it has lost to.
+/// Longest wait of a refused transaction, without locks, for what it has lost to.
 const REFUSED_WAIT: Duration = Duration::from_secs(3);
 
 impl Connection {

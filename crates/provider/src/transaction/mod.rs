@@ -46,7 +46,7 @@ use crate::api::{OpaqueId, TrxHandle, WsFlags};
 use crate::status::conflicts::Loss;
 use crate::status::conflicts::touched::Touched;
 
-/// How far a transaction is.
+/// Phase of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// Collects keys and data.
@@ -92,13 +92,13 @@ pub(crate) struct Gathered {
     pub(crate) is_too_large: bool,
     /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
-    /// When the last step of its commit ended, see [`crate::status::commit_steps`].
+    /// End of the last step of its commit, see [`crate::status::commit_steps`].
     pub(crate) step_ended: Option<Instant>,
-    /// When its commit began: the server's call that has it ordered.
+    /// Start of its commit: the server's call that has it ordered.
     pub(crate) commit_began: Option<Instant>,
     /// Seqno that must leave the order here before a retry of the refused transaction can win.
     pub(crate) lost_to: Option<i64>,
-    /// How it lost, and when, in milliseconds since 1970; until that is explained, at its end.
+    /// Kind and time of its loss, in milliseconds since 1970; until that is explained, at its end.
     pub(crate) loss: Option<(Loss, u64)>,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
     /// any other.
@@ -220,7 +220,7 @@ impl Transactions {
         }
     }
 
-    /// How many there are.
+    /// Number of transactions.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

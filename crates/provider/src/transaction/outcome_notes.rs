@@ -1,4 +1,4 @@
-//! How statements in total order have ended, noted in the log by their origin.
+//! Outcomes of statements in total order, noted in the log by their origin.
 //!
 //! Servers execute the statement themselves, and need no note. A reader of the log has no database
 //! to execute it in: without a note it could not tell a statement that failed everywhere. So notes
@@ -24,7 +24,7 @@ use crate::connection::disconnect::LANDING_LIMIT;
 /// `ER_UNKNOWN_ERROR`: of errors without a number that fits.
 const UNKNOWN_ERROR: u16 = 1105;
 
-/// How a statement has ended here.
+/// Outcome of a statement here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutcomeNote {
     statement: i64,
@@ -68,7 +68,7 @@ impl Connection {
         Ok(())
     }
 
-    /// When this server leaves, statements that execute have a moment to end.
+    /// Gives executing statements a moment to end when this server leaves.
     fn note_outcomes(&self) {
         let mut until = None;
         loop {

@@ -77,7 +77,7 @@ impl RollbackQueue {
         self.done += 1;
     }
 
-    /// How many there will have been when all that wait are ordered.
+    /// Total number once all that wait are ordered.
     fn total(&self) -> u64 {
         self.done + self.waiting.len() as u64
     }

@@ -1,4 +1,4 @@
-//! How connections end.
+//! Ends of connections.
 
 use std::thread::{self, JoinHandle};
 

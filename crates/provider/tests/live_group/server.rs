@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use synod::boundary::fill_table;
 use wsrep_sys::*;
 
-/// How everything fails here that does, unless told otherwise.
+/// Default error of what fails here.
 const ERROR: &[u8] = b" Can't find record in 't', Error_code: 1032;\0";
 
 /// Longer than anything takes here, unless it hangs.
@@ -497,7 +497,7 @@ impl Server {
         });
     }
 
-    /// How many final views were shown.
+    /// Number of final views shown.
     pub(crate) fn final_views(&self) -> usize {
         let is_final = |s: &&Seen| {
             matches!(

@@ -510,7 +510,7 @@ impl Fake {
         self.calls.lock().unwrap().clone()
     }
 
-    /// How often this was called.
+    /// Number of calls of this function.
     pub(crate) fn count(&self, call: &str) -> usize {
         self.calls().iter().filter(|c| *c == call).count()
     }

@@ -1,4 +1,4 @@
-//! When the newest transaction came into the log, for operators.
+//! Arrival of the newest transaction in the log, for operators.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,8 +25,8 @@ impl Arrival {
         }
     }
 
-    /// How long it took from the first of these events, by the upstream's clock, to the log, by
-    /// this one's; none: the event has no time, or one that has not come yet.
+    /// Delay from the first of these events, by the upstream's clock, to the log, by this one's;
+    /// none: the event has no time, or one that has not come yet.
     pub(crate) fn delay(&self) -> Option<Duration> {
         self.delay
     }

@@ -35,7 +35,7 @@ pub(crate) enum Note {
         server_id: u32,
         /// Action up to which the reader has everything.
         passed: Seqno,
-        /// When that was seen, in seconds since 1970.
+        /// Time of that position, in seconds since 1970.
         seen_s: u64,
     },
     /// The log may be purged, whatever its size.

@@ -19,7 +19,8 @@ pub(crate) const REGISTERED_MAX: usize = 64;
 pub(crate) struct Registered {
     /// Action up to which the reader has everything; the log after it is held.
     pub(crate) passed: Seqno,
-    /// When a relay has seen it last, in seconds since 1970; zero: never since its registration.
+    /// Time at which a relay has seen the reader last, in seconds since 1970; zero: never since its
+    /// registration.
     pub(crate) seen_s: u64,
 }
 

@@ -19,7 +19,7 @@ use super::state::GtidState;
 use super::{KeptError, entry_after, entry_of};
 use crate::backoff::Backoff;
 
-/// How long one wait for the log takes at most.
+/// Longest single wait for the log.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the log cannot be read on.
@@ -56,9 +56,9 @@ pub(crate) struct End {
     pub(crate) registry: Registry,
     /// End of the newest whole transaction in the upstream's binlog; an empty name: unknown.
     pub(crate) place: FilePosition,
-    /// When it came; none: before the start of this process.
+    /// Its arrival; none: before the start of this process.
     pub(crate) arrival: Option<Arrival>,
-    /// When this relay has seen last that the log has all of the upstream; none: never, as another
+    /// Time at which this relay last saw the log level with the upstream; none: never, as another
     /// relay pulls, or more comes all the time.
     pub(crate) level_at: Option<Instant>,
     /// Why nothing more is read; none: the log is read.

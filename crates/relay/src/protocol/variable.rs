@@ -9,7 +9,7 @@ use synod_node::Seqno;
 use super::greeting::SERVER_VERSION;
 use crate::identity::Identity;
 
-/// How many variables a reader may set, and how long a value may be, in bytes.
+/// Limits for the variables of a reader: their number, and the size of a value in bytes.
 const SET_MAX: usize = 64;
 const VALUE_MAX: usize = 64 << 10;
 

@@ -11,7 +11,7 @@ use synod_upstream::{NotWholeRows, Stopped, UpstreamHandle};
 
 use super::row_lacks::RowLacks;
 
-/// How long an order may take: it includes a connection to an upstream.
+/// Time limit for an order, which includes a connection to an upstream.
 const ORDER_LIMIT: Duration = Duration::from_secs(25);
 
 /// Order of an operator.

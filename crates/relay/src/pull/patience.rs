@@ -1,4 +1,4 @@
-//! When a leader that cannot pull lets another relay try.
+//! Patience of a leader that cannot pull, before it lets another relay try.
 //!
 //! Much that keeps one relay from the upstream does not keep the others: a wrong password in its
 //! file, a firewall, a lack of file descriptors. The group's own connections are as ever then, so
@@ -16,11 +16,11 @@ const FRUITLESS: Duration = Duration::from_secs(60);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(16 * 60);
 
-/// How long this relay tries before another one is to.
+/// Time that this relay tries before another one is to.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
-    /// When the first attempt failed since something came, or since the turn began.
+    /// Time of the first failure since something came, or since the turn began.
     failing_since: Option<Instant>,
     /// Turns given up, or offered in vain, since something came.
     offers: usize,

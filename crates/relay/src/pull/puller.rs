@@ -23,18 +23,18 @@ use crate::kept::state::GtidState;
 use crate::kept::tail::{Broken, End, Tail};
 use crate::upstream_settings::{UpstreamSettings, address_of};
 
-/// How long one look at something that no event announces takes.
+/// Interval of looks at something that no event announces.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long an order that is in the log may take to be read from it.
+/// Time limit for reading an order that is in the log.
 const READ_LIMIT: Duration = Duration::from_secs(10);
-/// How long handing leadership over may take.
+/// Time limit for a leader transfer.
 const HANDOVER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The attempts to pull, so far.
 struct Attempts {
     backoff: Backoff,
     patience: Patience,
-    /// How many there were.
+    /// Number of attempts.
     count: u64,
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum StatementError {
     },
 }
 
-/// How the statement is given.
+/// Form in which readers get the statement.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -112,7 +112,8 @@ pub(super) fn statement<'a>(
     Ok(events)
 }
 
-/// How a statement is given; none: its words are not understood, and it may have failed.
+/// Form in which readers get a statement; none: its words are not understood, and it may have
+/// failed.
 fn form(text: &str, outcome: Outcome) -> Option<Form> {
     let changed = |condition: Option<words::Condition>| condition.map_or(Form::Unchanged, Form::If);
     Some(match (outcome, words::if_failed(text)) {

@@ -1,4 +1,4 @@
-//! How a statement in total order has ended in the group: its origin notes it in the log.
+//! Outcomes of statements in total order, which their origins note in the log.
 //!
 //! The log says what to expect. A statement promises a note, unless its origin could not or needed
 //! not write one. The origin writes it as long as its session is in the view. So what comes first
@@ -15,7 +15,7 @@ use super::{SourceError, head_of};
 /// Entries that are looked at at a time.
 const WINDOW: u64 = 512;
 
-/// How a statement has ended.
+/// Outcome of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outcome {
     /// The log does not say: it promises no note, or the origin has gone before the note.

@@ -49,7 +49,7 @@ impl Link {
         }))
     }
 
-    /// How long a read waits.
+    /// Sets the time limit of a read.
     pub(crate) fn set_limit(&self, limit: Duration) -> io::Result<()> {
         self.0.socket.set_read_timeout(Some(limit))
     }

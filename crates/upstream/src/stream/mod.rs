@@ -57,7 +57,7 @@ pub(crate) struct Decoder {
     filter: Filter,
     part_bytes: usize,
     checksum: Checksum,
-    /// If the upstream is MySQL.
+    /// Translator of an upstream of MySQL.
     translator: Option<Translator>,
     /// The upstream's `explicit_defaults_for_timestamp`, for files of which a version wrote the
     /// statements that does not say it.

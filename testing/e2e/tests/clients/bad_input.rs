@@ -8,7 +8,7 @@ use std::time::Duration;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
 
-/// How long a server may take to say what is wrong, and to end.
+/// Time limit for a server to say what is wrong, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Marks of a crash in the error log.
 const CRASH_MARKS: [&str; 4] = ["got signal", "Assertion", "panicked", "stack_bottom"];

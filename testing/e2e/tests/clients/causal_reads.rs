@@ -16,7 +16,7 @@ use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 32306;
 const ALL: [u8; 3] = [1, 2, 3];
-/// How many leaders stand still, one after the other.
+/// Number of leaders that stand still, one after the other.
 const LEADERS: u8 = 4;
 /// Longer than an election.
 const ABSENCE: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// "Deadlock found", "Lock wait timeout exceeded".
 const DEADLOCK: u16 = 1213;
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
-/// How long writers fight for hot rows before and after the writer dies.
+/// Time for which writers fight for hot rows before and after the writer dies.
 const LOAD: Duration = Duration::from_secs(5);
 
 /// Sets the option on one server: it is then set on all.

@@ -14,7 +14,7 @@ use synod_e2e::small_disk::SmallDisk;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
 
-/// How long a server may take to say what is wrong, and to end.
+/// Time limit for a server to say what is wrong, and to end.
 const PATIENCE: Duration = Duration::from_secs(90);
 const BASE_PORT: u16 = 23306;
 /// Marks of a crash in the error log.

@@ -15,7 +15,7 @@ const ALL: [u8; 3] = [1, 2, 3];
 const SST_MARK: &str = "--role 'joiner'";
 /// For load to get going, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long load runs with a member missing.
+/// Time of load with a member missing.
 const ABSENCE: Duration = Duration::from_secs(5);
 
 #[test]

@@ -51,7 +51,7 @@ fn problems(cluster: &TestCluster) -> Outcome<String> {
     Ok(problems.collect::<Vec<String>>().join("\n"))
 }
 
-/// How often the statement was executed here.
+/// Number of executions of the statement here.
 fn count(cluster: &TestCluster) -> Outcome<usize> {
     let rows = cluster.rows(1, "SELECT v FROM shop.counter")?.concat();
     rows.parse().why("the counter")

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const ROOM_BYTES: u64 = 64 << 20;
 /// Rows of a transaction that a full disk has no room for.
 const ROWS: usize = 5000;
-/// How often a server is killed after a statement that must not be executed twice.
+/// Number of kills after a statement that must not be executed twice.
 const KILLS: usize = 16;
 /// The server's line when it has shown that it is out of the group. Its engines are open still.
 const LEFT: &str = "Server status change disconnecting -> disconnected";

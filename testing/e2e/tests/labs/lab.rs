@@ -13,7 +13,7 @@ use synod_local_cluster::{ServerUser, wait_for};
 /// Tolerance below a configured round trip, for the time of devices and the router, milliseconds.
 const OWN_ROUND_TRIP_MAX_MS: f64 = 0.08;
 
-/// How long the lab may take to begin, and to remove itself.
+/// Time limit for the lab to begin, and to remove itself.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Exit code after Ctrl-C.

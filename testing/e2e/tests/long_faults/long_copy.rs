@@ -59,7 +59,7 @@ fn joiner_script(cluster: &TestCluster) -> Option<String> {
     found.first().map(u32::to_string)
 }
 
-/// How many copies nodes 1 and 2 have given.
+/// Number of copies that nodes 1 and 2 have given.
 fn copies_given(cluster: &TestCluster) -> usize {
     let given = |node| cluster.log_text(node).matches("SST sent:").count();
     given(1) + given(2)

@@ -33,7 +33,7 @@ struct PoweredGroup {
     cluster: TestCluster,
     disks: Vec<PoweredDisk>,
     dice: Dice,
-    /// When enough power was lost.
+    /// Time at which enough power was lost.
     ends: Instant,
 }
 

@@ -18,7 +18,7 @@ const BASE_PORT: u16 = 26706;
 const ALL: [u8; 3] = [1, 2, 3];
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long the disk hangs at least.
+/// Shortest hang of the disk.
 const HANG: Duration = Duration::from_secs(15);
 /// The longest time without a commit that passes, on a busy machine; the promise is 3 s.
 const GAP_MAX: Duration = Duration::from_secs(10);

@@ -283,7 +283,7 @@ fn executed(server: &MysqlServer) -> Outcome<String> {
     Ok(set.replace("\\n", "").replace('\n', ""))
 }
 
-/// How many transactions are in a set, as MySQL writes it.
+/// Number of transactions in a set, as MySQL writes it.
 fn count_of(set: &str) -> u64 {
     let runs = set.split(',').flat_map(|server| server.split(':').skip(1));
     let sizes = runs.filter_map(|run| {

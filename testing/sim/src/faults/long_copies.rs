@@ -10,7 +10,7 @@ use synod_consensus::MemberId;
 use crate::invariants::require;
 use crate::world::{SECOND, World};
 
-/// How many learners come, one after the other.
+/// Number of learners, one after the other.
 const LEARNERS: usize = 2;
 /// Retention of a learner's log, in bytes.
 const RETAIN_BYTES: u64 = 64 << 10;
@@ -20,7 +20,7 @@ const BEGIN_US: u64 = 20 * SECOND;
 const CATCH_UP_US: u64 = 60 * SECOND;
 /// The name of the rule.
 const RULE: &str = "what is missing after a long copy is fetched";
-/// How often a member that sends entries is killed.
+/// Number of kills of a member that sends entries.
 const KILLS: usize = 3;
 
 impl World {

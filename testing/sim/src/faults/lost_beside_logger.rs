@@ -12,7 +12,7 @@ use crate::invariants::Violation;
 use crate::trace::What;
 use crate::world::{SECOND, World};
 
-/// How often each loss happens.
+/// Number of losses of each kind.
 const ROUNDS: usize = 3;
 /// In this time a member that is back has what was committed, and a server leads. The logger waits
 /// up to 32 times longer if it has to hand over again and again.

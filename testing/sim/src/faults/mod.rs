@@ -278,7 +278,7 @@ impl World {
         self.pause_until(id, until_us);
     }
 
-    /// When a pause that begins now is over.
+    /// Time at which a pause that begins now is over.
     fn draw_pause(&mut self) -> u64 {
         let timing = &self.options.timing;
         let longest = 2 * timing.election_timeout_max_us;

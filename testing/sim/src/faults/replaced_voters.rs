@@ -14,7 +14,7 @@ use crate::invariants::voters::VoterBounds;
 use crate::trace::What;
 use crate::world::{SECOND, World};
 
-/// How many things happen in a run.
+/// Number of events in a run.
 const ROUNDS: usize = 3;
 /// An orderly shutdown ends in this time, with the group's consent or without.
 const STOP_US: u64 = 10 * SECOND;

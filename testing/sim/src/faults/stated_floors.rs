@@ -160,7 +160,7 @@ fn segment_number(path: &Path) -> Option<u64> {
     u64::from_str_radix(number, 16).ok().filter(|_| is_number)
 }
 
-/// How many batches of a log can be read, including batches that only state a floor.
+/// Number of readable batches of a log, including batches that only state a floor.
 pub(super) fn count_batches(files: &MemoryFiles) -> usize {
     let mut lines = Vec::new();
     // If there is damage, what comes before it was written.

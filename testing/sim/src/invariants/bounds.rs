@@ -11,9 +11,9 @@ use super::{Checked, require};
 pub(crate) struct Held {
     /// Name of the bounded thing, for reports.
     pub(crate) what: &'static str,
-    /// How much the member holds.
+    /// Amount that the member holds.
     pub(crate) found: u64,
-    /// How much is allowed.
+    /// Allowed amount.
     pub(crate) max: u64,
 }
 

@@ -13,7 +13,7 @@ use super::{Checked, require};
 /// The name of these rules.
 const RULE: &str = "the pace is that of the majority that keeps up best";
 
-/// When actions were committed.
+/// Times at which actions were committed.
 ///
 /// Invariant: ascending by seqno and by time.
 #[derive(Default)]

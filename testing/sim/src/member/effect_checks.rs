@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// When an action is committed, a majority of the disks holds all of its chunks.
+    /// Checks that a majority of the disks holds all chunks of a committed action.
     fn check_whole(&mut self, header: &EntryHeader) {
         let Some(first_chunk) = self.checks.certified.first_chunk(header.seqno) else {
             return;

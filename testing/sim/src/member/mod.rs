@@ -57,7 +57,7 @@ pub(crate) struct Node {
     pub(crate) database: Database,
     /// Additional time of each sync, in microseconds.
     pub(crate) slow_disk: u64,
-    /// How fast its database applies.
+    /// Speed of its database.
     pub(crate) applies: ApplierPace,
     /// A disk fault is planned, which explains errors of the log.
     pub(crate) disk_fault: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Node {
     pub(crate) log_allowed: u64,
 }
 
-/// How fast a database applies.
+/// Speed at which a database applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApplierPace {
     /// By the options of the run.
@@ -156,14 +156,14 @@ pub(crate) struct Process {
     pub(crate) deliverer: Option<Deliverer>,
     pub(crate) reader: LogReader,
     pub(crate) shared: Arc<Shared>,
-    /// When it was started, in microseconds of the world's time.
+    /// Start time, in microseconds of the world's time.
     pub(crate) since_us: u64,
     pub(crate) effects: Arc<RecordedEffects>,
     /// Jobs that wait for the writer of the log.
     pub(crate) jobs: VecDeque<Job>,
     /// Ranges that wait to be read for other members.
     pub(crate) catch_ups: VecDeque<DiskRead>,
-    /// When the sync that is under way began, by the member's clock.
+    /// Start of the sync that is under way, by the member's clock.
     pub(crate) syncing_since: Option<Time>,
     /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,

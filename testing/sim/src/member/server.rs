@@ -24,9 +24,9 @@ const AT_ONCE: u64 = 8;
 const STILL_US: u64 = 10 * MS;
 /// After this time without a full copy, the joiner asks again, in microseconds.
 const COPY_PATIENCE_US: u64 = 3 * SECOND;
-/// How long a full copy takes, in microseconds.
+/// Duration of a full copy, in microseconds.
 const COPY_US: (u64, u64) = (20 * MS, SECOND);
-/// How long one takes that takes long.
+/// Duration of a long one.
 const LONG_COPY_US: (u64, u64) = (SECOND, 2 * SECOND);
 
 impl World {

@@ -18,9 +18,9 @@ const FRAME_BYTES: u64 = 60;
 /// One direction between two members.
 #[derive(Debug, Default)]
 struct Link {
-    /// When all that was sent so far has left the sender, in microseconds.
+    /// Time at which all that was sent so far has left the sender, in microseconds.
     busy_until_us: u64,
-    /// When all that was sent so far has arrived, in microseconds.
+    /// Time at which all that was sent so far has arrived, in microseconds.
     last_arrival_us: u64,
     /// Factor on the delay, if slow links are on.
     slow: u64,
@@ -36,7 +36,7 @@ struct Connection {
     groups: (GroupId, GroupId),
 }
 
-/// When a message arrives, in microseconds; `None`: never. `second` is that of a duplicate.
+/// Arrival time of a message, in microseconds; `None`: never. `second` is that of a duplicate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) first: Option<u64>,
@@ -109,7 +109,7 @@ impl Network {
         }
     }
 
-    /// How long the link needs to send what is queued, in microseconds.
+    /// Time that the link needs to send what is queued, in microseconds.
     pub(crate) fn backlog_us(&self, now_us: u64, way: (MemberId, MemberId)) -> u64 {
         let link = self.links.get(&way);
         link.map_or(0, |link| link.busy_until_us.saturating_sub(now_us))

@@ -38,7 +38,7 @@ use std::time::Instant;
 
 use state::{Course, Milestone, State};
 
-/// How a wait ended.
+/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// The caller owns the order.
@@ -360,7 +360,7 @@ impl Sequencer {
         self.wake_pauses(&state);
     }
 
-    /// How many threads wait for an action to be released, or to leave the order.
+    /// Number of threads that wait for an action to be released, or to leave the order.
     #[cfg(test)]
     pub(crate) fn position_waiters(&self) -> usize {
         self.lock().position_waiters().count()

@@ -161,7 +161,7 @@ impl Sequencer {
         state.wake_worker();
     }
 
-    /// How many appliers there are.
+    /// Number of appliers.
     pub(crate) fn appliers(&self) -> usize {
         self.lock().appliers
     }

@@ -7,7 +7,7 @@ use super::queue::{Task, Work};
 use super::waiting::Waiting;
 use crate::apply::gate::Gate;
 
-/// How far the order is from its end.
+/// Progress of the order towards its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
     /// Actions are delivered, enter and leave.
@@ -16,7 +16,7 @@ pub(super) enum Course {
     Draining {
         /// The last seqno to finish.
         to: i64,
-        /// When the rest is aborted.
+        /// Time at which the rest is aborted.
         deadline: Instant,
     },
     /// Nothing enters any more.

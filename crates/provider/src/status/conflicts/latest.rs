@@ -17,7 +17,7 @@ const LOSERS_MAX: usize = 32;
 /// A transaction that lost, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Loser {
-    /// When it lost, in milliseconds since 1970.
+    /// Time of the loss, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) loss: Loss,
     /// Its connection; none if it lost before it came to commit.

@@ -28,7 +28,7 @@ const TABLES_MAX: usize = 64;
 /// Losers that wait for the delivery of what they lost to.
 const UNNAMED_MAX: usize = 1024;
 
-/// How a transaction lost.
+/// Kind of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// To an action ordered before it.

@@ -35,12 +35,11 @@ const HEARTBEAT_V2: EventType = EventType(41);
 const STOP: EventType = EventType(3);
 /// Suffix that MySQL appends to `CREATE TABLE ... SELECT`, whose rows follow.
 const WITH_ROWS: &[u8] = b" START TRANSACTION";
-/// How MySQL writes that it has added a column that is not seen: MariaDB reads such a comment of
-/// no version of MySQL.
+/// MySQL's comment for an invisible column: MariaDB reads such a comment of no version of MySQL.
 const INVISIBLE_OF_MYSQL: &[u8] = b"/*!80023 INVISIBLE */";
 const INVISIBLE: &[u8] = b"INVISIBLE";
 
-/// How far the present transaction has come.
+/// Stage of the present transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Outside,
@@ -58,7 +57,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Translator {
     domain: u32,
-    /// How many transactions MySQL has executed up to the newest whole one.
+    /// Number of transactions that MySQL has executed up to the newest whole one.
     newest: u64,
     stage: Stage,
     /// The reader has this one, and the upstream sends it again to have it acknowledged.

@@ -78,7 +78,7 @@ pub(super) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// How long the value of a variable is whose first bytes these are; none: that is not known.
+/// Length of the value of a variable with these first bytes; none: unknown.
 fn length(code: u8, value: &[u8]) -> Option<usize> {
     let text = |from: usize| value.get(from).map(|length| 1 + usize::from(*length));
     match code {
