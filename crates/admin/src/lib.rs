@@ -12,7 +12,8 @@
 //! - [`protocol`]: what a line may hold: greeting, call, reply;
 //! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
 //!   exporters of metrics;
-//! - [`outlook`]: how many voters may fail now, as all who show it say it;
+//! - [`outlook`]: how many voters may fail now, as all who show it say it; [`span`]: how long
+//!   something has lasted;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
 //! - [`Trusted`]: whose processes a client takes for a member;
 //! - `visible`: what others wrote, fit for a terminal;
@@ -39,6 +40,7 @@ pub mod relay;
 mod remote;
 mod serve;
 pub mod socket;
+pub mod span;
 pub mod status;
 mod trust;
 mod visible;
