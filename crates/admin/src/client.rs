@@ -55,8 +55,10 @@ pub enum ClientError {
     /// The socket is another user's.
     #[error(
         "user {user} may not give orders to the server of {}: run this as root, or as the user \
-         that the server runs as (sudo -u mysql synod ...)",
-        dir.display()
+         that the server runs as (sudo -u mysql synod ...). Users in the group {} may ask for the \
+         status, if the server's user was in it when the server was started",
+        dir.display(),
+        socket::STATUS_GROUP
     )]
     NotAllowed {
         dir: PathBuf,

@@ -12,11 +12,12 @@
 //! - [`protocol`]: what a line may hold: greeting, call, reply;
 //! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
 //!   exporters of metrics;
-//! - [`outlook`]: how many voters may fail now, as all who show it say it;
+//! - [`outlook`]: how many voters may fail now, as all who show it say it; [`span`]: how long
+//!   something has lasted;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
 //! - [`Trusted`]: whose processes a client takes for a member;
 //! - `visible`: what others wrote, fit for a terminal;
-//! - [`Client`]: asks; [`serve()`], [`serve_trusted`]: answer one client. None starts a thread;
+//! - [`Client`]: asks; [`serve()`]: answers one client. Neither starts a thread;
 //! - [`Connection`]: what carries lines; [`RemoteMember`]: how one to another machine is made;
 //! - [`Accepted`]: what ends the wait for a client;
 //! - `lines`: reads and writes lines of bounded length within a bounded time.
@@ -39,6 +40,7 @@ pub mod relay;
 mod remote;
 mod serve;
 pub mod socket;
+pub mod span;
 pub mod status;
 mod trust;
 mod visible;
@@ -48,6 +50,6 @@ pub use client::{Client, ClientError, Place};
 pub use connection::Connection;
 pub use lines::LineError;
 pub use remote::{DEFAULT_PORT, RemoteError, RemoteMember};
-pub use serve::{ServeError, ServeLimits, refuse_busy, serve, serve_trusted};
+pub use serve::{ServeError, ServeLimits, refuse_busy, serve};
 pub use trust::{Maker, Trusted};
 pub use visible::visible;

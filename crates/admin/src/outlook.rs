@@ -3,6 +3,7 @@
 //! Counts the voters that answer, not those that are configured: a voter that is absent has failed
 //! already. Whatever a voter is, it counts: a logger's vote is as good as a server's.
 
+use crate::span;
 use crate::status::Member;
 
 /// The group's power to commit, and the voters that it can lose.
@@ -81,21 +82,10 @@ fn losses(tolerates: u64, all_answer: bool) -> String {
 fn absence(member: &Member) -> String {
     let name = &member.name;
     match (member.is_present, member.silent_ms) {
-        (true, silent) => format!("{name} silent for {}", span(silent.unwrap_or_default())),
-        (false, Some(silent)) => format!("{name} absent for {}", span(silent)),
+        (true, None) => format!("{name} silent"),
+        (true, Some(silent)) => format!("{name} silent for {}", span::text(silent)),
+        (false, Some(silent)) => format!("{name} absent for {}", span::text(silent)),
         (false, None) => format!("{name} absent"),
-    }
-}
-
-/// A time in the unit that suits it.
-fn span(ms: u64) -> String {
-    const MINUTE: u64 = 60_000;
-    const HOUR: u64 = 60 * MINUTE;
-    match ms {
-        ..MINUTE => format!("{} s", ms / 1000),
-        MINUTE..HOUR => format!("{} min", ms / MINUTE),
-        _ if ms < 48 * HOUR => format!("{} h", ms / HOUR),
-        _ => format!("{} d", ms / (24 * HOUR)),
     }
 }
 
@@ -195,11 +185,5 @@ mod tests {
         let expected = "3 voters: nothing commits until they have elected a leader";
         assert_eq!(outlook.text, expected);
         assert!(!Outlook::of(&[], true).can_commit);
-    }
-
-    #[test]
-    fn spans_are_in_the_unit_that_suits_them() {
-        let spans = [900, 59_999, 60_000, 7_200_000, 259_200_000].map(span);
-        assert_eq!(spans, ["0 s", "59 s", "1 min", "2 h", "3 d"]);
     }
 }

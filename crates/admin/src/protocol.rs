@@ -163,6 +163,16 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether this asks how a member is. Conflicts are not part of that: they name keys of rows.
+    pub fn is_status(&self) -> bool {
+        matches!(
+            self,
+            Request::Status | Request::Events | Request::RelayStatus
+        )
+    }
+}
+
 /// Reply of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -221,7 +231,7 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The peer is neither the server's user nor root.
+    /// The peer has no right to order this.
     NotAllowed,
     Busy,
     /// The call was not understood, or is of a version that the server does not speak.

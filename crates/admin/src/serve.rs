@@ -1,7 +1,7 @@
 //! Answers one client: greets, then a reply for each call, until the client goes.
 //!
-//! A client of the socket is asked for its user here. One from another machine has proven what it
-//! is before there is a connection that could be served.
+//! The system says which user a client of the socket is, and so which rights it has. One from
+//! another machine has proven its right before there is a connection that could be served.
 //!
 //! The caller gives the thread and bounds the number of clients. What a client sends is bounded in
 //! length and time. A call that is not understood is refused, and the connection ends.
@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::connection::Connection;
 use crate::lines::{self, LineError, LineReader};
 use crate::protocol::{CALL_BYTES_MAX, Call, Hello, NEWEST, OLDEST, Reason, Reply, Request};
-use crate::socket;
+use crate::socket::{Rights, STATUS_GROUP};
 
 /// Time limits for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,41 +35,18 @@ impl Default for ServeLimits {
 /// Why a client is not served any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The client may not give orders.
-    #[error("a process of another user asked for a command")]
-    NotAllowed,
     /// The client sent a malformed line, took too long, or broke the connection.
     #[error("a client's command: {0}")]
     Line(#[from] LineError),
 }
 
-/// Serves one client of the socket until it goes. `program` is the version of the server's program.
+/// Serves one client until it goes. `program` is the version of the server's program.
 ///
 /// # Errors
 /// Why the connection ends, if not because the client has gone.
 pub fn serve(
-    stream: &UnixStream,
-    program: &str,
-    limits: ServeLimits,
-    answer: &dyn Fn(Request) -> Reply,
-) -> Result<(), ServeError> {
-    let mut connection = stream;
-    if !socket::may_order(stream).map_err(LineError::Io)? {
-        let text = "commands are taken from the server's own user and from root";
-        let refused = Reply::refused(Reason::NotAllowed, text);
-        lines::send(&mut connection, &refused, limits.write)?;
-        return Err(ServeError::NotAllowed);
-    }
-    serve_trusted(&mut connection, program, limits, answer)
-}
-
-/// Serves one client that may give orders, until it goes. `program` is the version of the server's
-/// program.
-///
-/// # Errors
-/// Why the connection ends, if not because the client has gone.
-pub fn serve_trusted(
     connection: &mut dyn Connection,
+    rights: Rights,
     program: &str,
     limits: ServeLimits,
     answer: &dyn Fn(Request) -> Reply,
@@ -87,19 +64,26 @@ pub fn serve_trusted(
             }
             Err(error) => return Err(error.into()),
         };
-        lines::send(connection, &reply_to(call, answer), limits.write)?;
+        lines::send(connection, &reply_to(call, rights, answer), limits.write)?;
     }
 }
 
-fn reply_to(call: Call, answer: &dyn Fn(Request) -> Reply) -> Reply {
-    if (OLDEST..=NEWEST).contains(&call.protocol) {
-        return answer(call.request);
+fn reply_to(call: Call, rights: Rights, answer: &dyn Fn(Request) -> Reply) -> Reply {
+    if !(OLDEST..=NEWEST).contains(&call.protocol) {
+        let text = format!(
+            "this server speaks protocol versions {OLDEST} to {NEWEST}, the client {}",
+            call.protocol
+        );
+        return Reply::refused(Reason::NotUnderstood, text);
     }
-    let text = format!(
-        "this server speaks protocol versions {OLDEST} to {NEWEST}, the client {}",
-        call.protocol
-    );
-    Reply::refused(Reason::NotUnderstood, text)
+    if rights == Rights::Status && !call.request.is_status() {
+        let text = format!(
+            "orders are taken from the server's own user and from root: the group {STATUS_GROUP} \
+             may only ask for the status"
+        );
+        return Reply::refused(Reason::NotAllowed, text);
+    }
+    answer(call.request)
 }
 
 /// Tells a client that too many others are being served. Waits for nothing worth mentioning: the

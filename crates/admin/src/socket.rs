@@ -5,6 +5,10 @@
 //! ended, and is replaced. The socket has mode 0600 from its first moment, and each peer is asked
 //! for its user as well: the server's own and root may give orders.
 //!
+//! If this machine has the group [`STATUS_GROUP`] and this process is in it, the socket is opened
+//! to that group: its processes, such as an agent with a user of its own, may ask how the member
+//! is, and order nothing.
+//!
 //! A directory whose path is too long for a socket's address is reached through `/proc/self/fd`.
 
 use std::ffi::OsString;
@@ -15,14 +19,18 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Gid, Mode, chmod, chown, fchmod};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
 };
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid, getgroups};
 
 /// Name of the socket in the log directory.
 pub const NAME: &str = "synod.sock";
+/// Local group of those who may ask for the status of this machine's members.
+pub const STATUS_GROUP: &str = "synod-status";
+/// Local groups: `name:password:number:users`.
+const GROUPS: &str = "/etc/group";
 /// Bytes of the longest path that a socket's address takes on Linux.
 const PATH_BYTES_MAX: usize = 107;
 /// Clients that the system keeps waiting for their connection to be taken.
@@ -53,6 +61,18 @@ pub struct Listening {
     path: PathBuf,
     /// Device and number of the socket's file.
     file: (u64, u64),
+    access: GroupAccess,
+}
+
+/// Access of the processes of [`STATUS_GROUP`] to a member's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupAccess {
+    /// They may ask for the status.
+    Open,
+    /// This machine has no such group.
+    NoGroup,
+    /// The group is there, and this process is not in it, so that it cannot open the socket.
+    NotInGroup,
 }
 
 impl Listening {
@@ -71,12 +91,18 @@ impl Listening {
             return Err(ListenError::Taken { path });
         }
         let listener = bound(&path).map_err(error)?;
+        let access = open_to_group(&path).map_err(error)?;
         let file = identity(&path).map_err(error)?;
         Ok(Listening {
             listener,
             path,
             file,
+            access,
         })
+    }
+
+    pub fn access(&self) -> GroupAccess {
+        self.access
     }
 
     pub fn listener(&self) -> &UnixListener {
@@ -130,6 +156,38 @@ fn bound(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
+/// Lets [`STATUS_GROUP`] connect to this process's socket, if this process is in the group.
+fn open_to_group(path: &Path) -> io::Result<GroupAccess> {
+    let groups = match std::fs::read_to_string(GROUPS) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(GroupAccess::NoGroup),
+        groups => groups?,
+    };
+    let Some(group) = number_of_group(&groups, STATUS_GROUP).map(Gid::from_raw) else {
+        return Ok(GroupAccess::NoGroup);
+    };
+    // Root may give a file to any group; a user only to one of theirs.
+    let is_member = geteuid().is_root() || getegid() == group || getgroups()?.contains(&group);
+    if !is_member {
+        return Ok(GroupAccess::NotInGroup);
+    }
+    let reach = Reach::of(path)?;
+    chown(&reach.path, None, Some(group))?;
+    // After the name is there: the mode of a new one is cut by the process's umask.
+    chmod(
+        &reach.path,
+        Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP,
+    )?;
+    Ok(GroupAccess::Open)
+}
+
+fn number_of_group(groups: &str, name: &str) -> Option<u32> {
+    let lines = groups.lines().map(|line| line.split(':'));
+    let mut found = lines.filter_map(|mut fields| {
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    found.next()
+}
+
 /// Connects to the socket at `path`.
 ///
 /// # Errors
@@ -165,18 +223,30 @@ impl Reach {
     }
 }
 
-/// Whether the process at the other end may give orders: it runs as this process's user, or as
-/// root.
+/// Rights of a client of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// To ask and to order: it runs as this process's user, or as root.
+    Orders,
+    /// To ask for the status. The mode of the socket has let this process in.
+    Status,
+}
+
+/// Rights of the process at the other end.
 ///
 /// # Errors
 /// The system does not say who the peer is.
-pub fn may_order(peer: &impl AsFd) -> io::Result<bool> {
+pub fn rights_of(peer: &impl AsFd) -> io::Result<Rights> {
     let credentials = sockopt::socket_peercred(peer)?;
-    Ok(is_allowed(credentials.uid.as_raw(), geteuid().as_raw()))
+    Ok(rights(credentials.uid.as_raw(), geteuid().as_raw()))
 }
 
-fn is_allowed(peer: u32, own: u32) -> bool {
-    peer == own || peer == 0
+fn rights(peer: u32, own: u32) -> Rights {
+    if peer == own || peer == 0 {
+        Rights::Orders
+    } else {
+        Rights::Status
+    }
 }
 
 #[cfg(test)]
@@ -190,10 +260,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let listening = Listening::begin(dir.path()).unwrap();
         let mode = std::fs::metadata(listening.path()).unwrap().permissions();
-        assert_eq!(mode.mode() & 0o777, 0o600);
+        let expected = match listening.access() {
+            GroupAccess::Open => 0o660,
+            GroupAccess::NoGroup | GroupAccess::NotInGroup => 0o600,
+        };
+        assert_eq!(mode.mode() & 0o777, expected);
         let client = connect(&path(dir.path())).unwrap();
-        assert!(may_order(&client).unwrap());
-        assert!(is_allowed(7, 7) && is_allowed(0, 7) && !is_allowed(8, 7));
+        assert_eq!(rights_of(&client).unwrap(), Rights::Orders);
+        assert_eq!(rights(7, 7), Rights::Orders);
+        assert_eq!(rights(0, 7), Rights::Orders);
+        assert_eq!(rights(8, 7), Rights::Status);
+    }
+
+    #[test]
+    fn number_of_a_group_is_found_by_its_whole_name() {
+        let groups = "root:x:0:\nsynod-status-x:x:7:\nbad\nsynod-status:x:998:mysql,alice\n";
+        assert_eq!(number_of_group(groups, STATUS_GROUP), Some(998));
+        assert_eq!(number_of_group("synod-status:x:many:", STATUS_GROUP), None);
+        assert_eq!(number_of_group("synod-status", STATUS_GROUP), None);
+        assert_eq!(number_of_group("", STATUS_GROUP), None);
     }
 
     #[test]

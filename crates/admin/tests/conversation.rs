@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use synod_admin::protocol::{Answer, Reason, Reply, Request};
-use synod_admin::socket::{self, Listening};
+use synod_admin::socket::{self, Listening, Rights};
 use synod_admin::status::Status;
 use synod_admin::{Client, ClientError, ServeError, ServeLimits, refuse_busy, serve};
 use tempfile::TempDir;
@@ -28,13 +28,17 @@ fn answer(request: Request) -> Reply {
 }
 
 fn serve_one(limits: ServeLimits) -> (TempDir, Served) {
+    serve_one_with(Rights::Orders, limits)
+}
+
+fn serve_one_with(rights: Rights, limits: ServeLimits) -> (TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
     let listening = Listening::begin(dir.path()).unwrap();
     listening.listener().set_nonblocking(false).unwrap();
     let served = thread::spawn(move || {
         let (stream, _) = listening.listener().accept().unwrap();
         stream.set_nonblocking(false).unwrap();
-        serve(&stream, "9.9", limits, &answer)
+        serve(&mut &stream, rights, "9.9", limits, &answer)
     });
     (dir, served)
 }
@@ -63,6 +67,26 @@ fn several_calls_on_one_connection() {
             (Reason::NoLeader, "ask db2\\u001b[31m\\u000a"),
             "a terminal obeys nothing of it"
         );
+    }
+    drop(client);
+    served.join().unwrap().unwrap();
+}
+
+#[test]
+fn client_with_the_right_to_the_status_alone_gives_no_orders() {
+    let (dir, served) = serve_one_with(Rights::Status, ServeLimits::default());
+    let mut client = Client::connect(dir.path()).unwrap();
+    let answer = client.ask(Request::Status, PATIENCE).unwrap();
+    assert!(matches!(answer, Answer::Status(_)));
+    for order in [
+        Request::TransferLeadership { to: None },
+        Request::Recover,
+        Request::Conflicts,
+    ] {
+        let refused = client.ask(order, PATIENCE);
+        let Err(ClientError::NotAllowed { .. }) = refused else {
+            panic!("{refused:?}");
+        };
     }
     drop(client);
     served.join().unwrap().unwrap();
@@ -135,7 +159,9 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..2000),
     ) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let served = thread::spawn(move || serve(&theirs, "9.9", ServeLimits::default(), &answer));
+        let served = thread::spawn(move || {
+            serve(&mut &theirs, Rights::Orders, "9.9", ServeLimits::default(), &answer)
+        });
         // The server may have gone before it has taken everything.
         let _ = (&ours).write_all(&bytes);
         let _ = ours.shutdown(Shutdown::Write);

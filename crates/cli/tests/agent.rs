@@ -172,7 +172,7 @@ fn agent_with_tls_warns_that_it_asks_no_client_and_reads_its_files_again_by_orde
 
 /// The arguments of the unit are taken: what is refused is the address that is appended.
 #[test]
-fn unit_calls_the_program_as_it_is_and_as_the_servers_user() {
+fn unit_calls_the_program_as_it_is_and_with_a_user_of_its_own() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -190,7 +190,7 @@ fn unit_calls_the_program_as_it_is_and_as_the_servers_user() {
     let arguments: Vec<&str> = arguments.split(' ').collect();
     assert_eq!(agent(&arguments).status.code(), Some(4));
     for line in [
-        "User=mysql",
+        "User=synod-agent",
         "NoNewPrivileges=yes",
         "ProtectSystem=strict",
         "ExecReload=/bin/kill -HUP $MAINPID",

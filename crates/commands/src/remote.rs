@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_admin::protocol::Request;
-use synod_admin::{Connection, LineError, ServeError, ServeLimits, serve_trusted};
+use synod_admin::socket::Rights;
+use synod_admin::{Connection, LineError, ServeError, ServeLimits, serve};
 use synod_node::{CommandConnection, CommandHandler, Level};
 
 use crate::orders::is_order;
@@ -31,7 +32,14 @@ pub fn remote_handler(
             answer(request)
         };
         let limits = ServeLimits::default();
-        match serve_trusted(&mut Remote(connection), PROGRAM_VERSION, limits, &noting) {
+        let mut remote = Remote(connection);
+        match serve(
+            &mut remote,
+            Rights::Orders,
+            PROGRAM_VERSION,
+            limits,
+            &noting,
+        ) {
             // Clients go as they like, and may be cut off.
             Ok(()) | Err(ServeError::Line(LineError::Io(_))) => Ok(()),
             Err(error) => Err(error.to_string()),

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use synod_admin::protocol::{Reply, Request};
-use synod_admin::socket::{ListenError, Listening};
+use synod_admin::socket::{self, GroupAccess, ListenError, Listening, Rights, STATUS_GROUP};
 use synod_admin::{Accepted, ServeLimits, refuse_busy, serve};
 use synod_node::Level;
 
@@ -17,6 +17,8 @@ use crate::surroundings::Surroundings;
 
 /// Clients that are served at a time.
 const CLIENTS_MAX: usize = 8;
+/// Clients among them that may only ask for the status: others can still give orders.
+const STATUS_CLIENTS_MAX: usize = 4;
 /// Interval of checks of the socket while no client comes.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
 /// Pause after the system has refused a client, for instance for want of files.
@@ -55,6 +57,9 @@ impl CommandServer {
             return Ok(());
         }
         let listening = Listening::begin(log_dir).map_err(|e| e.to_string())?;
+        if listening.access() == GroupAccess::NotInGroup {
+            surroundings.log(Level::Warning, &closed_to_group());
+        }
         let no_thread = |e: std::io::Error| format!("cannot start thread synod-admin: {e}");
         let (wake, order) = UnixStream::pair().map_err(no_thread)?;
         let reception = Reception {
@@ -77,6 +82,14 @@ impl CommandServer {
         // A thread that panicked has said so.
         let _ = thread.join();
     }
+}
+
+fn closed_to_group() -> String {
+    format!(
+        "this machine has the group {STATUS_GROUP}, and the user that this server runs as is not \
+         in it: an agent with a user of its own cannot ask how this server is. Add the user \
+         (usermod --append --groups {STATUS_GROUP} USER) and restart the server"
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,6 +158,7 @@ struct Clients {
 
 struct Served {
     stream: UnixStream,
+    rights: Rights,
     thread: JoinHandle<()>,
 }
 
@@ -160,23 +174,29 @@ impl Clients {
     /// Serves a client on a thread of its own, if there are not too many.
     fn take(&mut self, stream: UnixStream) {
         self.served.retain(|served| !served.thread.is_finished());
-        if self.served.len() >= CLIENTS_MAX {
-            return refuse_busy(&stream);
-        }
-        let Ok(ours) = stream.try_clone() else {
+        // A process that the system says nothing of has gone.
+        let Ok(rights) = socket::rights_of(&stream) else {
+            return;
+        };
+        let asking = self.served.iter().filter(|s| s.rights == Rights::Status);
+        let is_full = self.served.len() >= CLIENTS_MAX
+            || rights == Rights::Status && asking.count() >= STATUS_CLIENTS_MAX;
+        let Some(ours) = (!is_full).then(|| stream.try_clone().ok()).flatten() else {
             return refuse_busy(&stream);
         };
         let (answer, surroundings) = (self.answer.clone(), self.surroundings.clone());
         let body = move || {
             let client = Closing(stream);
-            let limits = ServeLimits::default();
-            if let Err(error) = serve(&client.0, PROGRAM_VERSION, limits, &*answer) {
+            let (limits, mut connection) = (ServeLimits::default(), &client.0);
+            let served = serve(&mut connection, rights, PROGRAM_VERSION, limits, &*answer);
+            if let Err(error) = served {
                 surroundings.log(Level::Debug, &error.to_string());
             }
         };
         match self.surroundings.spawn("synod-command", Box::new(body)) {
             Ok(thread) => self.served.push(Served {
                 stream: ours,
+                rights,
                 thread,
             }),
             Err(_) => refuse_busy(&ours),

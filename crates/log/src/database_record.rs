@@ -26,10 +26,10 @@ use crate::files::{File, FileLock, Files, OpenMode, read_full_at, write_all_at};
 use crate::recovery::open::lock;
 
 /// Size of the file: what every disk writes whole or not at all.
-const RECORD_BYTES: usize = 512;
+pub(crate) const RECORD_BYTES: usize = 512;
 const HEAD: &str = "synod database record 1";
 /// Starts the line with the checksum of all lines before it.
-const CHECK: &str = "crc32c ";
+pub(crate) const CHECK: &str = "crc32c ";
 /// Most streamed transactions that are noted.
 pub const STREAMS_MAX: usize = 5;
 
@@ -161,16 +161,12 @@ impl DatabaseRecord {
             let room = RECORD_BYTES - text.len() - "unusable \n".len() - CHECK.len() - 10;
             text += &format!("unusable {}\n", &why[..why.floor_char_boundary(room)]);
         }
-        let crc = crc32c::crc32c(text.as_bytes());
-        text += &format!("{CHECK}{crc:08x}\n");
-        let mut bytes = [b' '; RECORD_BYTES];
-        bytes[..text.len()].copy_from_slice(text.as_bytes());
-        bytes[RECORD_BYTES - 1] = b'\n';
-        bytes
+        sealed(&text)
     }
 
-    /// `None` if the text is damaged.
-    fn decode(bytes: &[u8]) -> Option<DatabaseRecord> {
+    /// `None` if the bytes are damaged, or say more than would be written again: a record is
+    /// overwritten at each start, and must lose nothing by that.
+    fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<DatabaseRecord> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, check) = text.split_once(&format!("\n{CHECK}"))?;
         let body = text.get(..=body.len())?;
@@ -196,8 +192,18 @@ impl DatabaseRecord {
                 _ => return None,
             }
         }
-        Some(record)
+        (record.encode() == *bytes).then_some(record)
     }
+}
+
+/// The lines of a record, with their checksum and the room that is left.
+pub(crate) fn sealed(lines: &str) -> [u8; RECORD_BYTES] {
+    let crc = crc32c::crc32c(lines.as_bytes());
+    let text = format!("{lines}{CHECK}{crc:08x}\n");
+    let mut bytes = [b' '; RECORD_BYTES];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    bytes[RECORD_BYTES - 1] = b'\n';
+    bytes
 }
 
 fn decode_behind(value: &str) -> Option<Behind> {
@@ -437,6 +443,25 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("synod copy --force --dir log"), "{error}");
+    }
+
+    #[test]
+    fn record_of_which_a_part_would_be_lost_is_refused_and_not_overwritten() {
+        let more = " 6".repeat(STREAMS_MAX + 1);
+        for line in [
+            format!("doubtful 1 2{more}"),
+            "unusable it\rdiffers".to_owned(),
+            "behind 1 2 3 4\nbehind 5 6 7 8".to_owned(),
+            "copying till noon".to_owned(),
+        ] {
+            let group = GroupId([0xab; 16]);
+            let bytes = sealed(&format!("{HEAD}\ngroup {group}\n{line}\n"));
+            let files = MemoryFiles::new(1);
+            let path = database_record_path(Path::new("log"));
+            files.set_content(&path, bytes.to_vec());
+            assert!(open(&files).is_err(), "{line}");
+            assert_eq!(files.content(&path), Some(bytes.to_vec()), "{line}");
+        }
     }
 
     #[test]

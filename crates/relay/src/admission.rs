@@ -16,12 +16,13 @@ use synod_tls::ServiceTls;
 use crate::accounts::Challenge;
 use crate::dump::DumpError;
 use crate::encryption::Encrypting;
+use crate::excerpt::excerpt;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::{
     NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
 };
 use crate::protocol::packet::{Connection, Packets};
-use crate::reader::{Relay, not_in_group, printable};
+use crate::reader::{Relay, not_in_group};
 
 /// Time limit for a caller to prove a password, in all.
 pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(5);
@@ -155,7 +156,7 @@ pub(crate) fn admit<S: Connection>(
         let text = format!(
             "Access denied for '{}': the relay's file has no such account \
              (relay.accounts), or another password",
-            printable(&shown.name)
+            excerpt(&shown.name)
         );
         return Err(DumpError::Refused(Refusal::access(text)));
     }

@@ -13,6 +13,7 @@
 //! - `reader`: one connection, from there to its dump; `request`: what it asks for; `dump`:
 //!   the events, as they come; `clash`: whose number a reader may not have;
 //! - `permits`, `pace`: how many late readers are served at a time;
+//! - `excerpt`: what errors repeat of a text of others;
 //! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
 //!   `backoff`: when to try again there; `sightings`, `readers_order`: readers that are registered
@@ -29,6 +30,7 @@ mod clash;
 pub mod config;
 mod dump;
 pub mod encryption;
+mod excerpt;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

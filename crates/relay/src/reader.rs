@@ -14,6 +14,7 @@ use crate::accounts::Accounts;
 use crate::clash;
 use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encrypting;
+use crate::excerpt::excerpt;
 use crate::identity::Identity;
 use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
@@ -236,7 +237,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             server_id: self.server_id,
             gtids: self.variables.get("slave_connect_state").map(str::to_owned),
             until: self.variables.get("slave_until_gtid").map(str::to_owned),
-            file: printable(&String::from_utf8_lossy(file)),
+            file: excerpt(&String::from_utf8_lossy(file)),
             position,
             ends: flags & ENDS != 0,
             annotates: flags & ANNOTATES != 0,
@@ -298,12 +299,6 @@ fn unknown_command(number: u8) -> Refusal {
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*bytes))
-}
-
-/// A text of a reader, for errors and lines.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = text.chars().take(100);
-    shown.filter(|c| !c.is_control()).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use synod_admin::protocol::{Answer, Request};
+use synod_admin::span;
 use synod_admin::status::{CommitStep, Member, Status};
 use synod_doctor::bytes_text;
 
@@ -189,7 +190,7 @@ fn log(status: &Status) -> String {
         text += &format!(", back to seqno {first}");
     }
     if let Some(begins) = log.begins_unix_ms {
-        let age = utc::span(status.at_unix_ms.saturating_sub(begins));
+        let age = span::text(status.at_unix_ms.saturating_sub(begins));
         text += &format!(", begun {age} ago");
     }
     text

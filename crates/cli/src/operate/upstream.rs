@@ -4,11 +4,12 @@
 use clap::{Args, Subcommand};
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::relay::{PullState, RegisteredReader, RelayReader, RelayStatus};
+use synod_admin::span;
 
 use synod_relay::MysqlGtidSet;
 
 use super::orders::{carry_out, weakening};
-use super::{OperateError, ServerArgs, ask, print, unexpected, utc};
+use super::{OperateError, ServerArgs, ask, print, unexpected};
 use crate::table::{lay_out, or_dash};
 
 /// Commands for a running relay of an upstream.
@@ -167,7 +168,7 @@ fn text(status: &RelayStatus) -> String {
             "delay",
             &or_dash(status.delay_ms.map(|ms| format!("{ms} ms"))),
         ],
-        ["quiet for", &or_dash(status.quiet_ms.map(utc::span))],
+        ["quiet for", &or_dash(status.quiet_ms.map(span::text))],
     ];
     let mut rows = rows.map(|row| row.map(str::to_owned)).to_vec();
     if !status.mysql_gtids.is_empty() {
@@ -178,7 +179,7 @@ fn text(status: &RelayStatus) -> String {
     if let Some(error) = &status.error {
         let since = status
             .stuck_ms
-            .map(|ms| format!(" (for {})", utc::span(ms)));
+            .map(|ms| format!(" (for {})", span::text(ms)));
         lines.push(format!("error{}: {error}", since.unwrap_or_default()));
     }
     if let Some(warning) = &status.warning {
@@ -265,7 +266,7 @@ fn registered(readers: &[RegisteredReader]) -> String {
     let row = |reader: &RegisteredReader| {
         let seen = match (reader.is_here, reader.unseen_ms) {
             (true, _) => "now".to_owned(),
-            (false, Some(ms)) => format!("{} ago", utc::span(ms)),
+            (false, Some(ms)) => format!("{} ago", span::text(ms)),
             (false, None) => "never".to_owned(),
         };
         [

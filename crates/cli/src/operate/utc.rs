@@ -10,17 +10,6 @@ pub(super) fn text(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `3.2 days`, `4.5 h`, `12 min`, `7 s`.
-pub(super) fn span(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{:.1} h", seconds as f64 / 3600.0),
-        _ => format!("{:.1} days", seconds as f64 / SECONDS_PER_DAY as f64),
-    }
-}
-
 fn clock(seconds: u64) -> (u64, u64, u64) {
     let of_day = seconds % SECONDS_PER_DAY;
     (of_day / 3600, of_day / 60 % 60, of_day % 60)
@@ -67,11 +56,5 @@ mod tests {
         ] {
             assert_eq!(text(seconds * 1000 + 999), expected);
         }
-    }
-
-    #[test]
-    fn spans_are_short() {
-        let texts = [0, 119_999, 120_000, 7_200_000, 172_800_000].map(span);
-        assert_eq!(texts, ["0 s", "119 s", "2 min", "2.0 h", "2.0 days"]);
     }
 }

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use crate::database_record::{CHECK, RECORD_BYTES, sealed};
 use crate::format::control::{Control, ControlFile};
 use crate::format::record::{
     BATCH_BODY_BYTES, BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES,
@@ -74,6 +75,13 @@ pub fn seal_control(bytes: &mut [u8]) {
         let crc = crc32c::crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     }
+}
+
+/// A database record of these lines, or of as many bytes of them as have room, with its checksum.
+#[must_use]
+pub fn seal_database_record(lines: &str) -> Vec<u8> {
+    let room = RECORD_BYTES - CHECK.len() - "00000000\n".len();
+    sealed(&lines[..lines.floor_char_boundary(room)]).to_vec()
 }
 
 /// Makes the checksum of a segment header right.

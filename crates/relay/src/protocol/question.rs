@@ -5,10 +5,8 @@ use synod_node::Seqno;
 use super::answer::{Answer, Refusal};
 use super::expression::{after_word, after_words, is_like, parts, unquoted};
 use super::variable::{Facts, ReaderVariables, asks_for_unknown};
+use crate::excerpt::excerpt;
 use crate::request::file_name;
-
-/// Longest part of a statement that an error repeats, in characters.
-const QUOTED_MAX: usize = 200;
 
 /// The answer to a replica with `replicate_events_marked_for_skip = FILTER_ON_MASTER`: it does not
 /// look at the mark itself.
@@ -31,9 +29,9 @@ pub(crate) fn answer(statement: &str, facts: &Facts, own: &mut ReaderVariables) 
 }
 
 fn unknown(statement: &str) -> Refusal {
-    let quoted: String = statement.chars().take(QUOTED_MAX).collect();
     Refusal::unsupported(format!(
-        "This is a synod relay: it serves a binlog and has no tables. It does not answer: {quoted}"
+        "This is a synod relay: it serves a binlog and has no tables. It does not answer: {}",
+        excerpt(statement)
     ))
 }
 

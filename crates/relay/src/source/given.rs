@@ -17,13 +17,12 @@ use synod_binlog::{EventType, Gtid, Outgoing, TransactionError, query};
 
 use super::outcome::Outcome;
 use super::words::{self, IfFailed};
+use crate::excerpt::excerpt;
 
 /// `ER_DB_DROP_EXISTS`: a database to be dropped is not there.
 const NO_SUCH_DATABASE: u16 = 1008;
 /// `ER_BAD_TABLE_ERROR`: a table to be dropped is not there.
 const NO_SUCH_TABLE: u16 = 1051;
-/// Longest part of a statement that an error repeats, in characters.
-const QUOTED_MAX: usize = 100;
 
 /// Why readers cannot get a statement.
 #[derive(Debug, thiserror::Error)]
@@ -87,11 +86,7 @@ pub(super) fn statement<'a>(
     let plain = words::text_of(text);
     let form = form(&plain, outcome).ok_or_else(|| StatementError::NotUnderstood {
         gtid,
-        begins: plain
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(QUOTED_MAX)
-            .collect(),
+        begins: excerpt(&plain),
         outcome,
     })?;
     match form {

@@ -18,11 +18,14 @@ use synod::options::SPECS;
 use synod_binlog::{BinlogWriter, Checksum, EventType, Gtid, GtidList, Outgoing};
 use synod_consensus::{
     Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex,
-    Member, MemberId, Role, Seqno, Term, VersionRange,
+    Member, MemberId, Role, Seqno, SessionId, Term, VersionRange,
 };
 use synod_fuzz::log_directory::{DIR, control_path, segment_path, shrink};
 use synod_fuzz::{frames::message_frame, put_part};
-use synod_log::{Entry, Log, LogOptions, LogWriter, MemoryFiles};
+use synod_log::{
+    Behind, DatabaseRecord, DatabaseRecordFile, DoubtfulStreams, Entry, Log, LogOptions, LogWriter,
+    MemoryFiles, database_record_path,
+};
 use synod_wire::{CLIENT_VERSIONS, ClientHello};
 
 fn main() -> io::Result<()> {
@@ -39,6 +42,7 @@ fn main() -> io::Result<()> {
     let logs = logs();
     save(&dir, "log_record", log_records(&logs))?;
     save(&dir, "log_control", log_controls(&logs))?;
+    save(&dir, "database_record", database_records())?;
     save(&dir, "log_recovery", whole(&logs).map(shrink).collect())?;
     save(&dir, "options", option_lists())?;
     save(&dir, "cluster_address", cluster_addresses())?;
@@ -413,6 +417,40 @@ fn log_controls(logs: &[MemoryFiles]) -> Vec<Vec<u8>> {
         .iter()
         .filter_map(|files| files.content(&control_path()));
     files.map(|file| [&[0], &file[..]].concat()).collect()
+}
+
+/// One that says nothing, and one that says all, without their checksums.
+fn database_records() -> Vec<Vec<u8>> {
+    let full = DatabaseRecord {
+        group: GroupId([0xab; 16]),
+        behind: Some(Behind {
+            at: Seqno(41),
+            engine_says: Seqno(42),
+            error: 1114,
+            failures: 1,
+        }),
+        settled: Some(Seqno(40)),
+        doubtful: Some(DoubtfulStreams {
+            member: MemberId(7),
+            session: SessionId(8),
+            transactions: vec![9, 10],
+        }),
+        is_copying: true,
+        unusable: Some("it differs".to_owned()),
+        is_accepted: true,
+    };
+    let records = [DatabaseRecord::default(), full];
+    let lines = records.map(|record| {
+        let files = MemoryFiles::new(7);
+        let (file, _) = DatabaseRecordFile::open(&files, Path::new(DIR)).expect("memory has room");
+        file.write(&record).expect("memory has room");
+        let path = database_record_path(Path::new(DIR));
+        let text = String::from_utf8(files.content(&path).expect("it was written"));
+        let text = text.expect("it is text");
+        let (lines, _) = text.split_once("crc32c").expect("a checksum");
+        [&[0], lines.as_bytes()].concat()
+    });
+    lines.to_vec()
 }
 
 /// Each option with its default, and some lists.
