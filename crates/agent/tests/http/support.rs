@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use synod_admin::protocol::{Answer, Reply};
-use synod_admin::socket::Listening;
+use synod_admin::socket::{Listening, Rights};
 use synod_admin::status::{Group, Status};
 use synod_admin::{Accepted, Client, ServeLimits, serve};
 use synod_agent::{Access, Agent, Asker, Token};
@@ -29,7 +29,13 @@ pub(crate) fn healthy_server(dir: &Path) -> UnixStream {
                 Accepted::Client(client) => {
                     let answer = |_| Reply::Answer(Answer::Status(Box::new(healthy())));
                     // The agent closes its connections.
-                    let _ = serve(&client, "0", ServeLimits::default(), &answer);
+                    let _ = serve(
+                        &mut &client,
+                        Rights::Orders,
+                        "0",
+                        ServeLimits::default(),
+                        &answer,
+                    );
                 }
                 Accepted::Nothing => {}
                 Accepted::Woken => return,
