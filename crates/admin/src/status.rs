@@ -273,6 +273,8 @@ pub struct Counters {
     /// Local transactions refused by certification.
     pub local_refused: u64,
     pub local_replays: u64,
+    /// Statements and commits of clients and events refused because another server is the writer.
+    pub writes_refused: u64,
     pub replicated_actions: u64,
     /// Bytes of the own actions, with their keys.
     pub replicated_bytes: u64,

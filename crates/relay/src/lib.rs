@@ -48,6 +48,8 @@ mod seats;
 mod service;
 mod sightings;
 mod source;
+#[cfg(test)]
+mod testing;
 mod trouble;
 mod upstream_service;
 pub mod upstream_settings;

@@ -32,6 +32,12 @@ fn counters(page: &mut Families<'_>, status: &Status) -> fmt::Result {
         counted.local_replays,
     )?;
     page.counter(
+        "synod_writes_refused",
+        "Statements and commits of clients and events that were refused because another server is \
+         the writer (synod.writers=leader)",
+        counted.writes_refused,
+    )?;
+    page.counter(
         "synod_causal_reads",
         "Reads that waited for the group's position (wsrep_sync_wait)",
         counted.causal_reads,

@@ -76,6 +76,7 @@ fn values_are_those_of_the_status_in_base_units() {
             &[("step", "applied")],
             0.0,
         ),
+        ("synod_writes_refused_total", &[], 6.0),
         ("synod_conflicts_total", &[("reason", "aborted")], 4.0),
         (
             "synod_table_conflicts_total",

@@ -46,6 +46,7 @@ pub(crate) fn complete() -> Status {
             {"step": "applied", "p50_us": 0, "p95_us": 0, "p99_us": 0, "samples": 0,
                 "times": {"counts": [0, 0, 0, 0], "sum_us": 0}},
         ],
+        "counters": {"writes_refused": 6},
         "conflicts": {"refused": 1, "too_old": 2, "given_up": 3, "aborted": 4,
             "tables": [{"table": "a.`b\\\"`", "total": 2}],
             "winners": [{"name": "db2", "total": 1}]},

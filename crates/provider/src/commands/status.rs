@@ -85,6 +85,7 @@ fn counters(inputs: &StatusInputs) -> Counters {
         local_commits: count(counted.local_commits),
         local_refused: count(counted.local_cert_failures),
         local_replays: count(counted.local_replays),
+        writes_refused: count(counted.writes_refused),
         replicated_actions: count(counted.replicated),
         replicated_bytes: count(counted.replicated_bytes),
         received_actions: count(counted.received),

@@ -363,138 +363,21 @@ fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptErr
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::ops::ControlFlow;
-    use std::thread;
-
-    use synod_log::files::{Fault, FaultKind, Op};
-    use synod_log::{FaultyFiles, MemoryFiles};
-    use synod_node::{
-        Action, Class, CompressionChoice, DatabasePosition, Delivery, DonorRequest, Host, KeySet,
-        Level, Limits, LogOptions, Node, NodeConfig, OUR_VERSIONS, ProposalResult, Remedy, Setting,
-        StartMode, StateTransferEvent, Timing, View, VoterPolicy,
-    };
-
     use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(30);
-
-    struct QuietHost;
-
-    impl Host for QuietHost {
-        fn setting_name(&self, _setting: Setting) -> &'static str {
-            "a setting"
-        }
-        fn log(&self, _level: Level, _text: &str) {}
-        fn deliver(&self, _delivery: Delivery) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
-        fn joined(&self, _view: &View) {}
-        fn primary_changed(&self, _primary: bool) {}
-        fn donate(&self, _request: DonorRequest) {}
-        fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
-        fn allows(&self, _ip: &str) -> bool {
-            true
-        }
-        fn failed(&self, _why: &str, _remedy: Remedy) {}
-    }
-
-    /// The only relay of its group, whose log is read from these files each time.
-    fn relay_on(files: &FaultyFiles) -> Arc<Node> {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
-        let config = NodeConfig {
-            name: "relay".to_owned(),
-            cluster_name: "tail".to_owned(),
-            listen: address.clone(),
-            address,
-            incoming: String::new(),
-            seeds: Vec::new(),
-            log_dir: "log".into(),
-            log: LogOptions {
-                segment_bytes: 1 << 20,
-                cache_bytes: 0,
-                ..LogOptions::default()
-            },
-            timing: Timing::default(),
-            limits: Limits::default(),
-            chunk_bytes: 1 << 20,
-            suspect: Duration::from_secs(5),
-            pending_bytes: 1 << 20,
-            in_relay_group: true,
-            apply_lag_max: Duration::ZERO,
-            certification_span: 1000,
-            compression: CompressionChoice::Auto,
-            region: None,
-            wants_vote: true,
-            voter_policy: VoterPolicy::default(),
-            has_data: false,
-            tls: None,
-            flush_period: Duration::from_secs(1),
-            database: DatabasePosition::NONE,
-            versions: OUR_VERSIONS,
-        };
-        let files = Arc::new(files.clone());
-        Node::start_on(files, config, StartMode::Bootstrap, Arc::new(QuietHost)).unwrap()
-    }
-
-    fn order(node: &Node) -> Seqno {
-        let head = Head {
-            before: GtidState::default(),
-            mysql: None,
-            orders: Orders::default(),
-            known: Known::default(),
-            part: None,
-        };
-        let action = Action {
-            class: Class::TotalOrder,
-            keys: KeySet::new(),
-            last_seen: node.commit_seqno().0,
-            data: head.encode(&[]).unwrap(),
-        };
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            match node.submit(&action).wait_for_result() {
-                ProposalResult::Ordered { seqno, .. } => return seqno,
-                // It does not lead yet.
-                ProposalResult::NotProposed if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                result => panic!("{result:?}"),
-            }
-        }
-    }
-
-    fn eventually(tail: &Tail, what: &str, holds: impl Fn(&End) -> bool) {
-        let deadline = Instant::now() + LIMIT;
-        while !holds(&tail.end()) {
-            assert!(Instant::now() < deadline, "not {what}: {:?}", tail.end());
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
+    use crate::testing::TestRelay;
 
     #[test]
     fn log_that_cannot_be_read_for_a_while_is_read_on() {
-        let files = FaultyFiles::new(Arc::new(MemoryFiles::new(1)));
-        let node = relay_on(&files);
-        let (tail, log) = (Arc::new(Tail::default()), node.committed_log());
-        let follows = tail.clone();
-        let thread = thread::spawn(move || follows.run(&log));
-        let first = order(&node);
-        eventually(&tail, "read", |end| end.seqno >= first);
-        let (op, kind) = (Op::Read, FaultKind::Always(std::io::ErrorKind::Other));
-        files.plan(Fault { op, nth: 1, kind });
-        let second = order(&node);
-        eventually(&tail, "broken", |end| end.broken.is_some());
-        let end = tail.end();
+        let relay = TestRelay::begin("relay");
+        let first = relay.order();
+        relay.await_end("read", |end| end.seqno >= first);
+        relay.break_reads();
+        let second = relay.order();
+        relay.await_end("broken", |end| end.broken.is_some());
+        let end = relay.tail.end();
         assert!(!end.is_stopped && end.broken.is_some_and(|broken| !broken.is_final));
-        files.heal();
-        eventually(&tail, "read on", |end| {
-            end.seqno >= second && end.broken.is_none()
-        });
-        node.stop();
-        thread.join().unwrap();
+        relay.files.heal();
+        relay.await_end("read on", |end| end.seqno >= second && end.broken.is_none());
     }
 
     #[test]

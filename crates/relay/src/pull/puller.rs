@@ -377,3 +377,76 @@ fn held_of(end: &End) -> Option<Held> {
         None => Some(Held::Place(end.place.clone())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use synod_binlog::GtidList;
+    use synod_node::FullLogPolicy;
+
+    use super::*;
+    use crate::testing::{TestRelay, eventually};
+
+    /// One whose upstream does not answer.
+    fn puller_of(relay: &TestRelay) -> Puller {
+        let address = address_of("127.0.0.1:1").unwrap();
+        Puller {
+            node: relay.node.clone(),
+            tail: relay.tail.clone(),
+            control: relay.control.clone(),
+            settings: UpstreamSettings {
+                config: UpstreamConfig::new(address, "reader", 4711),
+                start: Position::Gtids(GtidList::default()),
+            },
+            room: Room {
+                log: relay.node.committed_log(),
+                policy: FullLogPolicy::Wait,
+                segment_bytes: 1 << 20,
+            },
+            output: Output::to_stderr(),
+        }
+    }
+
+    #[test]
+    fn relay_that_cannot_read_its_log_hands_over_to_one_that_can() {
+        let first = TestRelay::begin("relay1");
+        let second = first.joined_by("relay2");
+        let before = first.order();
+        for relay in [&first, &second] {
+            relay.await_end("read", |end| end.seqno >= before);
+        }
+        let puller = puller_of(&first);
+        let turn = first.control.await_turn().unwrap();
+        // It has failed for long enough.
+        let mut patience = Patience::new();
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(120));
+        patience.has_ended(long_ago.unwrap());
+
+        // What is wrong with the group's log is wrong on each relay: no other one would do better.
+        let broken = Broken {
+            why: "transactions are missing".to_owned(),
+            is_final: true,
+        };
+        puller.cannot_read(&broken, turn, &mut patience);
+        assert!(first.is_leader());
+
+        first.break_reads();
+        let unread = first.order();
+        first.await_end("broken", |end| end.broken.is_some());
+        eventually("led by the other", || {
+            assert!(puller.end_before(turn, &mut patience).is_none());
+            second.is_leader()
+        });
+        assert!(!first.control.has(turn));
+
+        // The other one has all, and could pull; the first reads on once it can.
+        second.await_end("read", |end| end.seqno >= unread && end.broken.is_none());
+        let turn = second.control.await_turn().unwrap();
+        let mut patience = Patience::new();
+        eventually("ready to pull", || {
+            puller_of(&second).end_before(turn, &mut patience).is_some()
+        });
+        let after = second.order();
+        first.files.heal();
+        first.await_end("read on", |end| end.seqno >= after && end.broken.is_none());
+    }
+}

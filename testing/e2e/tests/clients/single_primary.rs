@@ -324,6 +324,66 @@ fn event_that_asks_for_the_writer_runs_there_and_nowhere_else() {
     });
 }
 
+#[test]
+fn event_that_stays_at_the_former_writer_is_seen_at_both() {
+    if place::is_galera() {
+        return;
+    }
+    CLUSTER.scenario("an event of the former writer", |cluster| {
+        let check = check_of_the_page()?;
+        let found = |node| cluster.rows(node, &check).map(|rows| rows.len());
+        set(cluster, 1, "leader")?;
+        let (old, new) = (cluster.leader(), cluster.follower());
+        cluster.execute(
+            old,
+            "CREATE OR REPLACE TABLE e2e_data.purged (id INT PRIMARY KEY AUTO_INCREMENT)",
+        )?;
+        cluster.execute(
+            old,
+            "CREATE EVENT e2e_data.purge ON SCHEDULE EVERY 1 SECOND DO
+             INSERT INTO e2e_data.purged () VALUES ()",
+        )?;
+        for node in ALL {
+            cluster.execute(node, "SET GLOBAL event_scheduler = ON")?;
+        }
+        let refused = |node| cluster.synod_status(node, "writes_refused");
+        let before = refused(old)?;
+        lead(cluster, new)?;
+        takes_writes(cluster, new)?;
+        let grows = || (refused(old).ok()? != before).then_some(());
+        wait_for(PATIENCE, grows)
+            .ok_or("nothing was refused")
+            .why("the former writer")?;
+        let seen = (found(old)?, found(new)?);
+        ensure(seen == (0, 1), || {
+            format!("the page's check finds {seen:?} events")
+        })?;
+        let enable = "SET SESSION wsrep_on = OFF; ALTER EVENT e2e_data.purge ENABLE";
+        cluster.execute(new, enable)?;
+        let enabled = found(new)?;
+        cluster.execute(new, "SET GLOBAL event_scheduler = OFF")?;
+        let off = found(new)?;
+        ensure((enabled, off) == (0, 1), || {
+            format!("enabled {enabled}, with the scheduler off {off}")
+        })?;
+        cluster.execute(new, "DROP EVENT e2e_data.purge")?;
+        set(cluster, 1, "any")
+    });
+}
+
+/// The statement of the manual that names events which do nothing now.
+fn check_of_the_page() -> Outcome<String> {
+    let page = place::workspace().join("docs/operating/single-primary.md");
+    let page = std::fs::read_to_string(page).why("the page")?;
+    let lines = page
+        .lines()
+        .skip_while(|line| !line.starts_with("    SELECT event_schema, event_name, status"))
+        .take_while(|line| !line.is_empty());
+    let sql: Vec<&str> = lines.collect();
+    ensure(!sql.is_empty(), || "no check on the page".to_owned())?;
+    Ok(sql.join("\n"))
+}
+
 /// The event writes at this server.
 fn runs_at(cluster: &TestCluster, node: u8) -> Outcome {
     let sql = format!("SELECT COUNT(*) > 1 FROM e2e_data.ticks WHERE at = 'node{node}'");
