@@ -14,6 +14,7 @@
 //! before that, the engine may still give the position that it had before.
 
 use synod_consensus::Seqno;
+use synod_planted::planted;
 
 use crate::database_record::{Behind, DatabaseRecord};
 
@@ -97,7 +98,7 @@ impl DatabaseLack {
             // The engine's position is what it should be.
             true => behind.engine_says <= seqno,
             // The engine's position moved with the action itself.
-            false => self.is_fresh,
+            false => planted!(ForgetUnflushed, self.is_fresh, else true),
         };
         if is_true_now {
             self.forget(record);
@@ -146,7 +147,8 @@ impl DatabaseRecord {
     pub fn correction(&self, engine: Seqno) -> Option<Behind> {
         // Higher than the record knows: it continued since by what it has applied, or it is a copy.
         let is_wrong = |behind: &Behind| engine > behind.at && engine <= behind.engine_says;
-        self.behind.filter(is_wrong)
+        let correction = self.behind.filter(is_wrong);
+        planted!(BelieveEngine, correction, else None)
     }
 
     /// Leaves out that the database is behind, if its engine is beyond every position that may be
