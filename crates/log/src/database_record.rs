@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use synod_consensus::{GroupId, MemberId, Seqno, SessionId};
+use synod_planted::planted;
 
 use crate::LogError;
 use crate::files::{File, FileLock, Files, OpenMode, read_full_at, write_all_at};
@@ -314,7 +315,8 @@ impl DatabaseRecordFile {
     /// The system refused: what is on the disk is not known.
     pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
         let written = write_all_at(&*self.file, &record.encode(), 0);
-        let durable = written.and_then(|()| self.file.sync_data());
+        let sync = || planted!(RecordUnsynced, self.file.sync_data(), else Ok(()));
+        let durable = written.and_then(|()| sync());
         durable.map_err(|source| DatabaseRecordError::Io {
             doing: "write",
             path: self.path.clone(),

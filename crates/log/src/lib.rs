@@ -57,6 +57,7 @@
 #![forbid(unsafe_code)]
 
 mod control_keeper;
+mod database_lack;
 mod database_record;
 mod entry;
 mod error;
@@ -70,6 +71,7 @@ mod shared;
 mod testing;
 mod writer;
 
+pub use database_lack::{DatabaseLack, shows_other_data};
 pub use database_record::{
     Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams, STREAMS_MAX,
     StoppedMember, database_record_path,

@@ -71,8 +71,8 @@ pub use synod_consensus::{
     RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
 };
 pub use synod_log::{
-    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams, LogOptions,
-    PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX,
+    Behind, DatabaseLack, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams,
+    LogOptions, PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX, shows_other_data,
 };
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,

@@ -162,10 +162,16 @@ pub enum Bug {
     ConsentWhileVoting,
     /// member: a leader whose disk has stalled hands over to a member with any disk.
     HandOverToSlow,
+    /// log: a start believes the engine's position, whatever the record of the database says.
+    BelieveEngine,
+    /// log: the record of the database is written, and not synced.
+    RecordUnsynced,
+    /// log: the record of a failed action is forgotten before the engine has flushed that action.
+    ForgetUnflushed,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 61] = [
+    pub const ALL: [Bug; 64] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -227,6 +233,9 @@ impl Bug {
         Bug::DropLateVotes,
         Bug::ConsentWhileVoting,
         Bug::HandOverToSlow,
+        Bug::BelieveEngine,
+        Bug::RecordUnsynced,
+        Bug::ForgetUnflushed,
     ];
 
     /// The name of the bug on command lines.

@@ -254,6 +254,8 @@ pub struct Options {
     pub replaced_voters: bool,
     /// Full copies take longer than the log of their receiver reaches.
     pub long_copies: bool,
+    /// Actions fail on one database at a time before the faults begin.
+    pub failing_actions: bool,
     /// Number of voters that operators aim at.
     pub voter_policy: VoterPolicy,
     /// A learner that is silent for so long is forgotten.
@@ -365,6 +367,7 @@ impl Options {
             following_writers: false,
             replaced_voters: false,
             long_copies: false,
+            failing_actions: false,
             voter_policy: VoterPolicy::default(),
             learner_patience: Tuning::default().learner_patience,
             loss: rng.random_range(0.0..0.15),
@@ -421,11 +424,13 @@ impl Options {
     }
 
     /// Whether operators change whose writes the group takes: in one seed of 16, unless databases
-    /// or disks are slowed down in turn, or leadership follows the writers: that is about the load
-    /// of all members.
+    /// or disks are slowed down in turn, or leadership follows the writers, or actions fail: that
+    /// is about the load of all members.
     pub(crate) fn sets_writers(&self, seed: u64) -> bool {
         let is_about_load = self.hung_disks || self.lagging_databases || self.two_histories;
         let is_about_load = is_about_load || self.slow_disks || self.following_writers;
+        // What the only writer writes fails nowhere else.
+        let is_about_load = is_about_load || self.failing_actions;
         seed % 16 == 13 && !is_about_load
     }
 

@@ -48,6 +48,8 @@ pub(crate) enum Profile {
     ReplacedVoters,
     /// Full copies that take longer than the log of their receiver reaches.
     LongCopies,
+    /// Actions that fail on one database only, whose member dies then.
+    FailingActions,
 }
 
 impl Profile {
@@ -70,6 +72,7 @@ impl Profile {
             2 if seed / 10 % 6 == 4 => Profile::LostBesideLogger,
             2 if seed / 10 % 6 == 3 => Profile::FollowingWriters,
             2 if seed / 10 % 6 == 5 => Profile::ReplacedVoters,
+            3 if seed / 10 % 6 == 3 => Profile::FailingActions,
             _ => Profile::Plain,
         }
     }
@@ -215,6 +218,17 @@ impl Profile {
                 // Much is fetched in many parts, chunks of actions among it.
                 options.catch_up_bytes = 20_000;
                 options.chunk_bytes = [1_000, 1 << 20][rng.random_range(0..2)];
+            }
+            Profile::FailingActions => {
+                options.failing_actions = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                options.voters = [3, 3, 4, 5][rng.random_range(0..4)];
+                // Nothing is about load, and much time passes.
+                options.workload.period_us = 20_000;
+                options.workload.filler = (0.1, 300);
+                options.retain_bytes = 64 << 20;
             }
             Profile::TwoHistories => {
                 options.two_histories = true;

@@ -136,6 +136,9 @@ impl World {
         if self.options.long_copies {
             self.copy_for_long();
         }
+        if self.options.failing_actions {
+            self.fail_actions_in_turn();
+        }
         self.schedule(1, Event::InjectFault);
         let safety_us = self.options.safety_us;
         self.run_for(safety_us);
@@ -250,6 +253,7 @@ impl World {
             database: Database::default(),
             slow_disk: 0,
             applies: ApplierPace::Usual,
+            failing: None,
             disk_fault: false,
             damage_met: None,
             preference: LeaderPreference::default(),

@@ -34,6 +34,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::FollowAtOnce => 60 * nth - 28,
         Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
         Bug::SkipUnfetched => 60 * nth - 48,
+        Bug::BelieveEngine | Bug::RecordUnsynced | Bug::ForgetUnflushed => 60 * nth - 27,
         Bug::WaitForOne => 16 * nth - 5,
         Bug::WriteElsewhere | Bug::WriteBeforeApplied => 16 * nth - 3,
         Bug::RiseThoughHeld => 4 * nth - 3,
@@ -64,6 +65,7 @@ fn excludes_faults(options: &Options) -> bool {
         || options.lost_beside_logger
         || options.replaced_voters
         || options.long_copies
+        || options.failing_actions
 }
 
 /// Most seeds until this bug must be found.
@@ -206,6 +208,15 @@ fn wrong_delivery_is_found() {
 #[test]
 fn databases_that_leave_out_what_was_not_fetched_are_found() {
     are_found(&[Bug::SkipUnfetched]);
+}
+
+#[test]
+fn databases_that_leave_out_what_failed_are_found() {
+    are_found(&[
+        Bug::BelieveEngine,
+        Bug::RecordUnsynced,
+        Bug::ForgetUnflushed,
+    ]);
 }
 
 #[test]

@@ -174,6 +174,10 @@ fn random_seeds_break_no_rule() {
         "entries lost to a forced primary",
         "refused by the origin for an uncommitted action",
         "large action refused by the origin",
+        "died with a failed action",
+        "failed action applied again",
+        "full disk of a database",
+        "engine corrected",
     ] {
         assert!(total.of(name) >= 5, "{name}: {total:?}");
     }

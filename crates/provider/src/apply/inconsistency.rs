@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno};
+use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno, shows_other_data};
 
 use super::failure;
 use crate::api::LogLevel;
@@ -246,7 +246,7 @@ impl Connection {
     fn leave_as_failed(&self, seqno: i64, failures: u32, what: &str, error: &str) {
         let gtid = self.gtid(seqno);
         let is_lack = failure::is_lack_of_resources(error);
-        if failures > 1 && !is_lack {
+        if shows_other_data(failures, is_lack) {
             // In words that operators' tools know from Galera.
             return self.leave_as_inconsistent(&format!(
                 "Inconsistent by consensus on {gtid}: it failed to apply here {failures} times: \

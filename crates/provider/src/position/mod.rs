@@ -158,7 +158,9 @@ impl PositionKeeper {
         if let Some(notice) = notice {
             callbacks.log(LogLevel::Info, &notice);
         }
-        recorded::forget_outlived(position, &mut record);
+        if record.group == position.group {
+            record.forget_outlived(position.seqno);
+        }
         let first_lacking = AtomicI64::new(recorded::first_lacking(&record));
         let current = Mutex::new(Known {
             position,

@@ -2,16 +2,8 @@
 //!
 //! A server whose applier fails rolls the action back, moves its engine's position over it, and
 //! only then tells the provider. So the engine's position proves nothing about an action that has
-//! failed, and the record is written first, where the server lets it be known in time:
-//!
-//! ```text
-//!  action N fails ─► record: behind at N-1 ─► engine's position: N ─► vote ─┬─► it failed alike:
-//!                                              │ killed                     │   forgotten
-//!                                              ▼                            └─► others succeeded:
-//!                        next start: from N-1, N is applied again ◄──────────── leave, restart
-//! ```
-//! Once N has been applied, the record stays until the engine has flushed: after a loss of power
-//! before that, the engine may still give the position that it had before.
+//! failed, and the record is written first, where the server lets it be known in time. The rules
+//! are [`DatabaseLack`]'s.
 //!
 //! A record that cannot be written ends the process: nothing may continue as if it was there.
 
@@ -19,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    Behind, DatabasePosition, DatabaseRecord, DoubtfulStreams, GroupId, MemberId, STREAMS_MAX,
-    Seqno, SessionId,
+    Behind, DatabaseLack, DatabasePosition, DatabaseRecord, DoubtfulStreams, GroupId, MemberId,
+    STREAMS_MAX, Seqno, SessionId,
 };
 
 use super::{Known, PositionKeeper, UNKNOWN};
@@ -29,21 +21,14 @@ use crate::api::LogLevel;
 /// This process's knowledge of the action that the database lacks.
 #[derive(Default)]
 pub(super) struct Healing {
-    /// An action that has failed in this process, and is counted.
-    counted: Option<i64>,
-    /// Before that failure nothing was lacking: no position in the engine is wrong yet.
-    is_fresh: bool,
+    lack: DatabaseLack,
     /// Time at which the action was applied after all.
     healed_at: Option<Instant>,
-    /// The order has ended, and the engine's position goes beyond it.
-    is_over: bool,
 }
 
-/// The first action that the database lacks, although its engine may not know.
+/// The first action that the database lacks, although its engine may not know; `i64::MAX`: none.
 pub(super) fn first_lacking(record: &DatabaseRecord) -> i64 {
-    record
-        .behind
-        .map_or(i64::MAX, |behind| behind.at.0.saturating_add(1))
+    record.first_lacking().map_or(i64::MAX, |seqno| seqno.0)
 }
 
 /// The database's position, if its engine says that it is at `position`; and a line for the error
@@ -52,14 +37,11 @@ pub(super) fn corrected(
     position: DatabasePosition,
     record: &DatabaseRecord,
 ) -> (DatabasePosition, Option<String>) {
-    let Some(behind) = record.behind.filter(|_| record.group == position.group) else {
+    let is_group = record.group == position.group;
+    let correction = record.correction(position.seqno).filter(|_| is_group);
+    let Some(Behind { at, error, .. }) = correction else {
         return (position, None);
     };
-    // Higher than the record knows: it continued since by what it has applied, or it is a copy.
-    if position.seqno <= behind.at || position.seqno > behind.engine_says {
-        return (position, None);
-    }
-    let Behind { at, error, .. } = behind;
     let lacking = at.0 + 1;
     let why = match error {
         0 => String::new(),
@@ -73,16 +55,6 @@ pub(super) fn corrected(
     );
     let seqno = at;
     (DatabasePosition { seqno, ..position }, Some(notice))
-}
-
-/// Leaves out that the database is behind, if its engine is beyond every position that may be
-/// wrong: what was lacking has been applied since. A later failure must not lead back to before it.
-pub(super) fn forget_outlived(position: DatabasePosition, record: &mut DatabaseRecord) {
-    let is_group = record.group == position.group;
-    let is_outlived = |behind: &mut Behind| is_group && position.seqno > behind.engine_says;
-    if let Some(behind) = record.behind.take_if(is_outlived) {
-        record.settled = Some(Seqno(behind.at.0.saturating_add(1)));
-    }
 }
 
 /// Why the data are not used at this start.
@@ -110,41 +82,14 @@ impl PositionKeeper {
     ) -> u32 {
         let mut current = self.lock();
         let mut record = record_of(&current, group);
-        let known = record.behind;
-        let lacking = at.saturating_add(1);
-        let mut behind = known.unwrap_or(Behind {
-            at: Seqno(at),
-            engine_says: Seqno(engine_says),
-            error,
-            failures: 0,
-        });
-        let is_same = behind.at.0 == at;
-        if !is_same && current.healing.healed_at.is_some() {
-            // The older one is in the database by now.
-            behind.at = Seqno(at);
-            (behind.error, behind.failures) = (error, 0);
-        } else {
-            behind.at = behind.at.min(Seqno(at));
-        }
-        behind.engine_says = behind.engine_says.max(Seqno(engine_says));
-        let is_new = current.healing.counted != Some(lacking);
-        if error != 0 && (is_new || behind.failures == 0) {
-            behind.error = error;
-            behind.failures += 1;
-        }
-        if is_new && error != 0 {
-            current.healing = Healing {
-                counted: Some(lacking),
-                is_fresh: known.is_none(),
-                ..Healing::default()
-            };
-        }
-        current.healing.is_over |= error == 0;
-        if known != Some(behind) {
-            record.behind = Some(behind);
-            self.keep(&mut current, record);
-        }
-        behind.failures
+        let healing = &mut current.healing;
+        let (at, engine_says) = (Seqno(at), Seqno(engine_says));
+        let failures = healing
+            .lack
+            .falls_behind(&mut record, at, engine_says, error);
+        healing.healed_at.take_if(|_| !healing.lack.has_healed());
+        self.keep_changes(&mut current, record);
+        failures
     }
 
     /// Whether this action ends a time in which the database was behind its engine's position.
@@ -156,32 +101,14 @@ impl PositionKeeper {
     /// the record must be kept until the engine has flushed.
     pub(crate) fn heals(&self, seqno: i64, failed_alike: bool) -> bool {
         let mut current = self.lock();
-        let Some(behind) = current.record.behind.filter(|behind| behind.at.0 < seqno) else {
-            return false;
-        };
-        if current.healing.is_over {
-            // What was inside the order may finish; what follows it does not get in.
-            let mut record = current.record.clone();
-            record.behind = Some(Behind {
-                at: Seqno(seqno),
-                ..behind
-            });
-            self.keep(&mut current, record);
-            return false;
+        let mut record = current.record.clone();
+        let lack = &mut current.healing.lack;
+        let must_last = lack.ended(&mut record, Seqno(seqno), failed_alike);
+        if must_last {
+            current.healing.healed_at = Some(Instant::now());
         }
-        let is_true_now = match failed_alike {
-            // The engine's position is what it should be.
-            true => behind.engine_says.0 <= seqno,
-            // The engine's position moved with the action itself.
-            false => current.healing.is_fresh,
-        };
-        if is_true_now {
-            self.forget(&mut current);
-            return false;
-        }
-        let is_first = current.healing.healed_at.is_none();
-        current.healing.healed_at.get_or_insert_with(Instant::now);
-        is_first
+        self.keep_changes(&mut current, record);
+        must_last
     }
 
     /// Time for which the record is still needed, if the database has what it lacked.
@@ -197,18 +124,10 @@ impl PositionKeeper {
     }
 
     pub(super) fn forget_what_has_healed(&self, current: &mut Known) {
-        if current.healing.healed_at.is_some() {
-            self.forget(current);
-        }
-    }
-
-    fn forget(&self, current: &mut Known) {
-        current.healing = Healing::default();
         let mut record = current.record.clone();
-        if let Some(behind) = record.behind.take() {
-            record.settled = Some(Seqno(behind.at.0.saturating_add(1)));
-        }
-        self.keep(current, record);
+        current.healing.lack.flushed(&mut record);
+        current.healing.healed_at = None;
+        self.keep_changes(current, record);
     }
 
     /// Whether this action failed here, and has ended since as on the other servers.
@@ -326,6 +245,12 @@ impl PositionKeeper {
             let mut record = current.record.clone();
             record.doubtful = None;
             self.keep(&mut current, record);
+        }
+    }
+
+    fn keep_changes(&self, current: &mut Known, record: DatabaseRecord) {
+        if record != current.record {
+            self.keep(current, record);
         }
     }
 

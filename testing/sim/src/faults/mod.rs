@@ -15,10 +15,11 @@
 //!   databases that lag (`lagging_databases.rs`), or the loss of each beside a logger
 //!   (`lost_beside_logger.rs`), or voters that are replaced (`replaced_voters.rs`),
 //!   or full copies that take long (`long_copies.rs`), or disks that are all slow
-//!   (`slow_disks.rs`);
+//!   (`slow_disks.rs`), or actions that fail on one database (`failed_actions.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
+mod failed_actions;
 pub(crate) mod fault_atlas;
 mod hung_disks;
 mod lagging_databases;

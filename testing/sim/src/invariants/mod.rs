@@ -23,6 +23,7 @@ pub(crate) mod recovery;
 pub(crate) mod removed;
 pub(crate) mod repair;
 pub(crate) mod retained;
+pub(crate) mod same_data;
 pub(crate) mod seqno;
 pub(crate) mod strangers;
 pub(crate) mod versions;

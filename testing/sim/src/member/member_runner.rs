@@ -169,6 +169,7 @@ impl World {
                     self.coverage.count("entries skipped at delivery")
                 }
                 RecordedEffect::Left => failed = Some("left".to_owned()),
+                RecordedEffect::OutcomeDecided(decision) => self.outcome_decided(id, &decision),
                 RecordedEffect::Delivered(delivery) => self.delivered(id, &delivery),
                 RecordedEffect::Logged(level, text) => {
                     if level > Level::Debug {

@@ -6,6 +6,7 @@
 pub(crate) mod disk_model;
 mod early_refusals;
 mod effect_checks;
+pub(crate) mod failed_actions;
 mod member_runner;
 pub(crate) mod recorded_effects;
 mod retention_checks;
@@ -21,10 +22,11 @@ use synod_consensus::{
     LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Time, Timing, VersionRange,
 };
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
-use synod_member::{Deliverer, DiskRead, Driver, Job, Shared, Storage};
+use synod_member::{Deliverer, Delivery, DiskRead, Driver, Job, Shared, Storage};
 
 use crate::clients::content::Row;
 use crate::member::disk_model::DiskModel;
+use crate::member::failed_actions::{FailedAction, Failing, Recorder};
 use crate::member::recorded_effects::RecordedEffects;
 use crate::world::clock::Clock;
 
@@ -59,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) slow_disk: u64,
     /// Speed of its database.
     pub(crate) applies: ApplierPace,
+    /// Why its database does not apply what it is given.
+    pub(crate) failing: Option<Failing>,
     /// A disk fault is planned, which explains errors of the log.
     pub(crate) disk_fault: bool,
     /// Damage that its process has met and has to name when it stops.
@@ -90,46 +94,84 @@ pub(crate) enum ApplierPace {
 pub(crate) struct Database {
     /// Last action applied.
     pub(crate) applied: Seqno,
+    /// Where its engine says that it is: also beyond an action that has failed.
+    pub(crate) engine: Seqno,
     /// Last action that survives a power cut.
     pub(crate) durable: Seqno,
+    /// Position that the engine would have after a power cut.
+    pub(crate) durable_engine: Seqno,
+    /// Position that its process takes it to be at when it starts.
+    pub(crate) starts_at: Seqno,
     /// Its database has actions that were lost to a forced primary.
     pub(crate) holds_lost: bool,
     /// The highest `durable` ever, also before the database was lost or replaced by a copy.
     pub(crate) had: Seqno,
-    /// Actions that are applied and may not be flushed yet, with the time of applying, in
-    /// microseconds.
-    pub(crate) unflushed: VecDeque<(u64, Seqno)>,
+    /// Changes that may not be flushed yet.
+    pub(crate) unflushed: VecDeque<Unflushed>,
     /// A full copy (SST) is under way.
     pub(crate) copying: bool,
     /// Full copies asked for so far.
     pub(crate) copies: u64,
 }
 
+/// A change of a database that its engine may not have flushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unflushed {
+    /// When it was made, in microseconds.
+    at_us: u64,
+    /// The last action that is applied then.
+    applied: Seqno,
+    /// Where the engine says that it is then.
+    engine: Seqno,
+}
+
 impl Database {
+    /// An action is applied, or a view is shown: the engine moves with it.
     pub(crate) fn apply(&mut self, now_us: u64, seqno: Seqno) {
         self.applied = seqno;
-        self.unflushed.push_back((now_us, seqno));
+        self.move_engine(now_us, seqno);
     }
 
-    /// Actions applied before this time are flushed.
+    /// The engine's position moves, with the data or without them.
+    pub(crate) fn move_engine(&mut self, at_us: u64, engine: Seqno) {
+        self.engine = engine;
+        let applied = self.applied;
+        self.unflushed.push_back(Unflushed {
+            at_us,
+            applied,
+            engine,
+        });
+    }
+
+    /// Changes made before this time are flushed.
     pub(crate) fn flush_before(&mut self, us: u64) {
-        while let Some((_, seqno)) = self.unflushed.front().filter(|(at, _)| *at < us) {
-            self.durable = *seqno;
-            self.had = self.had.max(*seqno);
+        while let Some(change) = self.unflushed.front().filter(|change| change.at_us < us) {
+            (self.durable, self.durable_engine) = (change.applied, change.engine);
+            self.had = self.had.max(self.durable);
             self.unflushed.pop_front();
         }
     }
 
+    /// Only this many changes after the last flush are left.
+    pub(crate) fn lose_all_but(&mut self, changes: usize) {
+        let last = changes.checked_sub(1).and_then(|at| self.unflushed.get(at));
+        let left = last.map(|change| (change.applied, change.engine));
+        let (applied, engine) = left.unwrap_or((self.durable, self.durable_engine));
+        self.replace(applied.max(Seqno(0)));
+        (self.engine, self.durable_engine) = (engine.max(Seqno(0)), engine.max(Seqno(0)));
+    }
+
     /// The process of the database stands still for a time, and flushes nothing meanwhile.
     pub(crate) fn stand_still(&mut self, for_us: u64) {
-        for (at, _) in &mut self.unflushed {
-            *at += for_us;
+        for change in &mut self.unflushed {
+            change.at_us += for_us;
         }
     }
 
     /// The database is at this position now, also on its disk.
     pub(crate) fn replace(&mut self, seqno: Seqno) {
         (self.applied, self.durable) = (seqno, seqno);
+        (self.engine, self.durable_engine) = (seqno, seqno);
         self.had = self.had.max(seqno);
         self.unflushed.clear();
         self.holds_lost = false;
@@ -146,6 +188,7 @@ pub(crate) struct ProcessParts {
     pub(crate) effects: Arc<RecordedEffects>,
     /// The last entry before the log's beginning.
     pub(crate) committed: LogIndex,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// A running member.
@@ -168,6 +211,12 @@ pub(crate) struct Process {
     /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,
     pub(crate) is_applying: bool,
+    /// The record of its database, if actions fail in this run.
+    pub(crate) recorder: Option<Recorder>,
+    /// The action that has failed on its database.
+    pub(crate) failed: Option<FailedAction>,
+    /// Deliveries that wait behind it.
+    pub(crate) held: VecDeque<Delivery>,
     /// Since when its database has followed the group, in microseconds of the world's time.
     pub(crate) synced_since_us: Option<u64>,
     pub(crate) is_seeking: bool,
@@ -211,6 +260,9 @@ impl Process {
             syncing_since: None,
             batches: 0,
             is_applying: false,
+            recorder: parts.recorder,
+            failed: None,
+            held: Default::default(),
             synced_since_us: None,
             is_seeking: true,
             is_leaving: false,

@@ -17,7 +17,7 @@ use synod_consensus::{
 };
 use synod_member::{
     Client, Delivery, Disk, DiskRead, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
-    ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
+    OutcomeDecision, ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
 
@@ -68,6 +68,8 @@ pub(crate) enum RecordedEffect {
     Delivered(Delivery),
     /// Delivery skips entries that were purged before they were delivered. No action is among them.
     EntriesSkipped,
+    /// The decision about an action that failed somewhere.
+    OutcomeDecided(OutcomeDecision),
     /// A line of the member's log.
     Logged(Level, String),
 }
@@ -262,6 +264,10 @@ impl Host for RecordedEffects {
 
     fn entries_skipped(&self) {
         self.push(RecordedEffect::EntriesSkipped);
+    }
+
+    fn outcome_decided(&self, decision: &OutcomeDecision) {
+        self.push(RecordedEffect::OutcomeDecided(decision.clone()));
     }
 
     fn joined(&self, view: &View) {

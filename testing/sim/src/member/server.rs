@@ -12,7 +12,7 @@ use synod_member::{
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
-use crate::invariants::{Violation, everywhere};
+use crate::invariants::{Violation, everywhere, same_data};
 use crate::member::ApplierPace;
 use crate::options::Fault;
 use crate::trace::{Text, What};
@@ -42,7 +42,7 @@ impl World {
     /// The group has this member. Its database follows the log, or is replaced by a full copy.
     pub(crate) fn joined(&mut self, id: MemberId, view: &View) {
         self.coverage.count("joined");
-        let applied = self.node(id).database.applied;
+        let applied = self.node(id).database.starts_at;
         let process = self.process(id);
         let first = process.shared.first_seqno(&process.reader);
         // What is missing of the history of a database is fetched, if there still is one.
@@ -56,6 +56,8 @@ impl World {
     }
 
     fn deliver_after(&mut self, id: MemberId, after: Seqno) {
+        let checked = same_data::follows(id, after, self.node(id).database.applied);
+        self.judge(checked);
         let process = self.process(id);
         let me = Me {
             member: id,
@@ -83,7 +85,8 @@ impl World {
         }
         let moved = self.has_moved(id);
         let process = self.process(id);
-        if process.is_applying || process.deliverer.is_none() || !moved {
+        let is_waiting = process.is_applying || process.failed.is_some();
+        if is_waiting || process.deliverer.is_none() || !moved {
             return;
         }
         process.is_applying = true;
@@ -164,6 +167,9 @@ impl World {
 
     /// The host gets an action or a view.
     pub(crate) fn delivered(&mut self, id: MemberId, delivery: &Delivery) {
+        if self.waits_behind_failure(id, delivery) || self.fails_to_apply(id, delivery) {
+            return;
+        }
         self.check_not_lost(id);
         let applied = self.node(id).database.applied;
         let checked = self.checks.history.delivered(id, applied, delivery);
@@ -185,6 +191,9 @@ impl World {
         }
         if is_awaited {
             self.feed(id, Input::Applied);
+        }
+        if self.is_up(id) {
+            self.applied_after_all(id, seqno);
         }
     }
 
@@ -341,6 +350,10 @@ impl World {
                 database.replace(seqno);
                 self.coverage.count("full copy");
                 self.note(id, What::Copied { seqno });
+                self.record_copy(id);
+                if !self.is_up(id) {
+                    return;
+                }
                 self.deliver_after(id, seqno);
             }
         }
@@ -354,8 +367,9 @@ impl World {
             // An incomplete copy is useless.
             return self.node_mut(id).database.replace(Seqno(0));
         }
-        let (durable, applied) = (database.durable.0.max(0), database.applied.0.max(0));
-        let back = self.draw((durable as u64, applied.max(durable) as u64)) as i64;
-        self.node_mut(id).database.replace(Seqno(back));
+        let durable = database.durable.0.max(0) as u64;
+        let changes = database.unflushed.len() as u64;
+        let left = self.draw((durable, durable + changes)) - durable;
+        self.node_mut(id).database.lose_all_but(left as usize);
     }
 }

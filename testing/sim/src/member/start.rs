@@ -17,6 +17,7 @@ use synod_member::{
 
 use crate::invariants::{Violation, recovery, repair};
 use crate::member::disk_model::{LogImage, RecoveredLog};
+use crate::member::failed_actions::Recorder;
 use crate::member::recorded_effects::{EffectObserver, HostSide, RecordedEffects};
 use crate::member::storage::FLUSH_US;
 use crate::member::{Process, ProcessParts};
@@ -56,6 +57,9 @@ impl World {
         }
         let files = Arc::new(node.faulty.clone());
         let effects = RecordedEffects::new(id, self.wanted_links.clone());
+        let Ok(recorder) = self.open_record(id) else {
+            return;
+        };
         let opened = match self.open(files, &effects) {
             Ok(opened) => opened,
             Err(error) => return self.refused_to_start(id, &error),
@@ -76,7 +80,7 @@ impl World {
         self.note(id, What::Started { last, term });
         let node = self.node_mut(id);
         node.disk = node.disk.reopened(found.image);
-        self.begin_process(id, mode, opened, effects);
+        self.begin_process(id, mode, opened, effects, recorder);
     }
 
     /// Opens a log as production does.
@@ -154,7 +158,7 @@ impl World {
 
     fn member_config(&self, id: MemberId) -> MemberConfig {
         let node = self.node(id);
-        let database = match node.database.applied {
+        let database = match node.database.starts_at {
             Seqno(0) => DatabasePosition {
                 group: GroupId::NONE,
                 seqno: Seqno::UNDEFINED,
@@ -227,6 +231,7 @@ impl World {
         mode: StartMode,
         mut opened: Opened,
         effects: Arc<RecordedEffects>,
+        recorder: Option<Recorder>,
     ) {
         self.next_session += 1;
         let session = SessionId(self.next_session);
@@ -277,6 +282,7 @@ impl World {
             shared,
             effects,
             committed,
+            recorder,
         };
         let process = Process::new(parts, self.now_us);
         let node = self.node_mut(id);

@@ -95,6 +95,16 @@ pub(crate) enum Event {
         node: MemberId,
         epoch: u64,
     },
+    /// A member continues with an action that has failed.
+    FailureStep {
+        node: MemberId,
+        epoch: u64,
+    },
+    /// The engine has flushed what the database had lacked.
+    EngineFlushed {
+        node: MemberId,
+        epoch: u64,
+    },
     Reconnect {
         a: MemberId,
         b: MemberId,
@@ -400,6 +410,8 @@ impl World {
             | Event::Copied { node, epoch, .. }
             | Event::AskAgain { node, epoch, .. }
             | Event::NextPiece { node, epoch, .. }
+            | Event::FailureStep { node, epoch }
+            | Event::EngineFlushed { node, epoch }
             | Event::Seek { node, epoch } => self.handle_member_event(node, Some(epoch), event),
         }
     }
@@ -438,6 +450,8 @@ impl World {
             Event::AskAgain { number, after, .. } => self.ask_again(id, number, after),
             Event::NextPiece { transaction, .. } => self.hand_over_rest(id, transaction),
             Event::Seek { .. } => self.seek(id),
+            Event::FailureStep { .. } => self.next_failure_step(id),
+            Event::EngineFlushed { .. } => self.engine_flushed(id),
             Event::Start { .. }
             | Event::Reconnect { .. }
             | Event::ClientTimeout { .. }

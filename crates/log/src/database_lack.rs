@@ -1,0 +1,224 @@
+//! The rules about an action that the database lacks although its engine may say that it has it:
+//! when the record says so, what a start makes of it, and when it is forgotten.
+//!
+//! Here are no files and no clocks: who follows the rules has a changed record made durable before
+//! anything depends on it, and knows when the engine has flushed.
+//!
+//! ```text
+//!  action N fails ─► record: behind at N-1 ─► engine's position: N ─► vote ─┬─► it failed alike:
+//!                                              │ killed                     │   forgotten
+//!                                              ▼                            └─► others succeeded:
+//!                        next start: from N-1, N is applied again ◄──────────── leave, restart
+//! ```
+//! Once N has been applied, the record stays until the engine has flushed: after a loss of power
+//! before that, the engine may still give the position that it had before.
+
+use synod_consensus::Seqno;
+use synod_planted::planted;
+
+use crate::database_record::{Behind, DatabaseRecord};
+
+/// The knowledge of one process about what its database lacks, beside the record.
+#[derive(Debug, Default)]
+pub struct DatabaseLack {
+    /// An action that has failed in this process, and is counted.
+    counted: Option<Seqno>,
+    /// Before that failure nothing was lacking: no position in the engine is wrong yet.
+    is_fresh: bool,
+    /// It was applied after all; the engine may not have flushed it.
+    has_healed: bool,
+    /// The order has ended, and the engine's position goes beyond it.
+    is_over: bool,
+}
+
+impl DatabaseLack {
+    /// The engine's position is about to move to `engine_says`, or has done so, although the
+    /// database is at `at`. `error`: the action after it has failed with it; zero: it was not let
+    /// in. Answers how often the action has failed here.
+    pub fn falls_behind(
+        &mut self,
+        record: &mut DatabaseRecord,
+        at: Seqno,
+        engine_says: Seqno,
+        error: u32,
+    ) -> u32 {
+        let known = record.behind;
+        let mut behind = known.unwrap_or(Behind {
+            at,
+            engine_says,
+            error,
+            failures: 0,
+        });
+        if behind.at != at && self.has_healed {
+            // The older one is in the database by now.
+            behind.at = at;
+            (behind.error, behind.failures) = (error, 0);
+        } else {
+            behind.at = behind.at.min(at);
+        }
+        behind.engine_says = behind.engine_says.max(engine_says);
+        let lacking = Some(after(at));
+        let is_new = self.counted != lacking;
+        if error != 0 && (is_new || behind.failures == 0) {
+            behind.error = error;
+            behind.failures += 1;
+        }
+        if is_new && error != 0 {
+            *self = DatabaseLack {
+                counted: lacking,
+                is_fresh: known.is_none(),
+                ..DatabaseLack::default()
+            };
+        }
+        self.is_over |= error == 0;
+        record.behind = Some(behind);
+        behind.failures
+    }
+
+    /// An action was applied, or has failed as it should: the database has what it lacked. True if
+    /// this is the moment from which on the record waits for the engine's flush.
+    pub fn ended(
+        &mut self,
+        record: &mut DatabaseRecord,
+        seqno: Seqno,
+        has_failed_alike: bool,
+    ) -> bool {
+        let Some(behind) = record.behind.filter(|behind| behind.at < seqno) else {
+            return false;
+        };
+        if self.is_over {
+            // What was inside the order may finish; what follows it does not get in.
+            record.behind = Some(Behind {
+                at: seqno,
+                ..behind
+            });
+            return false;
+        }
+        let is_true_now = match has_failed_alike {
+            // The engine's position is what it should be.
+            true => behind.engine_says <= seqno,
+            // The engine's position moved with the action itself.
+            false => planted!(ForgetUnflushed, self.is_fresh, else true),
+        };
+        if is_true_now {
+            self.forget(record);
+            return false;
+        }
+        !std::mem::replace(&mut self.has_healed, true)
+    }
+
+    /// Whether the database has what it lacked, and the engine may not have flushed that.
+    #[must_use]
+    pub fn has_healed(&self) -> bool {
+        self.has_healed
+    }
+
+    /// The engine has flushed. If the database has what it lacked, the record need not say more.
+    pub fn flushed(&mut self, record: &mut DatabaseRecord) {
+        if self.has_healed {
+            self.forget(record);
+        }
+    }
+
+    fn forget(&mut self, record: &mut DatabaseRecord) {
+        *self = DatabaseLack::default();
+        record.settle();
+    }
+}
+
+/// Whether an action that has failed here so often, and not on the other servers, shows that the
+/// data differ. The first failure does not: the database is a prefix of the others'. A lack of
+/// disk, memory or the like never does.
+#[must_use]
+pub fn shows_other_data(failures: u32, is_lack_of_resources: bool) -> bool {
+    failures > 1 && !is_lack_of_resources
+}
+
+impl DatabaseRecord {
+    /// The first action that the database lacks, although its engine may not know.
+    #[must_use]
+    pub fn first_lacking(&self) -> Option<Seqno> {
+        self.behind.map(|behind| after(behind.at))
+    }
+
+    /// Why the database is not where its engine says, which is `engine`: it is at
+    /// [`Behind::at`].
+    #[must_use]
+    pub fn correction(&self, engine: Seqno) -> Option<Behind> {
+        // Higher than the record knows: it continued since by what it has applied, or it is a copy.
+        let is_wrong = |behind: &Behind| engine > behind.at && engine <= behind.engine_says;
+        let correction = self.behind.filter(is_wrong);
+        planted!(BelieveEngine, correction, else None)
+    }
+
+    /// Leaves out that the database is behind, if its engine is beyond every position that may be
+    /// wrong: what was lacking has been applied since. A later failure must not lead back to before
+    /// it.
+    pub fn forget_outlived(&mut self, engine: Seqno) {
+        if self
+            .behind
+            .is_some_and(|behind| engine > behind.engine_says)
+        {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some(behind) = self.behind.take() {
+            self.settled = Some(after(behind.at));
+        }
+    }
+}
+
+/// The action after this one, also where a damaged number is the last there is.
+fn after(seqno: Seqno) -> Seqno {
+    Seqno(seqno.0.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: u32 = 1114;
+
+    fn fails(lack: &mut DatabaseLack, record: &mut DatabaseRecord, seqno: i64) -> u32 {
+        lack.falls_behind(record, Seqno(seqno - 1), Seqno(seqno), ERROR)
+    }
+
+    fn correction(record: &DatabaseRecord, engine: i64) -> Option<i64> {
+        record.correction(Seqno(engine)).map(|behind| behind.at.0)
+    }
+
+    #[test]
+    fn engine_is_believed_outside_the_positions_that_may_be_wrong() {
+        let mut record = DatabaseRecord::default();
+        assert_eq!(correction(&record, 42), None);
+        fails(&mut DatabaseLack::default(), &mut record, 42);
+        assert_eq!(correction(&record, 42), Some(41));
+        assert_eq!(correction(&record, 41), None, "the move was not flushed");
+        assert_eq!(correction(&record, 43), None);
+        record.forget_outlived(Seqno(42));
+        assert_eq!(record.first_lacking(), Some(Seqno(42)));
+        record.forget_outlived(Seqno(43));
+        assert_eq!(record.first_lacking(), None);
+        assert_eq!(record.settled, Some(Seqno(42)));
+    }
+
+    #[test]
+    fn second_failure_may_come_before_the_first_lack_is_forgotten() {
+        let (mut record, mut lack) = (DatabaseRecord::default(), DatabaseLack::default());
+        fails(&mut lack, &mut record, 42);
+        let mut lack = DatabaseLack::default();
+        assert!(lack.ended(&mut record, Seqno(42), false) && lack.has_healed());
+        assert_eq!(fails(&mut lack, &mut record, 44), 1, "another action");
+        assert!(!lack.has_healed());
+        assert_eq!(correction(&record, 44), Some(43), "42 and 43 are there");
+    }
+
+    #[test]
+    fn want_of_something_never_shows_other_data() {
+        assert!(!shows_other_data(1, false));
+        assert!(shows_other_data(2, false));
+        assert!(!shows_other_data(9, true));
+    }
+}
