@@ -25,7 +25,7 @@ pub struct DatabaseLack {
     counted: Option<Seqno>,
     /// Before that failure nothing was lacking: no position in the engine is wrong yet.
     is_fresh: bool,
-    /// It was applied after all; the engine may not have flushed it.
+    /// Applied after all; the engine may not have flushed it.
     has_healed: bool,
     /// The order has ended, and the engine's position goes beyond it.
     is_over: bool,

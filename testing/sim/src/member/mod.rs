@@ -94,7 +94,7 @@ pub(crate) enum ApplierPace {
 pub(crate) struct Database {
     /// Last action applied.
     pub(crate) applied: Seqno,
-    /// Where its engine says that it is: also beyond an action that has failed.
+    /// Position by its engine: also beyond an action that has failed.
     pub(crate) engine: Seqno,
     /// Last action that survives a power cut.
     pub(crate) durable: Seqno,
@@ -121,7 +121,7 @@ pub(crate) struct Unflushed {
     at_us: u64,
     /// The last action that is applied then.
     applied: Seqno,
-    /// Where the engine says that it is then.
+    /// Position by the engine then.
     engine: Seqno,
 }
 
