@@ -45,7 +45,7 @@ impl World {
         }
         let timeout_us = 2 * self.options.timing.election_timeout_max_us;
         let began_us = self.now_us;
-        let is_elected = self.run_until(timeout_us + ELECTION_US, |world| world.leader().is_some());
+        let is_elected = self.run_until(timeout_us + ELECTION_US, World::has_ended_elections);
         if !is_elected {
             return self.slow(format!("no leader is elected without {lost:?}"));
         }
@@ -68,6 +68,15 @@ impl World {
         if !is_back {
             self.slow(format!("{lost:?} came back, and do not take part"));
         }
+    }
+
+    /// Whether a leader leads the highest term that there is. A later candidacy had begun before
+    /// others heard of the leader, waits for its disk, and deposes it.
+    fn has_ended_elections(&self) -> bool {
+        let terms = self.up().into_iter().map(|id| self.core(id).term());
+        let highest = terms.max();
+        self.leader()
+            .is_some_and(|id| Some(self.core(id).term()) == highest)
     }
 
     /// The leader leads for a while, and what clients write is committed.
