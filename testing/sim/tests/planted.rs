@@ -15,7 +15,7 @@ const SEEDS: u64 = 300;
 const SEEDS_FOR_RARE: u64 = 1200;
 /// One of how many bugs a sample has.
 const SAMPLE: u64 = 4;
-/// Length of the safety phase, in microseconds; long enough for these bugs.
+/// Length of the safety phase, in microseconds; long enough for most bugs.
 const SAFETY_US: u64 = 3_000_000;
 
 /// Bugs that show only where a log is damaged and repaired.
@@ -68,6 +68,15 @@ fn excludes_faults(options: &Options) -> bool {
         || options.failing_actions
 }
 
+/// Length of the safety phase for this bug, in microseconds.
+fn safety_us_of(bug: Bug) -> u64 {
+    match bug {
+        // A member joins, is cut off, removed, connected again, and misses its group.
+        Bug::AdmitRemoved => 4 * SAFETY_US,
+        _ => SAFETY_US,
+    }
+}
+
 /// Most seeds until this bug must be found.
 fn seeds_max(bug: Bug) -> u64 {
     match bug {
@@ -82,7 +91,7 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
     let found = (1..=seeds_max(bug)).find_map(|nth| {
         let seed = seed_of(bug, nth);
         let mut options = options_of(seed);
-        options.safety_us = SAFETY_US;
+        options.safety_us = safety_us_of(bug);
         let added = added_faults(bug);
         if !added.is_empty() && excludes_faults(&options) {
             return None;

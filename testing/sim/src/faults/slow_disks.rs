@@ -70,8 +70,8 @@ impl World {
         }
     }
 
-    /// Whether a leader leads the highest term that there is. A later candidacy had begun before
-    /// others heard of the leader, waits for its disk, and deposes it.
+    /// Whether a leader leads the highest term that there is. A candidacy for a higher one began
+    /// before there was a leader, waits for its disk, and deposes it.
     fn has_ended_elections(&self) -> bool {
         let terms = self.up().into_iter().map(|id| self.core(id).term());
         let highest = terms.max();
