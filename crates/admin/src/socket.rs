@@ -67,7 +67,7 @@ pub struct Listening {
 /// Access of the processes of [`STATUS_GROUP`] to a member's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupAccess {
-    /// They may ask for the status.
+    /// Processes of the group may ask for the status.
     Open,
     /// This machine has no such group.
     NoGroup,

@@ -178,10 +178,10 @@ impl Clients {
         let Ok(rights) = socket::rights_of(&stream) else {
             return;
         };
-        let asking = self.served.iter().filter(|s| s.rights == Rights::Status);
-        let is_full = self.served.len() >= CLIENTS_MAX
-            || rights == Rights::Status && asking.count() >= STATUS_CLIENTS_MAX;
-        let Some(ours) = (!is_full).then(|| stream.try_clone().ok()).flatten() else {
+        if self.is_full_for(rights) {
+            return refuse_busy(&stream);
+        }
+        let Ok(ours) = stream.try_clone() else {
             return refuse_busy(&stream);
         };
         let (answer, surroundings) = (self.answer.clone(), self.surroundings.clone());
@@ -201,6 +201,12 @@ impl Clients {
             }),
             Err(_) => refuse_busy(&ours),
         }
+    }
+
+    fn is_full_for(&self, rights: Rights) -> bool {
+        let asking = self.served.iter().filter(|s| s.rights == Rights::Status);
+        self.served.len() >= CLIENTS_MAX
+            || rights == Rights::Status && asking.count() >= STATUS_CLIENTS_MAX
     }
 
     /// Breaks all connections, and waits for their threads.

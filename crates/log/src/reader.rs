@@ -171,7 +171,7 @@ impl LogReader {
     /// the seqno, or of the base if the log begins right after it.
     ///
     /// # Errors
-    /// Those of [`LogReader::seek_seqno`].
+    /// Errors of [`LogReader::seek_seqno`].
     pub fn seek_database(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
         {
             let state = self.shared.state();

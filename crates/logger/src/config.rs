@@ -150,7 +150,7 @@ impl LoggerConfig {
     ///
     /// # Errors
     ///
-    /// Those of [`LoggerConfig::read`].
+    /// Errors of [`LoggerConfig::read`].
     pub fn of_relay_group(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::understand(path, table, true)
     }

@@ -32,7 +32,7 @@ pub(crate) struct TestRelay {
     pub(crate) node: Arc<Node>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) control: Arc<Control>,
-    /// Its log is read from these each time.
+    /// Files of the log, which is read from them each time.
     pub(crate) files: FaultyFiles,
     address: String,
     follows: Option<JoinHandle<()>>,

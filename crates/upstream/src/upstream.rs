@@ -64,7 +64,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// Those of [`Upstream::connect`].
+    /// Errors of [`Upstream::connect`].
     pub fn connect_holding(
         config: &UpstreamConfig,
         position: &Position,

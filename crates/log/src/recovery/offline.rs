@@ -155,7 +155,7 @@ fn torn_tail(dir: &Path, replayed: &ReplayResult) -> Option<TornTail> {
 /// Truncated entries are shown where they are.
 ///
 /// # Errors
-/// Those of opening a log; what comes before the damage has been written.
+/// Errors of opening a log. Everything before the damage has been written by then.
 pub fn dump(dir: &Path, out: &mut dyn Write, json: bool) -> Result<(), LogError> {
     dump_with(&RealFiles, dir, out, json)
 }

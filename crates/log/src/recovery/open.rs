@@ -133,7 +133,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// Those of [`Log::open`]. Damage is an error if `consent` refuses, or if it cannot be repaired
+    /// Errors of [`Log::open`]. Damage is one if `consent` refuses, or if it cannot be repaired
     /// (damage to the control file, which holds the log's identity).
     pub fn open_or_repair(
         files: Arc<dyn Files>,

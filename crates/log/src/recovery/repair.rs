@@ -301,7 +301,7 @@ fn random(files: &dyn Files, dir: &Path) -> Result<u64, LogError> {
 /// Carries out the repair that the control file orders. May be repeated after a crash at any place.
 ///
 /// # Errors
-/// Those of reading and writing.
+/// Failed reads and writes.
 pub(crate) fn carry_out(
     files: &dyn Files,
     dir: &Path,

@@ -71,7 +71,7 @@ impl LogWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`LogWriter::purge`].
+    /// Errors of [`LogWriter::purge`].
     pub fn purge_for_space(
         &mut self,
         up_to: LogIndex,

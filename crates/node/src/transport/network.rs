@@ -1,7 +1,7 @@
 //! The transport, as the driver reaches it: the driver's [`Network`].
 //!
 //! Every call returns at once. Messages leave at the end of the turn ([`Transport::end_turn`]).
-//! Those to members without a connection are lost.
+//! Messages to members without a connection are lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ pub(crate) struct End {
     pub(crate) registry: Registry,
     /// End of the newest whole transaction in the upstream's binlog; an empty name: unknown.
     pub(crate) place: FilePosition,
-    /// Its arrival; none: before the start of this process.
+    /// Arrival; none: before the start of this process.
     pub(crate) arrival: Option<Arrival>,
     /// Time at which this relay last saw the log level with the upstream; none: never, as another
     /// relay pulls, or more comes all the time.

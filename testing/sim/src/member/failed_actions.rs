@@ -39,7 +39,7 @@ const DUPLICATE: u32 = 1062;
 pub(crate) enum Failing {
     /// The next action fails, once.
     Once,
-    /// Its disk is full: every action fails.
+    /// The data disk is full: every action fails.
     FullDisk {
         /// The record cannot be written, either.
         record_too: bool,

@@ -102,7 +102,7 @@ pub(crate) struct Database {
     pub(crate) durable_engine: Seqno,
     /// Position that its process takes it to be at when it starts.
     pub(crate) starts_at: Seqno,
-    /// Its database has actions that were lost to a forced primary.
+    /// The database has actions that were lost to a forced primary.
     pub(crate) holds_lost: bool,
     /// The highest `durable` ever, also before the database was lost or replaced by a copy.
     pub(crate) had: Seqno,

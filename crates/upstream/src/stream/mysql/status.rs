@@ -3,8 +3,8 @@
 //! ```text
 //! code u8 | value, as long as its code says
 //! ```
-//! Those that MariaDB does not know go: no reader could tell how long they are. Newer ones than
-//! those of MySQL 9.7 end the list: how long they are is not known here either, and they come last.
+//! Variables that MariaDB does not know go: no reader could tell their length. Newer ones than
+//! those of MySQL 9.7 end the list: their length is not known here either, and they come last.
 
 use super::collation;
 use crate::stream::explicit_defaults;
