@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::oracle::Content;
 use serde::{Deserialize, Serialize};
-use synod_oracle::Content;
 
 /// Name of the database's file.
 const FILE_NAME: &str = "database.jsonl";
@@ -185,7 +185,7 @@ fn write_line(to: &mut impl Write, line: &Line) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use synod_oracle::{RowWrite, Transaction};
+    use crate::oracle::{RowWrite, Transaction};
 
     use super::*;
 

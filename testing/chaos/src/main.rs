@@ -15,10 +15,12 @@
 //! | [`run`] | the parent | clients, faults, progress, the verdict |
 //! | [`protocol`] | both | commands of clients and replies of members |
 //! | [`database`] | both | the file in which a member keeps what was applied |
+//! | [`oracle`] | the parent | the rules that answers and databases are judged by |
 #![forbid(unsafe_code)]
 
 mod database;
 mod member;
+mod oracle;
 mod parent;
 mod protocol;
 mod run;

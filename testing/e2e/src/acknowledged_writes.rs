@@ -8,7 +8,7 @@
 //!
 //! The table takes an id twice. So a transaction that was executed twice, by whomever, shows.
 //!
-//! This is not the judgement of `synod-oracle`. That crate needs the whole history of each
+//! This is not the judgement of the oracle in `testing/chaos`. That needs the whole history of each
 //! database, with positions and snapshots, which SQL tables do not show; it judges order, lost
 //! updates and stale reads. Here only the presence of rows is checked, and gaps in the service are
 //! measured.

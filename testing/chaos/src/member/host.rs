@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::oracle::{Content, RowWrite, Transaction};
 use bytes::Bytes;
 use synod_node::{
     Delivery, DonorRequest, Host, Level, Node, Remedy, Seqno, StateTransferEvent, View,
 };
-use synod_oracle::{Content, RowWrite, Transaction};
 
 use super::{Planted, copy};
 use crate::database::Database;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::oracle::{ClientAnswer, Evidence, Read};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{ClientAnswer, Evidence, Read};
 
 use super::process::Connection;
 use crate::protocol::{Command, Reply};

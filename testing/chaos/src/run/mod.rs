@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::oracle::{ClientAnswer, Database as Held, check};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{ClientAnswer, Database as Held, check};
 
 use crate::database::Database;
 use crate::member::Planted;

@@ -2,7 +2,7 @@
 //! `DIRECTORY/<target>/<number>`. The same inputs every time.
 
 #[allow(dead_code, reason = "made for the tests of the crate it is in")]
-#[path = "../../../../crates/wire/tests/wire/strategies.rs"]
+#[path = "../../../../crates/core/wire/tests/wire/strategies.rs"]
 mod strategies;
 
 use std::path::{Path, PathBuf};

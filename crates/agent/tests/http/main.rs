@@ -1,7 +1,0 @@
-//! An agent beside a made-up server, over real sockets.
-
-#[path = "../../../tls/tests/support/certificates.rs"]
-mod certificates;
-mod encrypted;
-mod pages;
-mod support;

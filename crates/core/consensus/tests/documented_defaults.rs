@@ -1,0 +1,47 @@
+//! `docs/protocol.md` states the default times; `Timing::default()` is their source.
+
+use std::path::Path;
+
+use synod_consensus::Timing;
+
+/// With a comma after every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[test]
+fn documented_times_are_the_defaults() {
+    let Timing {
+        heartbeat_us,
+        promise_us,
+        lease_us,
+        lease_max_us,
+        clock_drift_ppm,
+        election_timeout_min_us,
+        election_timeout_max_us,
+        retry_us,
+    } = Timing::default();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/protocol.md");
+    let document = std::fs::read_to_string(path).expect("the protocol's document");
+    for (name, value) in [
+        ("heartbeat_us", heartbeat_us),
+        ("promise_us", promise_us),
+        ("lease_us", lease_us),
+        ("lease_max_us", lease_max_us),
+        ("clock_drift_ppm", u64::from(clock_drift_ppm)),
+        ("election_timeout_min_us", election_timeout_min_us),
+        ("election_timeout_max_us", election_timeout_max_us),
+        ("retry_us", retry_us),
+    ] {
+        let row = format!("| `{name}` | {} |", grouped(value));
+        assert!(document.contains(&row), "docs/protocol.md lacks '{row}'");
+    }
+}

@@ -1,0 +1,1204 @@
+//! Messages as bytes and back.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use synod_consensus::{
+    Append, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind, LeaderWeight, LogBase,
+    LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
+    Writers,
+};
+use synod_wire::{
+    AppliedPosition, Command, DataState, DecodeError, Done, EncodeError, FeedOrder, FetchAnswer,
+    FetchFrom, FetchRefusal, FetchRequest, FetchedEntries, Frame, FrameDecoder, HeardMember,
+    IntroducedMember, Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage,
+    PresenceReport, ProposalRefusal, Propose, RegionError, Report, StateResult, StatusBroadcast,
+    SurvivorReport,
+};
+
+use crate::strategies::{command_message, fetch_message, peer_message, survivor_message};
+
+/// The newest version, which nearly all tests use.
+pub(crate) const NEWEST: u16 = OUR_VERSIONS.max;
+
+/// The frame of a message as one piece.
+pub(crate) fn frame_bytes(message: &PeerMessage) -> Vec<u8> {
+    frame_bytes_of(NEWEST, message)
+}
+
+fn frame_bytes_of(version: u16, message: &PeerMessage) -> Vec<u8> {
+    let mut segments = Vec::new();
+    message.encode(version, &mut segments).unwrap();
+    segments.concat()
+}
+
+/// The message as a receiver in version 2 reads it: without the fields of later versions.
+fn in_version_2(message: PeerMessage) -> PeerMessage {
+    let mut message = in_version_4(message);
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message
+        && let Body::CommitNotice { commit } = *body
+    {
+        *body = Body::Heartbeat {
+            commit,
+            sent_at: Time(0),
+            read_round: 0,
+        };
+    }
+    message
+}
+
+/// The message as a receiver in version 3 or 4 reads it: without the fields of version 5.
+fn in_version_4(mut message: PeerMessage) -> PeerMessage {
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message
+        && let Body::InstallBase { base, .. } = body
+    {
+        base.config.config.writers = Writers::Any;
+        base.config.config.protocol_is_held = false;
+    }
+    if let PeerMessage::Join(join) = &mut message {
+        join.has_joined = false;
+    }
+    let reports = match &mut message {
+        PeerMessage::Report(report) => std::slice::from_mut(report),
+        PeerMessage::Status(status) => &mut status.members[..],
+        _ => &mut [],
+    };
+    for report in reports {
+        (report.log_format, report.region) = (0, None);
+    }
+    message
+}
+
+/// The message as a receiver in version 1 reads it: without the fields of later versions.
+fn in_version_1(message: PeerMessage) -> PeerMessage {
+    let mut message = in_version_2(message);
+    let unbind = |config: &mut ConfigAt| {
+        let members = config.config.members.values_mut();
+        members.for_each(|member| member.certificate = None);
+    };
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message {
+        match body {
+            Body::HeartbeatReply { promised_us, .. } => *promised_us = 0,
+            Body::InstallBase { base, .. } => unbind(&mut base.config),
+            _ => {}
+        }
+    }
+    message
+}
+
+/// The frame that these bytes are.
+pub(crate) fn parse(bytes: &[u8]) -> Frame {
+    let mut decoder = FrameDecoder::new(u32::MAX);
+    decoder.feed(bytes);
+    let frame = decoder.next_frame().unwrap().expect("a whole frame");
+    assert!(!decoder.is_inside_frame());
+    frame
+}
+
+/// An append of one entry with this payload.
+fn append_of(payload: Bytes) -> PeerMessage {
+    let entry = EntryHeader {
+        term: Term(1),
+        index: LogIndex(8),
+        seqno: Seqno(5),
+        kind: EntryKind::Action,
+        origin: Origin {
+            member: MemberId(2),
+            session: SessionId(3),
+            number: 4,
+        },
+        depends_on: Seqno(4),
+        payload_len: payload.len() as u32,
+        payload_crc: 6,
+    };
+    let append = Append {
+        prev: EntryId {
+            term: Term(1),
+            index: LogIndex(7),
+        },
+        entries: vec![entry],
+        commit: LogIndex(7),
+        sent_at: Time(9),
+    };
+    let body = Body::Append(append);
+    let message = Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(1),
+        body,
+    };
+    PeerMessage::Append {
+        message,
+        payloads: vec![Some(payload)],
+    }
+}
+
+fn propose_of(payload: Bytes) -> PeerMessage {
+    PeerMessage::Propose(Propose {
+        tag: Term(1),
+        origin: Origin {
+            member: MemberId(2),
+            session: SessionId(3),
+            number: 4,
+        },
+        kind: EntryKind::Action,
+        oldest_outstanding: 4,
+        payload,
+    })
+}
+
+/// The table of messages that people read.
+const DOCUMENT: &str = include_str!("../../../../../docs/wire-protocol.md");
+
+/// Whether the document has a row for this kind and message.
+fn is_documented(message: &PeerMessage) -> bool {
+    let debug = format!("{message:?}");
+    let name = debug.split([' ', '(']).next().unwrap_or_default();
+    DOCUMENT.contains(&format!("\n| {} | {name} |", message.kind()))
+}
+
+proptest! {
+    #[test]
+    fn every_message_is_in_the_document(message in peer_message()) {
+        prop_assert!(is_documented(&message), "{message:?}");
+    }
+
+    #[test]
+    fn every_command_survives(message in command_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    #[test]
+    fn every_fetch_survives(message in fetch_message()) {
+        let frame = parse(&frame_bytes_of(5, &message));
+        prop_assert_eq!(PeerMessage::decode(5, frame), Ok(message));
+    }
+
+    #[test]
+    fn every_report_of_a_survivor_survives(message in survivor_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    #[test]
+    fn every_message_survives(message in peer_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(frame.kind, message.kind());
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    /// Version 1 has no certificates, and its replies promise nothing. All else survives in it,
+    /// too.
+    #[test]
+    fn version_1_lacks_what_version_2_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(1));
+        let frame = parse(&frame_bytes_of(1, &message));
+        prop_assert_eq!(PeerMessage::decode(1, frame), Ok(in_version_1(message)));
+    }
+
+    /// Version 2 has no commit notices: they travel as heartbeats. It can leave out no payload.
+    #[test]
+    fn version_2_lacks_what_version_3_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(2));
+        let frame = parse(&frame_bytes_of(2, &message));
+        prop_assert_eq!(PeerMessage::decode(2, frame), Ok(in_version_2(message)));
+    }
+
+    /// The configurations of version 4 do not say who writes.
+    #[test]
+    fn version_4_lacks_what_version_5_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(4));
+        let frame = parse(&frame_bytes_of(4, &message));
+        prop_assert_eq!(PeerMessage::decode(4, frame), Ok(in_version_4(message)));
+    }
+
+    #[test]
+    fn body_cut_short_is_refused_or_has_a_shorter_payload(
+        message in peer_message(),
+        part in 0.0..1.0f64,
+    ) {
+        let frame = parse(&frame_bytes(&message));
+        let len = (frame.body.len() as f64 * part) as usize;
+        let short = Frame { kind: frame.kind, body: frame.body.slice(..len) };
+        // A body without bytes has no shorter form.
+        prop_assume!(!frame.body.is_empty());
+        match PeerMessage::decode(NEWEST, short) {
+            Err(_) | Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
+            Ok(other) => prop_assert!(false, "{message:?} of {len} bytes became {other:?}"),
+        }
+    }
+
+    #[test]
+    fn body_with_more_behind_it_is_refused(message in peer_message()) {
+        let frame = parse(&frame_bytes(&message));
+        let body = Bytes::from([&frame.body[..], &[0]].concat());
+        match PeerMessage::decode(NEWEST, Frame { kind: frame.kind, body }) {
+            Err(DecodeError::TrailingBytes { left: 1 }) => {}
+            Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+
+    #[test]
+    fn garbage_in_a_good_frame_never_panics(
+        kind in 0..40u8,
+        body in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let _ = PeerMessage::decode(NEWEST, Frame { kind, body: body.into() });
+    }
+
+    #[test]
+    fn altered_body_in_a_good_frame_never_panics(
+        message in peer_message(),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let frame = parse(&frame_bytes(&message));
+        let mut body = frame.body.to_vec();
+        for (at, value) in changes {
+            if !body.is_empty() {
+                let at = at.index(body.len());
+                body[at] = value;
+            }
+        }
+        let _ = PeerMessage::decode(NEWEST, Frame { kind: frame.kind, body: body.into() });
+    }
+}
+
+#[test]
+fn large_payloads_are_sent_and_received_without_copying() {
+    let payload = Bytes::from(vec![7; 100_000]);
+    for message in [append_of(payload.clone()), propose_of(payload.clone())] {
+        let mut segments = Vec::new();
+        message.encode(NEWEST, &mut segments).unwrap();
+        assert!(
+            segments
+                .iter()
+                .any(|segment| segment.as_ptr() == payload.as_ptr())
+        );
+
+        let frame = parse(&segments.concat());
+        let received = frame.body.as_ptr_range();
+        let payload = match PeerMessage::decode(NEWEST, frame).unwrap() {
+            PeerMessage::Append { mut payloads, .. } => payloads.remove(0).unwrap(),
+            PeerMessage::Propose(propose) => propose.payload,
+            other => panic!("{other:?}"),
+        };
+        assert!(received.contains(&payload.as_ptr()));
+        assert_eq!(payload.len(), 100_000);
+    }
+}
+
+#[test]
+fn small_payloads_do_not_become_segments() {
+    let mut segments = Vec::new();
+    append_of(Bytes::from_static(b"small"))
+        .encode(NEWEST, &mut segments)
+        .unwrap();
+    assert_eq!(segments.len(), 2, "header and fields");
+}
+
+#[test]
+fn only_entries_and_proposals_are_bulk() {
+    assert_eq!(append_of(Bytes::new()).lane(), Lane::Bulk);
+    assert_eq!(propose_of(Bytes::new()).lane(), Lane::Bulk);
+    let PeerMessage::Append { message, .. } = append_of(Bytes::new()) else {
+        unreachable!()
+    };
+    let Body::Append(append) = message.body else {
+        unreachable!()
+    };
+    let probe = Message {
+        body: Body::Append(Append {
+            entries: vec![],
+            ..append
+        }),
+        ..message
+    };
+    assert_eq!(PeerMessage::Consensus(probe).lane(), Lane::Control);
+    assert_eq!(PeerMessage::Report(Report::default()).lane(), Lane::Control);
+}
+
+#[test]
+fn payloads_that_do_not_fit_their_entries_are_not_sent() {
+    let mut out = Vec::new();
+    let PeerMessage::Append { message, .. } = append_of(Bytes::from_static(b"12")) else {
+        unreachable!()
+    };
+    for payloads in [
+        vec![],
+        vec![Some(Bytes::from_static(b"1"))],
+        vec![Some(Bytes::from_static(b"12")); 2],
+    ] {
+        let mismatch = EncodeError::PayloadMismatch {
+            entries: 1,
+            payloads: payloads.len(),
+        };
+        let wrong = PeerMessage::Append {
+            message: message.clone(),
+            payloads,
+        };
+        assert_eq!(wrong.encode(NEWEST, &mut out), Err(mismatch));
+    }
+    let bare = PeerMessage::Consensus(message);
+    assert!(matches!(
+        bare.encode(NEWEST, &mut out),
+        Err(EncodeError::PayloadMismatch { .. })
+    ));
+    assert!(out.is_empty());
+}
+
+#[test]
+fn entries_that_do_not_follow_one_another_are_refused() {
+    let mut bytes = parse(&frame_bytes(&append_of(Bytes::new()))).body.to_vec();
+    // After from, to, term, code, prev, commit, sent_at, count, and entry's term.
+    let index_at = 24 + 1 + 16 + 16 + 4 + 8;
+    assert_eq!(bytes[index_at], 8);
+    bytes[index_at] = 9;
+    let frame = Frame {
+        kind: 17,
+        body: bytes.into(),
+    };
+    let error = DecodeError::NotConsecutive {
+        expected: 8,
+        found: 9,
+    };
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(error));
+}
+
+#[test]
+fn count_beyond_the_message_is_refused_before_allocating() {
+    let mut bytes = parse(&frame_bytes(&append_of(Bytes::new()))).body.to_vec();
+    let count_at = 24 + 1 + 16 + 16;
+    bytes[count_at..count_at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let frame = Frame {
+        kind: 17,
+        body: bytes.into(),
+    };
+    let error = DecodeError::ImpossibleCount {
+        what: "entries",
+        count: u32::MAX,
+        left: 66,
+    };
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(error));
+}
+
+#[test]
+fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
+    let name = Report {
+        incoming: "x".repeat(513),
+        ..Report::default()
+    };
+    let too_long = EncodeError::TooLong {
+        what: "client address",
+        len: 513,
+        max: 512,
+    };
+    assert_eq!(
+        PeerMessage::Report(name).encode(NEWEST, &mut Vec::new()),
+        Err(too_long)
+    );
+
+    let text = "é".repeat(5000);
+    let result = StateResult {
+        id: 1,
+        ok: false,
+        code: 5,
+        seqno: Seqno(-1),
+        text,
+    };
+    let frame = parse(&frame_bytes(&PeerMessage::StateResult(result)));
+    let Ok(PeerMessage::StateResult(result)) = PeerMessage::decode(NEWEST, frame) else {
+        panic!()
+    };
+    assert_eq!(result.text, "é".repeat(512));
+}
+
+#[test]
+fn unknown_versions_and_kinds_are_refused() {
+    let message = PeerMessage::LeaveReply;
+    let unknown = EncodeError::UnknownVersion { version: 6 };
+    assert_eq!(message.encode(6, &mut Vec::new()), Err(unknown));
+    let frame = parse(&frame_bytes(&message));
+    let unknown = DecodeError::UnknownVersion { version: 6 };
+    assert_eq!(PeerMessage::decode(6, frame), Err(unknown));
+    let frame = Frame {
+        kind: 99,
+        body: Bytes::new(),
+    };
+    let unknown = DecodeError::UnknownCode {
+        what: "message",
+        code: 99,
+    };
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(unknown));
+}
+
+#[test]
+fn weight_above_100_is_refused() {
+    let Frame { kind, body } = parse(&frame_bytes(&PeerMessage::Report(Report::default())));
+    let mut body = body.to_vec();
+    // A weight, a vote, the format of the log, and the length of the region.
+    let weight = body.len() - 8;
+    assert_eq!(std::mem::replace(&mut body[weight], 101), 50);
+    let body = body.into();
+    let error = DecodeError::UnknownCode {
+        what: "leader weight",
+        code: 101,
+    };
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
+}
+
+fn introduction() -> PeerMessage {
+    let introduced = |member, certificate: Option<&str>| IntroducedMember {
+        member: MemberId(member),
+        address: format!("n{member}:1"),
+        certificate: certificate.map(str::to_owned),
+    };
+    PeerMessage::Introduction(Introduction {
+        index: LogIndex(9),
+        members: vec![introduced(1, None), introduced(7, Some("CN=n7"))],
+    })
+}
+
+/// A message of this kind survives `since`, whole only, and has no place in the version before.
+#[track_caller]
+fn has_its_place_since(since: u16, kind: u8, message: PeerMessage) {
+    let version = since - 1;
+    assert!(is_documented(&message));
+    assert!(!message.is_carried_by(version) && message.is_carried_by(since));
+    let mut segments = Vec::new();
+    let refused = message.encode(version, &mut segments);
+    assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version }));
+    message.encode(since, &mut segments).unwrap();
+    let frame = parse(&segments.concat());
+    let unknown = DecodeError::UnknownCode {
+        what: "message",
+        code: kind,
+    };
+    assert_eq!(PeerMessage::decode(version, frame.clone()), Err(unknown));
+    for len in 0..frame.body.len() {
+        let body = frame.body.slice(..len);
+        assert!(PeerMessage::decode(since, Frame { kind, body }).is_err());
+    }
+    assert_eq!(PeerMessage::decode(since, frame), Ok(message));
+}
+
+#[test]
+fn introduction_survives_version_2_and_has_no_place_in_version_1() {
+    has_its_place_since(2, 31, introduction());
+}
+
+#[test]
+fn introduction_of_members_that_do_not_ascend_is_refused() {
+    let PeerMessage::Introduction(mut introduction) = introduction() else {
+        unreachable!()
+    };
+    introduction.members.reverse();
+    let mut segments = Vec::new();
+    let message = PeerMessage::Introduction(introduction);
+    message.encode(2, &mut segments).unwrap();
+    let error = DecodeError::NotAscending { what: "members" };
+    let frame = parse(&segments.concat());
+    assert_eq!(PeerMessage::decode(2, frame), Err(error));
+}
+
+#[test]
+fn bytes_of_an_introduction_never_change() {
+    let mut segments = Vec::new();
+    introduction().encode(2, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    let expected = concat!(
+        "\x09\0\0\0\0\0\0\0\x02\0\0\0",
+        "\x01\0\0\0\0\0\0\0\x04\0n1:1\0",
+        "\x07\0\0\0\0\0\0\0\x04\0n7:1\x01\x05\0CN=n7",
+    );
+    assert_eq!(body, expected.as_bytes());
+}
+
+/// A message of version 3, with its kind.
+fn of_version_3() -> [(u8, PeerMessage); 2] {
+    let position = AppliedPosition {
+        session: SessionId(1),
+        state: DataState::Synced,
+        left: Seqno(3),
+        released: Seqno(2),
+        lag_us: 9,
+    };
+    let lag = |member| MemberLag {
+        member: MemberId(member),
+        left: Seqno(3),
+        lag_us: 9,
+    };
+    let pace = PaceReport {
+        term: Term(4),
+        rate: 1_500_000,
+        paused_us: 7,
+        pauses: 1,
+        slowest: MemberId(2),
+        slowest_lag_us: 9,
+        members: vec![lag(1), lag(2)],
+    };
+    [
+        (32, PeerMessage::AppliedPosition(position)),
+        (33, PeerMessage::Pace(pace)),
+    ]
+}
+
+#[test]
+fn messages_of_version_3_survive_it_and_have_no_place_in_older_ones() {
+    for (kind, message) in of_version_3() {
+        assert_eq!(message.lane(), Lane::Control);
+        has_its_place_since(3, kind, message);
+    }
+}
+
+#[test]
+fn bytes_of_the_messages_of_version_3_never_change() {
+    let bodies = of_version_3().map(|(_, message)| {
+        let mut segments = Vec::new();
+        message.encode(3, &mut segments).unwrap();
+        hex(&parse(&segments.concat()).body)
+    });
+    let [position, pace] = bodies;
+    let expected = concat!(
+        "0100000000000000",
+        "04",
+        "0300000000000000",
+        "0200000000000000",
+        "0900000000000000",
+    );
+    assert_eq!(position, expected);
+    let expected = concat!(
+        "0400000000000000",
+        "60e3160000000000",
+        "0700000000000000",
+        "0100000000000000",
+        "0200000000000000",
+        "0900000000000000",
+        "02000000",
+        "0100000000000000",
+        "0300000000000000",
+        "0900000000000000",
+        "0200000000000000",
+        "0300000000000000",
+        "0900000000000000",
+    );
+    assert_eq!(pace, expected);
+}
+
+#[test]
+fn presence_is_of_version_5() {
+    let heard = |id, silent_ms| HeardMember {
+        member: MemberId(id),
+        silent_ms,
+    };
+    let presence = PeerMessage::Presence(PresenceReport {
+        term: Term(4),
+        members: vec![heard(1, 0), heard(2, 1300)],
+    });
+    assert_eq!(presence.lane(), Lane::Control);
+    let Frame { body, .. } = parse(&frame_bytes_of(5, &presence));
+    let expected = concat!(
+        "0400000000000000",
+        "02000000",
+        "0100000000000000",
+        "0000000000000000",
+        "0200000000000000",
+        "1405000000000000",
+    );
+    assert_eq!(hex(&body), expected);
+    has_its_place_since(5, 47, presence);
+}
+
+#[test]
+fn applied_query_is_of_version_4() {
+    let session = SessionId(0x0102_0304);
+    let query = PeerMessage::AppliedQuery { session };
+    assert_eq!(query.lane(), Lane::Control);
+    let mut segments = Vec::new();
+    query.encode(4, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    assert_eq!(hex(&body), "0403020100000000");
+    has_its_place_since(4, 34, query);
+}
+
+#[test]
+fn commands_and_their_answers_are_of_version_5() {
+    let session = SessionId(0x0102_0304);
+    let command = PeerMessage::Command {
+        session,
+        number: 2,
+        command: Command::Remove {
+            member: "db3".to_owned(),
+            force: true,
+        },
+    };
+    let mut segments = Vec::new();
+    command.encode(5, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    let expected = concat!(
+        "0403020100000000",
+        "0200000000000000",
+        "00",
+        "0300646233",
+        "01"
+    );
+    assert_eq!(hex(&body), expected);
+    let answer = PeerMessage::CommandAnswer {
+        session,
+        number: 2,
+        answer: Ok(Done::Committed { index: LogIndex(9) }),
+    };
+    for (kind, message) in [
+        (35, command),
+        (36, answer),
+        (37, PeerMessage::VoteOrder { votes: true }),
+    ] {
+        assert_eq!(message.lane(), Lane::Control);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn survivors_report_since_version_5() {
+    let report = SurvivorReport {
+        last: EntryId {
+            term: Term(3),
+            index: LogIndex(9),
+        },
+        durable: LogIndex(9),
+        commit: LogIndex(7),
+        stated: LogIndex(8),
+        incomplete_us: Some(5),
+        applied: Seqno(4),
+        is_under_repair: true,
+        leader: None,
+    };
+    let message = PeerMessage::Survivor(report);
+    assert_eq!(message.lane(), Lane::Control);
+    let mut segments = Vec::new();
+    message.encode(5, &mut segments).unwrap();
+    let expected = concat!(
+        "0300000000000000",
+        "0900000000000000",
+        "0900000000000000",
+        "0700000000000000",
+        "0800000000000000",
+        "010500000000000000",
+        "0400000000000000",
+        "01",
+        "00",
+    );
+    assert_eq!(hex(&parse(&segments.concat()).body), expected);
+    has_its_place_since(5, 40, message);
+}
+
+#[test]
+fn status_states_the_commit_index_since_version_5() {
+    let status = |commit| {
+        PeerMessage::Status(StatusBroadcast {
+            term: Term(1),
+            members: Vec::new(),
+            purge_limit: LogIndex(2),
+            commit: LogIndex(commit),
+        })
+    };
+    let travelled = |version| {
+        let frame = parse(&frame_bytes_of(version, &status(9)));
+        PeerMessage::decode(version, frame)
+    };
+    assert_eq!(travelled(5), Ok(status(9)));
+    assert_eq!(travelled(4), Ok(status(0)));
+}
+
+#[test]
+fn writers_are_set_since_version_5() {
+    let order = PeerMessage::WritersOrder {
+        writers: Writers::Leader,
+    };
+    let refused = PeerMessage::WritersRefused {
+        writers: Writers::Any,
+        text: "no".to_owned(),
+    };
+    for (kind, message, bytes) in [(38, order, "01"), (39, refused, "0002006e6f")] {
+        assert_eq!(message.lane(), Lane::Control);
+        let mut segments = Vec::new();
+        message.encode(5, &mut segments).unwrap();
+        assert_eq!(hex(&parse(&segments.concat()).body), bytes);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn learners_are_fed_since_version_5() {
+    let id = |term, index| EntryId {
+        term: Term(term),
+        index: LogIndex(index),
+    };
+    let order = PeerMessage::Feed(FeedOrder {
+        learner: MemberId(1),
+        term: Term(3),
+        prev: id(2, 7),
+        last: id(3, 9),
+        may_shorten: true,
+        commit: LogIndex(8),
+        sent_at: Time(5),
+    });
+    let mut segments = Vec::new();
+    order.encode(5, &mut segments).unwrap();
+    let expected = concat!(
+        "0100000000000000",
+        "0300000000000000",
+        "02000000000000000700000000000000",
+        "03000000000000000900000000000000",
+        "01",
+        "0800000000000000",
+        "0500000000000000",
+    );
+    assert_eq!(hex(&parse(&segments.concat()).body), expected);
+
+    let append = append_of(Bytes::from_static(b"payload"));
+    let body = parse(&frame_bytes_of(5, &append)).body;
+    let PeerMessage::Append { message, payloads } = append else {
+        panic!("an append");
+    };
+    let fed = PeerMessage::Fed { message, payloads };
+    let same = parse(&frame_bytes_of(5, &fed)).body;
+    assert_eq!(same, body, "as the leader's own append");
+    for (kind, message) in [(41, order), (42, fed)] {
+        assert_eq!(message.lane(), Lane::Bulk);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn links_are_measured_since_version_5() {
+    let ping = PeerMessage::Ping { number: 9 };
+    let pong = PeerMessage::Pong {
+        number: 9,
+        wall_us: 0x0102_0304_0506_0708,
+    };
+    let bytes = ["0900000000000000", "09000000000000000807060504030201"];
+    for (kind, message, bytes) in [(43, ping, bytes[0]), (44, pong, bytes[1])] {
+        assert_eq!(message.lane(), Lane::Control);
+        let mut segments = Vec::new();
+        message.encode(5, &mut segments).unwrap();
+        assert_eq!(hex(&parse(&segments.concat()).body), bytes);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn entries_are_fetched_since_version_5() {
+    let fetch = PeerMessage::Fetch(FetchRequest {
+        session: SessionId(1),
+        number: 2,
+        from: FetchFrom::After(Seqno(3)),
+        to: LogIndex(4),
+        base: EntryId {
+            term: Term(5),
+            index: LogIndex(6),
+        },
+        needed_from: LogIndex(7),
+        with_payloads: true,
+    });
+    let expected = concat!(
+        "0100000000000000",
+        "0200000000000000",
+        "000300000000000000",
+        "0400000000000000",
+        "05000000000000000600000000000000",
+        "0700000000000000",
+        "01",
+    );
+    assert_eq!(hex(&parse(&frame_bytes_of(5, &fetch)).body), expected);
+    assert_eq!(fetch.lane(), Lane::Control);
+    has_its_place_since(5, 45, fetch);
+
+    let PeerMessage::Append { message, payloads } = append_of(Bytes::from_static(b"payload"))
+    else {
+        panic!("an append");
+    };
+    let Body::Append(append) = message.body else {
+        panic!("an append");
+    };
+    let answer = |result| {
+        PeerMessage::Fetched(FetchAnswer {
+            session: SessionId(1),
+            number: 2,
+            result,
+        })
+    };
+    let entries = FetchedEntries {
+        headers: append.entries,
+        payloads,
+    };
+    let purged = FetchRefusal::Purged { first: Seqno(9) };
+    for result in [Ok(entries), Err(purged), Err(FetchRefusal::Behind)] {
+        let answer = answer(result);
+        assert_eq!(answer.lane(), Lane::Bulk);
+        has_its_place_since(5, 46, answer);
+    }
+}
+
+#[test]
+fn fetched_entries_that_do_not_follow_one_another_are_refused() {
+    let header = |index| EntryHeader {
+        term: Term(1),
+        index: LogIndex(index),
+        seqno: Seqno(1),
+        kind: EntryKind::NoOp,
+        origin: Origin::default(),
+        depends_on: Seqno::UNDEFINED,
+        payload_len: 0,
+        payload_crc: 0,
+    };
+    let answer = PeerMessage::Fetched(FetchAnswer {
+        session: SessionId(1),
+        number: 2,
+        result: Ok(FetchedEntries {
+            headers: vec![header(7), header(9)],
+            payloads: vec![None, None],
+        }),
+    });
+    let frame = parse(&frame_bytes_of(5, &answer));
+    let error = DecodeError::NotConsecutive {
+        expected: 8,
+        found: 9,
+    };
+    assert_eq!(PeerMessage::decode(5, frame), Err(error));
+}
+
+#[test]
+fn refusal_of_a_write_elsewhere_is_of_version_5() {
+    let refused = PeerMessage::ProposalRefused {
+        term: Term(1),
+        session: SessionId(2),
+        number: 3,
+        reason: ProposalRefusal::NotWriter,
+    };
+    let Frame { kind, body } = parse(&frame_bytes_of(5, &refused));
+    assert_eq!(body.last(), Some(&4));
+    let frame = |body: Bytes| Frame { kind, body };
+    assert_eq!(PeerMessage::decode(5, frame(body.clone())), Ok(refused));
+    let unknown = DecodeError::UnknownCode {
+        what: "refusal of a proposal",
+        code: 4,
+    };
+    assert_eq!(PeerMessage::decode(4, frame(body)), Err(unknown));
+}
+
+#[test]
+fn region_that_is_no_name_is_refused() {
+    let report = Report {
+        region: Some("eu".parse().unwrap()),
+        ..Report::default()
+    };
+    let Frame { kind, body } = parse(&frame_bytes(&PeerMessage::Report(report)));
+    let mut body = body.to_vec();
+    assert_eq!(body.pop(), Some(b'u'));
+    body.push(b'"');
+    let body = body.into();
+    let error = DecodeError::Region(RegionError::BadCharacter { found: '"' });
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Messages that are the same in all versions, or nearly.
+#[test]
+fn bytes_of_a_version_never_change() {
+    let leave = PeerMessage::Leave {
+        session: SessionId(0x0102_0304_0506_0708),
+    };
+    let report = Report {
+        member: MemberId(1),
+        session: SessionId(2),
+        state: DataState::Synced,
+        applied: Seqno(3),
+        seen: Seqno(2),
+        db_flushed: Seqno(1),
+        incoming: "a:1".to_owned(),
+        queue: 4,
+        weight: LeaderWeight::new(70).unwrap(),
+        wants_vote: true,
+        region: Some("eu".parse().unwrap()),
+        log_format: 3,
+    };
+    for version in [1, 2, 3, 4, 5] {
+        let bytes = |message: &PeerMessage| hex(&frame_bytes_of(version, message));
+        assert_eq!(bytes(&leave), LEAVE);
+        let expected = match version {
+            5 => [REPORT_5_HEAD, REPORT, REPORT_5_END].concat(),
+            _ => [REPORT_HEAD, REPORT].concat(),
+        };
+        assert_eq!(bytes(&PeerMessage::Report(report.clone())), expected);
+    }
+}
+
+#[test]
+fn bytes_of_an_append_never_change() {
+    let append = append_of(Bytes::from_static(b"payload"));
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(1, &append), APPEND);
+    assert_eq!(bytes(2, &append), APPEND);
+    assert_eq!(bytes(3, &append), APPEND_3);
+    assert_eq!(bytes(5, &append), APPEND_3);
+    assert_eq!(bytes(3, &without_payload()), APPEND_LEFT_OUT_3);
+}
+
+/// An append of one entry, whose payload of 7 bytes its receiver has.
+fn without_payload() -> PeerMessage {
+    let PeerMessage::Append { message, .. } = append_of(Bytes::from_static(b"payload")) else {
+        unreachable!()
+    };
+    PeerMessage::Append {
+        message,
+        payloads: vec![None],
+    }
+}
+
+#[test]
+fn payload_is_left_out_since_version_3() {
+    let message = without_payload();
+    assert!(!message.is_carried_by(2) && message.is_carried_by(3));
+    let (kind, version) = (17, 2);
+    let refused = message.encode(2, &mut Vec::new());
+    assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version }));
+    let Frame { kind, body } = parse(&frame_bytes(&message));
+    let decoded = PeerMessage::decode(
+        NEWEST,
+        Frame {
+            kind,
+            body: body.clone(),
+        },
+    );
+    assert_eq!(decoded, Ok(message));
+    let mut body = body.to_vec();
+    let bits = body.len() - 1;
+    assert_eq!(std::mem::replace(&mut body[bits], 2), 1, "a second entry?");
+    let error = DecodeError::UnknownCode {
+        what: "payloads left out",
+        code: 2,
+    };
+    let body = body.into();
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
+}
+
+fn heartbeat_reply() -> PeerMessage {
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::HeartbeatReply {
+            sent_at: Time(4),
+            read_round: 5,
+            promised_us: 6,
+        },
+    })
+}
+
+fn install_base() -> PeerMessage {
+    let member = Member {
+        role: Role::Voter,
+        has_data: true,
+        name: "n".to_owned(),
+        address: "a:1".to_owned(),
+        versions: VersionRange { min: 1, max: 2 },
+        certificate: Some("CN=n".to_owned()),
+    };
+    let config = Config {
+        protocol: 2,
+        protocol_is_held: true,
+        writers: Writers::Leader,
+        members: [(MemberId(1), member)].into(),
+    };
+    let base = LogBase {
+        last: EntryId {
+            term: Term(3),
+            index: LogIndex(7),
+        },
+        seqno: Seqno(5),
+        config: ConfigAt {
+            index: LogIndex(6),
+            config,
+        },
+    };
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::InstallBase {
+            base,
+            sent_at: Time(4),
+        },
+    })
+}
+
+#[test]
+fn bytes_that_version_2_changed_never_change_again() {
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(1, &heartbeat_reply()), HEARTBEAT_REPLY_1);
+    assert_eq!(bytes(2, &heartbeat_reply()), HEARTBEAT_REPLY_2);
+    assert_eq!(bytes(3, &heartbeat_reply()), HEARTBEAT_REPLY_2);
+    assert_eq!(bytes(1, &install_base()), INSTALL_BASE_1);
+    assert_eq!(bytes(2, &install_base()), INSTALL_BASE_2);
+    assert_eq!(bytes(4, &install_base()), INSTALL_BASE_2);
+    assert_eq!(bytes(5, &install_base()), INSTALL_BASE_5);
+}
+
+fn commit_notice() -> PeerMessage {
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::CommitNotice {
+            commit: LogIndex(7),
+        },
+    })
+}
+
+#[test]
+fn commit_notice_is_short_and_travels_as_a_heartbeat_in_version_2() {
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(3, &commit_notice()), COMMIT_NOTICE_3);
+    assert_eq!(
+        bytes(2, &commit_notice()),
+        bytes(2, &in_version_2(commit_notice()))
+    );
+    let Frame { kind, body } = parse(&frame_bytes(&commit_notice()));
+    let code = 14;
+    let what = "consensus message";
+    let unknown = DecodeError::UnknownCode { what, code };
+    assert_eq!(
+        PeerMessage::decode(2, Frame { kind, body }),
+        Err(unknown),
+        "version 2 never had it"
+    );
+}
+
+/// Header, sender to term, code, commit index.
+const COMMIT_NOTICE_3: &str = concat!(
+    "5379100021000000cc68570cc6d949ff",
+    "010000000000000002000000000000000300000000000000",
+    "0e",
+    "0700000000000000",
+);
+/// Header, sender to term, code, time of the heartbeat, read round.
+const HEARTBEAT_REPLY_1: &str = concat!(
+    "537910002900000073ce26447a195ce2",
+    "010000000000000002000000000000000300000000000000",
+    "09",
+    "04000000000000000500000000000000",
+);
+/// Bytes of version 1, then the promise.
+const HEARTBEAT_REPLY_2: &str = concat!(
+    "537910003100000064d7f4f8598cc5da",
+    "010000000000000002000000000000000300000000000000",
+    "09",
+    "04000000000000000500000000000000",
+    "0600000000000000",
+);
+/// Header, sender to term, code, last entry, seqno, configuration (index, protocol, members), time.
+const INSTALL_BASE_1: &str = concat!(
+    "537910005d00000042b80f8b7b61a258",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "06000000000000000200",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "0400000000000000",
+);
+/// Bytes of version 1, with a certificate after each member's versions.
+const INSTALL_BASE_5: &str = concat!(
+    "5379100066000000cd6450a4bb032536",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "060000000000000002000101",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "010400434e3d6e",
+    "0400000000000000",
+);
+
+const INSTALL_BASE_2: &str = concat!(
+    "5379100064000000a709851367a3f4b4",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "06000000000000000200",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "010400434e3d6e",
+    "0400000000000000",
+);
+
+const REPORT_HEAD: &str = "5379180034000000cd497092936eb2f7";
+/// Member, session, state, applied, seen, db_flushed, address, queue, weight, vote.
+const REPORT: &str = concat!(
+    "01000000000000000200000000000000",
+    "04",
+    "0300000000000000",
+    "0200000000000000",
+    "0100000000000000",
+    "0300613a31",
+    "04000000",
+    "46",
+    "01",
+);
+const REPORT_5_HEAD: &str = "537918003c00000076ec0af39c61578a";
+/// Fields that version 5 adds: the format of the log, a region.
+const REPORT_5_END: &str = concat!("03000000", "02006575");
+/// Bytes of version 2, with a byte of bits before the payload.
+const APPEND_3: &str = concat!(
+    "53791100860000003206b1dc19ca830c",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "07000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
+    "00",
+    "7061796c6f6164",
+);
+/// The bit is set, and the payload is not there.
+const APPEND_LEFT_OUT_3: &str = concat!(
+    "537911007f000000ae197f269466d1c2",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "07000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
+    "01",
+);
+const LEAVE: &str = "53791600080000001c02f926e92cd2330807060504030201";
+/// Header, sender to term, code, previous entry, commit and clock, count, entry, payload.
+const APPEND: &str = concat!(
+    "53791100850000003f5475d8bdd088f2",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "07000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
+    "7061796c6f6164",
+);

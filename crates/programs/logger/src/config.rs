@@ -1,0 +1,552 @@
+//! The file of a logger: TOML, with four keys of its own and options by the names that they have in
+//! `wsrep_provider_options`.
+//!
+//! Every key that is not known, and every value that does not fit, is an error that names it and
+//! says what to write. Nothing is guessed: a voter with half a configuration is worse than none.
+
+use std::path::{Path, PathBuf};
+
+use synod_node::{
+    DatabasePosition, LeaderPreference, LeaderWeight, Limits, NodeConfig, OUR_VERSIONS,
+};
+use synod_options::{Address, DEFAULT_PORT, Defaults, Options, OptionsError, key};
+use toml::{Table, Value};
+
+use crate::keys::{self, KeyKind};
+
+/// Size of the newest part of the log that a logger keeps in memory, unless its file says
+/// otherwise: less than a server, because others read little of it.
+const CACHE_SIZE: &str = "8M";
+/// Limit for own actions, which a logger does not have.
+const NO_ACTIONS_BYTES: usize = 1 << 20;
+/// In a group of relays: a larger part of a transaction is split, and may be overtaken by the next.
+const RELAYED_PIECE_BYTES: usize = 8 << 20;
+/// In a group of relays: what is pulled and not ordered yet.
+const RELAYED_PENDING_BYTES: usize = 48 << 20;
+
+/// Configuration of a logger.
+#[derive(Clone, Debug)]
+pub struct LoggerConfig {
+    /// The operator's name for the group: `wsrep_cluster_name` of the servers.
+    pub cluster_name: String,
+    /// Name of this member, unique in the group.
+    pub name: String,
+    /// Address of this member for the others.
+    pub address: Address,
+    /// Addresses of servers of the group.
+    pub peers: Vec<Address>,
+    /// The rest, by the names of the servers' options.
+    pub options: Options,
+    /// Notices about the options, for the log.
+    pub notices: Vec<String>,
+    /// Its group is one of relays, without any server.
+    pub in_relay_group: bool,
+    /// `host:port` at which readers reach it, if it is a relay; otherwise empty.
+    pub readers_at: String,
+}
+
+/// Errors in a logger's file. The text names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error(
+        "cannot read {}: {source}. Name the configuration file of this member with --config",
+        path.display()
+    )]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "{}, line {line}: {message}. A line is: name = \"text\", or synod.option = \"value\"",
+        path.display()
+    )]
+    Syntax {
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        message: String,
+    },
+    /// A key that does not exist.
+    #[error("{}: there is no key '{key}'. Did you mean '{nearest}'?", path.display())]
+    UnknownKey {
+        path: PathBuf,
+        /// The key as it was written.
+        key: String,
+        /// The most similar key that exists.
+        nearest: &'static str,
+    },
+    /// An option that means nothing without a database.
+    #[error(
+        "{}: '{key}' is an option of servers and means nothing to a member without a database, \
+         which leads only while no server can. Remove the line",
+        path.display()
+    )]
+    OfServers { path: PathBuf, key: String },
+    /// A key that must be there is missing, or empty.
+    #[error("{}: '{key}' is missing. Add a line such as: {example}", path.display())]
+    Missing {
+        path: PathBuf,
+        key: &'static str,
+        /// A line that would do.
+        example: &'static str,
+    },
+    /// A value that does not fit its key.
+    #[error("{}: '{key}' cannot be {value}: {reason}", path.display())]
+    BadValue {
+        path: PathBuf,
+        key: String,
+        /// The value as it was written.
+        value: String,
+        reason: String,
+    },
+    /// An option is wrong, or several contradict each other.
+    #[error("{}: {source}", path.display())]
+    Option { path: PathBuf, source: OptionsError },
+    /// Any process would be let in, and the file does not say that it may.
+    #[error(
+        "{}: this logger does not start without credentials: every process that reaches {listen} \
+         could read and change what the group commits. Copy the group secret of the servers here \
+         (owner: the logger's user, mode 600), and add the line: synod.secret_file = \
+         \"/etc/synod/group.secret\". Instead of a secret, certificates do (socket.ssl_cert, \
+         socket.ssl_key, socket.ssl_ca); to run without any protection, synod.insecure = true",
+        path.display()
+    )]
+    Exposed {
+        path: PathBuf,
+        /// Address to listen on.
+        listen: Address,
+    },
+}
+
+impl LoggerConfig {
+    /// Reads the file of a logger.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong or missing.
+    pub fn read(path: &Path) -> Result<LoggerConfig, ConfigError> {
+        let text = read_text(path)?;
+        LoggerConfig::parse(path, &text)
+    }
+
+    /// Understands the text of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`LoggerConfig::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::from_table(path, parse_table(path, text)?)
+    }
+
+    /// Understands the keys of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`LoggerConfig::read`].
+    pub fn from_table(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::understand(path, table, false)
+    }
+
+    /// [`LoggerConfig::from_table`] for a member of a group of relays: it may be alone, without
+    /// peers.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`LoggerConfig::read`].
+    pub fn of_relay_group(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::understand(path, table, true)
+    }
+
+    fn understand(
+        path: &Path,
+        table: Table,
+        in_relay_group: bool,
+    ) -> Result<LoggerConfig, ConfigError> {
+        let mut keys = Keys {
+            path,
+            found: Vec::new(),
+        };
+        keys.flatten("", table)?;
+        let config = LoggerConfig {
+            cluster_name: keys.text("cluster_name", "cluster_name = \"my_cluster\"")?,
+            name: keys.text("name", "name = \"witness\"")?,
+            address: keys.own_address()?,
+            peers: keys.peers(in_relay_group)?,
+            options: Options::from_pairs(Defaults::default(), &[])
+                .map_err(|source| keys.option_error(source))?
+                .0,
+            notices: Vec::new(),
+            in_relay_group,
+            readers_at: String::new(),
+        };
+        keys.with_options(config)
+    }
+
+    /// Directory of the log.
+    pub fn log_dir(&self) -> PathBuf {
+        PathBuf::from(self.options.text(key::LOG_DIR))
+    }
+
+    /// The settings of the member.
+    pub fn node(&self) -> NodeConfig {
+        let options = &self.options;
+        let (action_bytes, pending_bytes) = match self.in_relay_group {
+            true => (RELAYED_PIECE_BYTES, RELAYED_PENDING_BYTES),
+            false => (NO_ACTIONS_BYTES, NO_ACTIONS_BYTES),
+        };
+        NodeConfig {
+            name: self.name.clone(),
+            cluster_name: self.cluster_name.clone(),
+            listen: options.listen_address().to_string(),
+            address: self.address.to_string(),
+            incoming: self.readers_at.clone(),
+            seeds: self.peers.iter().map(ToString::to_string).collect(),
+            log_dir: self.log_dir(),
+            log: options.log_options(),
+            timing: options.timing(),
+            limits: Limits::default(),
+            chunk_bytes: action_bytes,
+            suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
+            pending_bytes,
+            in_relay_group: self.in_relay_group,
+            apply_lag_max: options.duration(key::MAX_APPLY_LAG),
+            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            tls: options.tls(),
+            compression: options.compression(),
+            has_data: false,
+            database: DatabasePosition::NONE,
+            flush_period: std::time::Duration::ZERO,
+            region: options.region(),
+            wants_vote: options.bool(key::VOTER),
+            voter_policy: options.voter_policy(),
+            versions: OUR_VERSIONS,
+        }
+    }
+
+    /// A logger leads only while no server can. Members of versions before loggers know that by its
+    /// weight, the others by themselves.
+    pub fn leader_preference(&self) -> LeaderPreference {
+        LeaderPreference {
+            weight: LeaderWeight::new(0).unwrap_or_default(),
+            hands_over: true,
+        }
+    }
+}
+
+/// The keys and values of a file; `path` is for errors.
+pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let before = text.get(..at).unwrap_or_default();
+        ConfigError::Syntax {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            message: error.message().replace('\n', ", "),
+        }
+    })
+}
+
+/// The text of a file.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The keys of a file with their values, in no particular order.
+struct Keys<'a> {
+    path: &'a Path,
+    found: Vec<(String, Value)>,
+}
+
+impl Keys<'_> {
+    /// Takes `[synod]` and `log_dir` for `synod.log_dir`, as TOML does.
+    fn flatten(&mut self, prefix: &str, table: Table) -> Result<(), ConfigError> {
+        for (name, value) in table {
+            let key = match prefix {
+                "" => name,
+                prefix => format!("{prefix}.{name}"),
+            };
+            match value {
+                Value::Table(table) => self.flatten(&key, table)?,
+                value => self.add(key, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: String, value: Value) -> Result<(), ConfigError> {
+        let path = self.path.to_owned();
+        match keys::kind_of(&key) {
+            KeyKind::Own | KeyKind::Shared => {
+                self.found.push((key, value));
+                Ok(())
+            }
+            KeyKind::OfServers => Err(ConfigError::OfServers { path, key }),
+            KeyKind::Unknown(nearest) => Err(ConfigError::UnknownKey { path, key, nearest }),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        let found = self.found.iter().find(|(found, _)| found == key);
+        found.map(|(_, value)| value)
+    }
+
+    fn missing(&self, key: &'static str, example: &'static str) -> ConfigError {
+        let path = self.path.to_owned();
+        ConfigError::Missing { path, key, example }
+    }
+
+    fn bad(&self, key: &str, value: &Value, reason: impl Into<String>) -> ConfigError {
+        ConfigError::BadValue {
+            path: self.path.to_owned(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            reason: reason.into(),
+        }
+    }
+
+    fn option_error(&self, source: OptionsError) -> ConfigError {
+        let path = self.path.to_owned();
+        ConfigError::Option { path, source }
+    }
+
+    /// A text that must be there.
+    fn text(&self, key: &'static str, example: &'static str) -> Result<String, ConfigError> {
+        match self.get(key) {
+            None => Err(self.missing(key, example)),
+            Some(Value::String(text)) if text.is_empty() => Err(self.missing(key, example)),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => {
+                let reason = format!("write a text in quotes, such as: {example}");
+                Err(self.bad(key, other, reason))
+            }
+        }
+    }
+
+    fn address(&self, key: &str, text: &str) -> Result<Address, ConfigError> {
+        Address::parse(text).map_err(|reason| {
+            let value = Value::String(text.to_owned());
+            self.bad(key, &value, reason)
+        })
+    }
+
+    /// Without a port until the options say which this member listens on.
+    fn own_address(&self) -> Result<Address, ConfigError> {
+        let text = self.text("address", "address = \"witness.example.com:4567\"")?;
+        self.address("address", &text)
+    }
+
+    fn peers(&self, may_be_none: bool) -> Result<Vec<Address>, ConfigError> {
+        const EXAMPLE: &str = "peers = [\"db1.example.com\", \"db2.example.com\"]";
+        let listed = match self.get("peers") {
+            None if may_be_none => return Ok(Vec::new()),
+            None => return Err(self.missing("peers", EXAMPLE)),
+            Some(Value::Array(listed)) if listed.is_empty() && !may_be_none => {
+                return Err(self.missing("peers", EXAMPLE));
+            }
+            Some(Value::Array(listed)) => listed,
+            Some(other) => {
+                let reason = format!("write a list of addresses, such as: {EXAMPLE}");
+                return Err(self.bad("peers", other, reason));
+            }
+        };
+        let peer = |value: &Value| match value.as_str() {
+            Some(text) => self.address("peers", text).map(|address| Address {
+                port: Some(address.port.unwrap_or(DEFAULT_PORT)),
+                ..address
+            }),
+            None => Err(self.bad("peers", value, "write host or host:port in quotes")),
+        };
+        listed.iter().map(peer).collect()
+    }
+
+    /// Adds what the options say, and what follows from it.
+    fn with_options(&self, config: LoggerConfig) -> Result<LoggerConfig, ConfigError> {
+        const DIR: &str = "synod.log_dir = \"/var/lib/synod-logger\"";
+        let mut pairs = vec![("synod.log_cache_size".to_owned(), CACHE_SIZE.to_owned())];
+        for (key, value) in &self.found {
+            if keys::kind_of(key) == KeyKind::Shared {
+                pairs.push((key.clone(), self.option_text(key, value)?));
+            }
+        }
+        let (options, update) = Options::from_pairs(Defaults::default(), &pairs)
+            .map_err(|source| self.option_error(source))?;
+        if options.text(key::LOG_DIR).is_empty() {
+            return Err(self.missing("synod.log_dir", DIR));
+        }
+        let listen = options.listen_address();
+        let exposure = options.exposure().map_err(|_| ConfigError::Exposed {
+            path: self.path.to_owned(),
+            listen: listen.clone(),
+        })?;
+        let notices = update.notices.iter().map(ToString::to_string);
+        Ok(LoggerConfig {
+            address: Address {
+                port: config.address.port.or(listen.port),
+                ..config.address
+            },
+            notices: notices.chain(exposure.warning()).collect(),
+            options,
+            ..config
+        })
+    }
+
+    /// The value as it would be written in `wsrep_provider_options`.
+    fn option_text(&self, key: &str, value: &Value) -> Result<String, ConfigError> {
+        match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Integer(number) => Ok(number.to_string()),
+            Value::Float(number) => Ok(number.to_string()),
+            Value::Boolean(yes) => Ok(if *yes { "yes" } else { "no" }.to_owned()),
+            other => Err(self.bad(key, other, "write one value, in quotes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        cluster_name = "g"
+        name = "w"
+        address = "w.example"
+        peers = ["a.example", "b.example:5000"]
+        synod.log_dir = "/log"
+        synod.secret_file = "/secret"
+    "#;
+
+    fn parse(text: &str) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::parse(Path::new("logger.toml"), text)
+    }
+
+    #[track_caller]
+    fn refused(text: &str) -> String {
+        let text = parse(text).unwrap_err().to_string();
+        assert!(text.starts_with("logger.toml"), "{text}");
+        text
+    }
+
+    #[test]
+    fn file_of_a_logger_makes_a_member_without_a_database() {
+        let config = parse(&format!("{WHOLE}\nsynod.log_retain_size = \"1G\"")).unwrap();
+        let node = config.node();
+        assert!(!node.has_data && node.wants_vote);
+        assert_eq!((&*node.cluster_name, &*node.name), ("g", "w"));
+        assert_eq!(node.seeds, ["a.example:4567", "b.example:5000"]);
+        assert_eq!(
+            (&*node.address, &*node.listen),
+            ("w.example:4567", "0.0.0.0:4567")
+        );
+        assert_eq!(node.log_dir, Path::new("/log"));
+        assert_eq!(
+            (node.log.retain_bytes, node.log.cache_bytes),
+            (1 << 30, 8 << 20)
+        );
+        assert!(node.tls.is_some());
+        assert_eq!(config.leader_preference().weight.get(), 0);
+    }
+
+    #[test]
+    fn file_in_the_package_is_right() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/logger.toml");
+        let node = LoggerConfig::read(&file).unwrap().node();
+        assert_eq!(node.address, "witness.example.com:4567");
+        assert!(node.tls.is_some());
+    }
+
+    #[test]
+    fn options_may_stand_in_a_table_and_have_numbers_and_booleans() {
+        let text = "synod.insecure = true\nsynod.log_cache_size = 1048576\n\
+                    gmcast.listen_addr = \"127.0.0.1:4000\"\n[evs]\nsuspect_timeout = \"PT9S\"";
+        let config = parse(&WHOLE.replace("synod.secret_file = \"/secret\"", text)).unwrap();
+        let node = config.node();
+        assert_eq!(node.log.cache_bytes, 1 << 20);
+        assert_eq!(node.suspect.as_secs(), 9);
+        assert_eq!(
+            (&*node.address, &*node.listen),
+            ("w.example:4000", "127.0.0.1:4000")
+        );
+    }
+
+    #[test]
+    fn every_key_that_is_missing_is_named_with_an_example() {
+        let lines: Vec<&str> = WHOLE.trim().lines().collect();
+        for missing in &lines[..5] {
+            let key = missing.trim().split(' ').next().unwrap();
+            let text = refused(&WHOLE.replace(missing.trim(), ""));
+            assert!(
+                text.contains(&format!("'{key}' is missing. Add a line")),
+                "{text}"
+            );
+            assert!(text.contains(&format!(": {key} = ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_and_options_of_servers_are_refused() {
+        let with = |line: &str| refused(&format!("{WHOLE}\n{line}"));
+        let text = with("peer = []");
+        assert!(
+            text.contains("no key 'peer'. Did you mean 'peers'?"),
+            "{text}"
+        );
+        let text = with("synod.log_dri = \"/x\"");
+        assert!(
+            text.contains("'synod.log_dri'. Did you mean 'synod.log_dir'?"),
+            "{text}"
+        );
+        let text = with("synod.leader_weight = 3");
+        assert!(
+            text.contains("'synod.leader_weight' is an option of servers"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused_with_what_to_write() {
+        let instead = |from: &str, to: &str| refused(&WHOLE.replace(from, to));
+        let text = instead("\"w\"", "7");
+        assert!(
+            text.contains("'name' cannot be 7: write a text in quotes"),
+            "{text}"
+        );
+        let text = instead("[\"a.example\", \"b.example:5000\"]", "\"a.example\"");
+        assert!(
+            text.contains("'peers' cannot be \"a.example\": write a list"),
+            "{text}"
+        );
+        let text = instead("b.example:5000", "b.example:port");
+        assert!(
+            text.contains("'peers' cannot be") && text.contains("'port'"),
+            "{text}"
+        );
+        let text = refused(&format!("{WHOLE}\nsynod.log_retain_size = \"much\""));
+        assert!(
+            text.contains("'synod.log_retain_size' cannot be 'much'"),
+            "{text}"
+        );
+        let text = refused(&format!("{WHOLE}\nsynod.log_full = [1]"));
+        assert!(text.contains("write one value"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_toml_is_refused_with_its_line() {
+        let text = refused(&format!("{WHOLE}\nname: w"));
+        assert!(text.contains(", line 9: "), "{text}");
+        let text = refused(&format!("{WHOLE}\nname = \"other\""));
+        assert!(text.contains("duplicate key"), "{text}");
+    }
+
+    #[test]
+    fn logger_without_credentials_is_refused_unless_its_operator_says_so() {
+        let text = refused(&WHOLE.replace("synod.secret_file = \"/secret\"", ""));
+        assert!(
+            text.contains("does not start without credentials"),
+            "{text}"
+        );
+        assert!(text.contains("synod.secret_file = "), "{text}");
+        let insecure = WHOLE.replace("secret_file = \"/secret\"", "insecure = true");
+        assert!(!parse(&insecure).unwrap().notices.is_empty());
+    }
+}

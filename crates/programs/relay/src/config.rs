@@ -1,0 +1,401 @@
+//! The file of a relay: that of a logger, with a table `[relay]`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use synod_logger::LoggerConfig;
+use synod_logger::config::{ConfigError, parse_table, read_text};
+use synod_options::Address;
+use toml::{Table, Value};
+
+use crate::accounts::Accounts;
+use crate::encryption::Encryption;
+use crate::upstream_settings::UpstreamSettings;
+
+/// Readers that a relay serves at a time, unless its file says otherwise.
+const READERS_MAX: u32 = 64;
+/// For how long a reader may take nothing, unless the file says otherwise.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// Size of the log cache, unless the file says otherwise: less than a server's, since readers that
+/// are behind are served from the disk.
+const CACHE_SIZE: &str = "16M";
+const KEYS: [&str; 19] = [
+    "listen",
+    "tls_cert",
+    "tls_key",
+    "tls_key_password_file",
+    "tls_required",
+    "accounts",
+    "domain",
+    "readers_max",
+    "stalled_after",
+    "upstream",
+    "upstream_password_file",
+    "upstream_server_id",
+    "upstream_start",
+    "upstream_mysql_domain",
+    "upstream_semi_sync",
+    "upstream_keep",
+    "upstream_ignore",
+    "upstream_tls_ca",
+    "upstream_tls_verify_name",
+];
+
+/// Configuration of a relay.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// The member: a logger, a learner unless the file says otherwise.
+    pub member: LoggerConfig,
+    /// Address to listen on for readers; has a port.
+    pub listen: Address,
+    /// Encryption of readers' connections; none: in clear.
+    pub encryption: Option<Encryption>,
+    /// Accounts of readers.
+    pub accounts: Accounts,
+    /// Domain of the GTIDs; none: made from the group's id.
+    pub domain: Option<u32>,
+    /// Readers at a time.
+    pub readers_max: usize,
+    /// A reader that takes nothing for so long is disconnected.
+    pub stalled_after: Duration,
+    /// Upstream whose binlog a group of relays keeps; none: the relay serves the group that it is
+    /// in.
+    pub upstream: Option<UpstreamSettings>,
+}
+
+/// Errors in a relay's configuration file. The text names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayConfigError {
+    /// In the part that it has in common with loggers.
+    #[error(transparent)]
+    Member(#[from] ConfigError),
+    /// A key that must be there is missing.
+    #[error("{}: 'relay.{key}' is missing. Add a line such as: {example}", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// A line that would do.
+        example: &'static str,
+    },
+    /// A key that does not exist.
+    #[error(
+        "{}: there is no key 'relay.{key}'. There are: {}",
+        path.display(),
+        KEYS.join(", ")
+    )]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key as it was written.
+        key: String,
+    },
+    /// A value that does not fit its key. The value itself may be a secret.
+    #[error("{}: the value of 'relay.{key}' does not fit: {reason}", path.display())]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Correct form of the value.
+        reason: String,
+    },
+}
+
+impl RelayConfig {
+    /// Reads the file of a relay.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong or missing.
+    pub fn read(path: &Path) -> Result<RelayConfig, RelayConfigError> {
+        RelayConfig::parse(path, &read_text(path)?)
+    }
+
+    /// Understands the text of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`RelayConfig::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<RelayConfig, RelayConfigError> {
+        let mut table = parse_table(path, text)?;
+        let own = match table.remove("relay") {
+            Some(Value::Table(own)) => own,
+            Some(_) | None => Table::new(),
+        };
+        let keys = Keys { path, own };
+        keys.refuse_unknown()?;
+        let upstream = keys.upstream()?;
+        assume(&mut table, "log_cache_size", CACHE_SIZE.into());
+        let mut member = match &upstream {
+            Some(_) => LoggerConfig::of_relay_group(path, table)?,
+            None => {
+                // It comes and leaves with the readers' needs.
+                assume(&mut table, "voter", Value::Boolean(false));
+                LoggerConfig::from_table(path, table)?
+            }
+        };
+        let listen = keys.listen()?;
+        member.readers_at = readers_at(&listen, &member.address);
+        Ok(RelayConfig {
+            upstream,
+            listen,
+            encryption: keys.encryption()?,
+            accounts: keys.accounts()?,
+            domain: keys.number("domain", 0..=u32::MAX)?,
+            readers_max: keys.number("readers_max", 1..=1000)?.unwrap_or(READERS_MAX) as usize,
+            stalled_after: keys
+                .number("stalled_after", 1..=3600)?
+                .map_or(STALLED_AFTER, |seconds| Duration::from_secs(seconds.into())),
+            member,
+        })
+    }
+}
+
+/// The address for readers of a relay that listens there. One that listens on all of its machine
+/// has one of them in common with the members.
+fn readers_at(listen: &Address, own: &Address) -> String {
+    let host = match listen.host.as_str() {
+        "0.0.0.0" | "::" => own.host_text(),
+        _ => listen.host_text(),
+    };
+    listen
+        .port
+        .map_or(String::new(), |port| format!("{host}:{port}"))
+}
+
+/// Gives the option `synod.{key}` a value, unless the file does.
+fn assume(table: &mut Table, key: &str, value: Value) {
+    if table.contains_key(&format!("synod.{key}")) {
+        return;
+    }
+    let options = table.entry("synod").or_insert(Value::Table(Table::new()));
+    if let Some(options) = options.as_table_mut() {
+        options.entry(key).or_insert(value);
+    }
+}
+
+/// The keys of the table `[relay]`.
+pub(crate) struct Keys<'a> {
+    path: &'a Path,
+    pub(crate) own: Table,
+}
+
+impl Keys<'_> {
+    fn refuse_unknown(&self) -> Result<(), RelayConfigError> {
+        match self.own.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(RelayConfigError::UnknownKey {
+                path: self.path.to_owned(),
+                key: key.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn bad(&self, key: &str, reason: impl Into<String>) -> RelayConfigError {
+        RelayConfigError::BadValue {
+            path: self.path.to_owned(),
+            key: key.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
+        let path = self.path.to_owned();
+        RelayConfigError::Missing { path, key, example }
+    }
+
+    fn listen(&self) -> Result<Address, RelayConfigError> {
+        const EXAMPLE: &str = "relay.listen = \"0.0.0.0:3310\"";
+        let text = match self.own.get("listen") {
+            None => return Err(self.missing("listen", EXAMPLE)),
+            Some(value) => value.as_str().unwrap_or_default(),
+        };
+        let address = Address::parse(text).map_err(|reason| self.bad("listen", reason))?;
+        if address.tls {
+            let reason = "relay.tls_cert and relay.tls_key encrypt connections, not ssl:// here";
+            return Err(self.bad("listen", reason.to_owned()));
+        }
+        match address.port {
+            Some(_) => Ok(address),
+            None => Err(self.bad("listen", format!("it needs a port: {EXAMPLE}"))),
+        }
+    }
+
+    /// Encrypted means encrypted only, unless the file says otherwise.
+    fn encryption(&self) -> Result<Option<Encryption>, RelayConfigError> {
+        let is_required = self.flag("tls_required")?.unwrap_or(true);
+        let password = self.path("tls_key_password_file")?;
+        match (self.path("tls_cert")?, self.path("tls_key")?) {
+            (Some(certificate), Some(key)) => {
+                let encryption = Encryption::new(certificate, key, password, is_required);
+                Ok(Some(encryption))
+            }
+            (Some(_), None) => {
+                Err(self.missing("tls_key", "relay.tls_key = \"/etc/synod/relay.key\""))
+            }
+            (None, key) => {
+                let is_there = key.is_some() || password.is_some();
+                if is_there || self.own.contains_key("tls_required") {
+                    let example = "relay.tls_cert = \"/etc/synod/relay.pem\"";
+                    return Err(self.missing("tls_cert", example));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
+        match self.own.get(key) {
+            None => Ok(None),
+            Some(Value::String(path)) if !path.is_empty() => Ok(Some(PathBuf::from(path))),
+            Some(_) => Err(self.bad(key, "write the path of a file, in quotes")),
+        }
+    }
+
+    fn accounts(&self) -> Result<Accounts, RelayConfigError> {
+        const EXAMPLE: &str =
+            "relay.accounts.repl = \"*0123...\", with what SELECT PASSWORD('...') gives";
+        let listed = match self.own.get("accounts") {
+            Some(Value::Table(listed)) if !listed.is_empty() => listed,
+            Some(_) | None => return Err(self.missing("accounts", EXAMPLE)),
+        };
+        let mut accounts = Accounts::default();
+        for (name, hash) in listed {
+            if !accounts.add(name, hash.as_str().unwrap_or_default()) {
+                let reason = "write what SELECT PASSWORD('...') gives: a star and 40 digits";
+                return Err(self.bad(&format!("accounts.{name}"), reason));
+            }
+        }
+        Ok(accounts)
+    }
+
+    pub(crate) fn number(
+        &self,
+        key: &'static str,
+        bounds: std::ops::RangeInclusive<u32>,
+    ) -> Result<Option<u32>, RelayConfigError> {
+        let Some(value) = self.own.get(key) else {
+            return Ok(None);
+        };
+        let number = value
+            .as_integer()
+            .and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| bounds.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let reason = format!("write a number from {} to {}", bounds.start(), bounds.end());
+                Err(self.bad(key, reason))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        cluster_name = "g"
+        name = "relay1"
+        address = "relay1.example"
+        peers = ["a.example"]
+        synod.log_dir = "/log"
+        synod.secret_file = "/secret"
+        relay.listen = "0.0.0.0:3310"
+        relay.accounts.repl = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"
+    "#;
+
+    fn parse(more: &str) -> Result<RelayConfig, RelayConfigError> {
+        RelayConfig::parse(Path::new("relay.toml"), &format!("{WHOLE}\n{more}"))
+    }
+
+    #[track_caller]
+    fn refused(more: &str, part: &str) {
+        let text = parse(more).unwrap_err().to_string();
+        assert!(
+            text.starts_with("relay.toml") && text.contains(part),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn relay_is_a_learner_unless_its_file_says_otherwise() {
+        let config = parse("").unwrap();
+        assert!(!config.member.node().wants_vote);
+        assert_eq!(config.listen.to_string(), "0.0.0.0:3310");
+        assert_eq!((config.domain, config.readers_max), (None, 64));
+        for voter in ["synod.voter = true", "\"synod.voter\" = \"yes\""] {
+            assert!(parse(voter).unwrap().member.node().wants_vote, "{voter}");
+        }
+    }
+
+    #[test]
+    fn relay_has_less_in_memory_than_a_server_unless_its_file_says_otherwise() {
+        let cached = |more| parse(more).unwrap().member.node().log.cache_bytes;
+        assert_eq!(cached(""), 16 << 20);
+        assert_eq!(cached("synod.log_cache_size = \"32M\""), 32 << 20);
+    }
+
+    #[test]
+    fn file_in_the_package_is_right_but_for_the_password() {
+        let text = include_str!("../../../../packaging/relay.toml");
+        let hash = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+        let path = Path::new("relay.toml");
+        RelayConfig::parse(path, &text.replace("*...", hash)).unwrap();
+        assert!(RelayConfig::parse(path, text).is_err());
+    }
+
+    #[test]
+    fn own_keys_are_understood_and_others_refused() {
+        let config = parse("relay.domain = 0\nrelay.stalled_after = 5");
+        let config = config.unwrap();
+        assert_eq!(config.domain, Some(0));
+        assert_eq!(config.stalled_after, Duration::from_secs(5));
+        // It would be the same in every group.
+        refused("relay.server_id = 7", "no key");
+        refused("relay.domain = -1", "a number from 0 to");
+        refused("relay.port = 1", "no key 'relay.port'");
+        refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");
+        refused("synod.leader_weight = 1", "synod.leader_weight");
+        let clear_or_not = WHOLE.replace("0.0.0.0:3310", "ssl://0.0.0.0:3310");
+        let error = RelayConfig::parse(Path::new("relay.toml"), &clear_or_not).unwrap_err();
+        assert!(error.to_string().contains("relay.tls_cert"), "{error}");
+    }
+
+    #[test]
+    fn encryption_has_a_certificate_and_a_key_and_is_required() {
+        assert!(parse("").unwrap().encryption.is_none());
+        let files = "relay.tls_cert = \"/c\"\nrelay.tls_key = \"/k\"\n";
+        let is_required = |more: &str| {
+            let config = parse(&format!("{files}{more}")).unwrap();
+            config.encryption.unwrap().is_required
+        };
+        assert!(is_required(""));
+        assert!(!is_required("relay.tls_required = false"));
+        refused("relay.tls_cert = \"/c\"", "relay.tls_key");
+        refused("relay.tls_key = \"/k\"", "relay.tls_cert");
+        refused("relay.tls_required = true", "relay.tls_cert");
+        refused(&format!("{files}relay.tls_required = 1"), "true or false");
+        refused("relay.tls_cert = 1", "path of a file");
+    }
+
+    #[test]
+    fn values_of_accounts_are_not_repeated() {
+        let text = parse("relay.accounts.other = \"my password\"").unwrap_err();
+        assert!(!text.to_string().contains("my password"), "{text}");
+        assert!(!format!("{:?}", parse("").unwrap()).contains("14E65567"));
+    }
+
+    #[test]
+    fn what_must_be_there_is_asked_for() {
+        let without = |key: &str| {
+            let lines = WHOLE.lines().filter(|line| !line.contains(key));
+            let text: Vec<&str> = lines.collect();
+            let error = RelayConfig::parse(Path::new("relay.toml"), &text.join("\n"));
+            error.unwrap_err().to_string()
+        };
+        assert!(without("listen").contains("relay.listen = "));
+        assert!(without("accounts").contains("SELECT PASSWORD"));
+        assert!(without("cluster_name").contains("cluster_name = "));
+    }
+}

@@ -1,0 +1,51 @@
+//! Events of MariaDB's binary log: those in write sets are read, those for readers of a binlog are
+//! written.
+//!
+//! A write set holds row events as the server's own binlog has them, without the events that open
+//! and close a transaction, and without positions and checksums. This crate adds what lacks:
+//!
+//! ```text
+//! write sets of one action ──► Transaction / statement ──► Outgoing ──► BinlogWriter ──► Placed
+//!                               GTID first, XID last                    header with position and
+//!                               events checked                          server id, checksum
+//! ```
+//!
+//! - [`header`], [`event`], [`checksum`]: what all events have in common;
+//! - [`format_description`], [`gtid`], [`heartbeat`], [`query`], [`rotate`], [`rows`],
+//!   [`table_map`], [`xid`]: what one kind of event holds;
+//! - [`mysql_gtid`], [`mysql_gtid_event`]: how MySQL names transactions, and sets of them;
+//! - [`write_set`]: the data of an action between servers: a write set with a header;
+//! - [`transaction`]: from the write sets of an action to the events of a transaction;
+//! - [`writer`]: from events to the bytes of a binlog.
+//!
+//! The formats are those that MariaDB documents under "Replication Protocol". Numbers in events are
+//! little-endian. Everything here is pure: no I/O, no clock. Made-up input is an error, never a
+//! panic, and makes nothing larger than itself.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod event;
+pub mod format_description;
+pub mod gtid;
+pub mod header;
+pub mod heartbeat;
+pub mod mysql_gtid;
+pub mod mysql_gtid_event;
+pub mod query;
+pub mod rotate;
+pub mod rows;
+pub mod table_map;
+pub mod transaction;
+pub mod write_set;
+pub mod writer;
+pub mod xid;
+
+mod fields;
+
+pub use checksum::Checksum;
+pub use event::{Event, EventError, Events};
+pub use gtid::{Gtid, GtidList, GtidTextError};
+pub use header::{EventHeader, EventType};
+pub use mysql_gtid::{MysqlGtid, MysqlGtidError, MysqlGtidSet};
+pub use transaction::{Transaction, TransactionError, statement};
+pub use writer::{BinlogWriter, Outgoing, Placed};

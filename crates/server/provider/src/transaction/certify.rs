@@ -1,0 +1,339 @@
+//! Certification of local transactions: from their client's threads to the group and back.
+//!
+//! The action is made here, submitted to the node, and its result answered to the server. The
+//! leader certifies; what it would refuse for certain, this member refuses itself. A refused client
+//! gets a deadlock error.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use synod_binlog::write_set::HEADER_BYTES;
+use synod_node::{Action, Class, Pending, ProposalResult, RefusedBy, Seqno, WaitResult};
+
+use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
+use crate::connection::Connection;
+use crate::status::commit_steps::Step;
+use crate::status::conflicts::Loss;
+use crate::transaction::{Gathered, Phase, Transaction};
+use crate::transaction::{explain, streaming};
+
+/// Longest wait of a transaction, with its locks, for a statement that executes alone.
+const ALONE_WAIT: Duration = Duration::from_millis(100);
+/// Longest wait of a refused transaction, without locks, for what it has lost to.
+const REFUSED_WAIT: Duration = Duration::from_secs(3);
+
+impl Connection {
+    /// Has the group order a transaction, or a fragment of one.
+    pub(crate) fn certify(
+        &self,
+        conn: u64,
+        handle: &mut TrxHandle,
+        flags: WsFlags,
+    ) -> CertifyOutcome {
+        let asked = Instant::now();
+        let transaction = self.shared.transactions.open(handle);
+        // Nothing new leaves a paused server: it could not take its place, and what others order
+        // meanwhile would only make it a conflict.
+        self.sequencer.wait_resumed(&transaction.interrupted);
+        self.wait_for_statement_alone(&transaction);
+        if self.would_wait_for_itself(conn) {
+            transaction.lock().phase = Phase::Failed;
+            return outcome(Status::TrxFail);
+        }
+        let Some(node) = self.node() else {
+            return outcome(Status::ConnFail);
+        };
+        let policy = streaming::wait_policy(&transaction.lock(), flags);
+        let pending = node.pending(policy);
+        let action = match self.make_action(conn, &transaction, flags, &pending) {
+            Ok(action) => action,
+            Err(status) => {
+                transaction.lock().phase = Phase::Failed;
+                return outcome(status);
+            }
+        };
+        let submitted = Instant::now();
+        let earlier = Seqno(action.last_seen);
+        // No lock is held: this thread may do the node's work now.
+        node.hand_over(&action, &pending, || {
+            self.seen_by(handle.trx_id).unwrap_or(earlier)
+        });
+        let handed_over = Instant::now();
+        // Not needed any more, but to explain a loss; they may be many.
+        let keys = explain::kept(action.keys);
+        drop(action.data);
+        let is_fragment = transaction.lock().is_fragment();
+        if is_fragment {
+            let waited = pending.wait();
+            if let WaitResult::ProposalResult(result) = waited {
+                self.note_latency(submitted, result);
+            }
+            return self.fragment_certified(&transaction, pending, waited);
+        }
+        // Until the fate is known, even if it is to be aborted, see `abort.rs`.
+        let result = pending.wait_for_result();
+        if !matches!(result, ProposalResult::Ordered { .. }) {
+            transaction.lock().keys = keys;
+        }
+        self.note_latency(submitted, result);
+        if let Some(decided) = pending.decided_at() {
+            self.note_step(Step::Queue, asked, handed_over);
+            self.note_step(Step::Order, handed_over, decided);
+            self.note_step(Step::Wake, decided, Instant::now());
+        }
+        transaction.lock().commit_began = Some(asked);
+        self.certified(&transaction, result)
+    }
+
+    /// Notes how long a step of a commit took.
+    pub(crate) fn note_step(&self, step: Step, since: Instant, until: Instant) {
+        let period = self.shared.options.stats_period();
+        self.shared.counters.steps.note(step, since, until, period);
+    }
+
+    /// [`Connection::note_step`] for a step that has just ended.
+    pub(crate) fn note_took(&self, step: Step, took: Duration) {
+        let period = self.shared.options.stats_period();
+        self.shared.counters.steps.note_took(step, took, period);
+    }
+
+    /// Spares a client a deadlock error where a short wait can: a statement that executes alone may
+    /// have let go of its locks, so that the transaction got them, while it has not left the order.
+    /// To the group, the transaction would be older than it. Nothing else commits during such a
+    /// statement anyway. An action that needs the transaction's locks meanwhile aborts it.
+    fn wait_for_statement_alone(&self, transaction: &Transaction) {
+        let (alone, deadline) = (self.sequencer.alone(), Instant::now() + ALONE_WAIT);
+        let interrupted = &transaction.interrupted;
+        self.sequencer
+            .wait_left_unless(alone, Some(deadline), interrupted);
+    }
+
+    /// Waits for what a refused transaction has lost to. Until that has left the order here, a
+    /// retry would only be refused again, or aborted, and would keep appliers busy meanwhile. The
+    /// server does not let know whether it repeats the statement itself (`wsrep_retry_autocommit`)
+    /// or answers error 1213, after which the client repeats its transaction: either gains.
+    ///
+    /// Called when the server has rolled the transaction back: it holds no locks.
+    pub(super) fn wait_for_winner(&self, transaction: &Transaction) {
+        let Some(winner) = transaction.lock().lost_to.take() else {
+            return;
+        };
+        let deadline = Instant::now() + REFUSED_WAIT;
+        let interrupted = &transaction.interrupted;
+        self.sequencer
+            .wait_left_unless(winner, Some(deadline), interrupted);
+    }
+
+    /// The position that a refused transaction has to see before its retry can succeed.
+    fn winner_over(&self, result: ProposalResult) -> Option<i64> {
+        match result {
+            ProposalResult::Conflict { with, .. } => Some(with.0),
+            // The history begins somewhere before this.
+            ProposalResult::TooOld => self.node().map(|node| node.commit_seqno().0),
+            ProposalResult::Ordered { .. }
+            | ProposalResult::GivenUp
+            | ProposalResult::NotWriter
+            | ProposalResult::Rejected
+            | ProposalResult::Withdrawn
+            | ProposalResult::Unknown
+            | ProposalResult::NotProposed => None,
+        }
+    }
+
+    /// Notes how long an action took from `submitted` until now, if it was ordered.
+    pub(crate) fn note_latency(&self, submitted: Instant, result: ProposalResult) {
+        if let ProposalResult::Ordered { .. } = result {
+            let now = Instant::now();
+            let (took, period) = (now - submitted, self.shared.options.stats_period());
+            self.shared.counters.latency.note(now, took, period);
+        }
+    }
+
+    /// Notes the verdict about a whole transaction, or the end of one, and answers it.
+    pub(super) fn certified(
+        &self,
+        transaction: &Transaction,
+        result: ProposalResult,
+    ) -> CertifyOutcome {
+        let mut gathered = transaction.lock();
+        if let ProposalResult::Ordered { seqno, depends_on } = result {
+            gathered.depends_on = depends_on.0;
+            gathered.phase = Phase::Ordered(seqno.0);
+            return CertifyOutcome {
+                status: if gathered.must_abort {
+                    Status::BfAbort
+                } else {
+                    Status::Ok
+                },
+                meta: Some(self.local_meta(transaction, &gathered, seqno.0)),
+            };
+        }
+        gathered.phase = Phase::Failed;
+        self.count_refusal(&mut gathered, result);
+        let conn = gathered.conn;
+        let is_streamed = gathered.stream.is_some();
+        if !gathered.must_abort {
+            gathered.lost_to = self.winner_over(result);
+        }
+        drop(gathered);
+        if is_streamed && result == ProposalResult::Unknown {
+            self.doubt_stream_commit(transaction.trx_id);
+        }
+        outcome(self.refused(transaction.trx_id, conn, result))
+    }
+
+    /// Counts a transaction that was refused.
+    fn count_refusal(&self, gathered: &mut Gathered, result: ProposalResult) {
+        let loss = match result {
+            ProposalResult::Conflict { with, .. } => Loss::Refused { to: with.0 },
+            ProposalResult::TooOld => Loss::TooOld,
+            ProposalResult::GivenUp => Loss::GivenUp,
+            // Counted when it was aborted, if by an action of higher priority.
+            ProposalResult::Withdrawn
+            | ProposalResult::NotWriter
+            | ProposalResult::Ordered { .. }
+            | ProposalResult::Rejected
+            | ProposalResult::Unknown
+            | ProposalResult::NotProposed => return,
+        };
+        self.count_loss(gathered, loss);
+    }
+
+    /// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server
+    /// answer error 1213 and retry the statement, so only refused actions get it.
+    pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
+        let why = match result {
+            ProposalResult::Conflict { by, .. } => match by {
+                RefusedBy::Leader => "it conflicts with an action ordered before it",
+                RefusedBy::Origin => {
+                    self.shared.counters.refused_early.one();
+                    "it conflicts with an action ordered before it, which this server knew (it \
+                     was not sent to the leader)"
+                }
+            },
+            ProposalResult::TooOld => "its snapshot is older than the certification history",
+            ProposalResult::GivenUp => {
+                "the group has discarded the first part of it, see the leader's error log"
+            }
+            // By an action of higher priority, as if that had come before.
+            ProposalResult::Withdrawn => return Status::TrxFail,
+            ProposalResult::NotWriter => {
+                // If the server repeats the statement, or the client its transaction, the gate
+                // answers, and names the writer.
+                self.shared.counters.writes_refused.one();
+                return Status::TrxFail;
+            }
+            ProposalResult::Rejected => return Status::NodeFail,
+            ProposalResult::Unknown
+            | ProposalResult::NotProposed
+            | ProposalResult::Ordered { .. } => return Status::ConnFail,
+        };
+        self.shared.counters.local_cert_failures.one();
+        if self.shared.options.log_conflicts() {
+            let line = format!("transaction {trx} of connection {conn} was refused: {why}");
+            self.log(LogLevel::Info, line);
+        }
+        Status::TrxFail
+    }
+
+    /// The transaction as it travels. From here on it is in flight, until its release.
+    ///
+    /// Its snapshot position is set again when its last piece is sent, if it may still write then:
+    /// otherwise the leader refuses the first one. That is what has left the
+    /// order, not what is released: a client that waited for a row gets it when the one before
+    /// commits in the engine, which is before its release. No action that has left can be one that
+    /// this transaction has not seen: where both change a row, or insert the same key, the one that
+    /// had the lock first is finished, or was to be aborted before this point. An abort from here
+    /// on waits for this transaction's fate, so its aborter does not leave.
+    ///
+    /// # Errors
+    /// It was aborted before it got here, is too large, or nothing can be proposed at present.
+    fn make_action(
+        &self,
+        conn: u64,
+        transaction: &Transaction,
+        flags: WsFlags,
+        pending: &Arc<Pending>,
+    ) -> Result<Action, Status> {
+        let counters = &self.shared.counters;
+        let mut gathered = transaction.lock();
+        if gathered.must_abort || self.has_lost(&gathered) {
+            return Err(Status::TrxFail);
+        }
+        let Some(last_seen) = self.seen_by(transaction.trx_id) else {
+            counters.writes_refused.one();
+            return Err(Status::TrxFail);
+        };
+        let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
+        let bytes = (gathered.keys.encoded_len() + gathered.data.server_bytes()) as u64;
+        if gathered.is_too_large || bytes > self.shared.options.write_set_bytes_max() {
+            return Err(Status::SizeExceeded);
+        }
+        // A failed fragment is still in flight.
+        if !self.is_of_this_order(&gathered) && !self.begin_flight() {
+            return Err(Status::ConnFail);
+        }
+        gathered.serial = Some(self.serial);
+        gathered.phase = Phase::Certifying(pending.clone());
+        gathered.flags = flags;
+        gathered.conn = conn;
+        let draft = std::mem::take(&mut gathered.data);
+        let keys = std::mem::take(&mut gathered.keys);
+        counters.repl_data_bytes.add(draft.server_bytes() as u64);
+        let data = draft.finish(flags, transaction.trx_id, conn);
+        if !self.takes_from_replica(flags, &data[HEADER_BYTES..]) {
+            return Err(Status::TrxFail);
+        }
+        gathered.submitted = data.clone();
+        drop(gathered);
+        counters.replicated.one();
+        counters.repl_keys.add(keys.len() as u64);
+        if keys.is_coarse() && self.shared.options.log_conflicts() {
+            let (trx, rows) = (transaction.trx_id, self.shared.options.row_keys_max());
+            let line = format!(
+                "transaction {trx} of connection {conn} has keys of more than {rows} rows \
+                 (synod.max_row_keys): any change of its tables by another server conflicts"
+            );
+            self.log(LogLevel::Info, line);
+        }
+        counters.repl_keys_bytes.add(keys.encoded_len() as u64);
+        counters
+            .replicated_bytes
+            .add((keys.encoded_len() + data.len()) as u64);
+        let pa_unsafe = flags.contains(WsFlags::PA_UNSAFE);
+        Ok(Action {
+            class: Class::WriteSet { pa_unsafe },
+            keys,
+            last_seen: last_seen.0,
+            data,
+        })
+    }
+
+    /// The snapshot position of a transaction that commits now; `None` if it may not write, because
+    /// another server may have written since it began. The gate is asked after the position: it
+    /// closes before anything of another writer gets here, so the position has nothing of that.
+    fn seen_by(&self, trx: u64) -> Option<Seqno> {
+        let left = self.sequencer.left();
+        self.write_gate.admits(trx).then_some(Seqno(left))
+    }
+
+    pub(crate) fn local_meta(
+        &self,
+        transaction: &Transaction,
+        gathered: &Gathered,
+        seqno: i64,
+    ) -> TrxMeta {
+        let (trx, conn) = (transaction.trx_id, gathered.conn);
+        self.meta(seqno, gathered.depends_on, self.own_uuid(), trx, conn)
+    }
+
+    /// Whether the transaction's place in the order is one of this connection's.
+    pub(crate) fn is_of_this_order(&self, gathered: &Gathered) -> bool {
+        gathered.serial == Some(self.serial)
+    }
+}
+
+/// An answer without a place in the order.
+pub(crate) fn outcome(status: Status) -> CertifyOutcome {
+    CertifyOutcome { status, meta: None }
+}
