@@ -52,7 +52,7 @@ pub struct Behind {
     pub error: u32,
     /// Failures of the action after `at` here; zero: it was not let in.
     pub failures: u32,
-    /// What follows this action was applied again, or may have been, and the engine may not have
+    /// The action after this one was applied again, or may have been, and the engine may not have
     /// flushed it: a position up to `engine_says` does not tell whether the database has it.
     pub applied_again_after: Option<Seqno>,
 }
