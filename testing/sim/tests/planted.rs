@@ -1,6 +1,6 @@
 //! Proves the prover: bugs that are put in on purpose are found within a bounded number of seeds.
 //!
-//! The table in `docs/simulation.md` says which seed and which rule found each bug. Needs
+//! The run prints which seed and which rule found each bug (`docs/simulation.md`). Needs
 //! `--features planted`; without it, shipping code cannot have these bugs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
