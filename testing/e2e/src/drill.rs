@@ -2,7 +2,8 @@
 //!
 //! A drill is a section `## Drill: TITLE`. What an operator types is in its indented blocks, with
 //! the prompt of root on the machine of that name, or on several, one after the other. The lines
-//! below a command, up to the next one or the end of the block, are what it shows in the end on each:
+//! below a command, up to the next one or the end of the block, are what it shows in the end on
+//! each:
 //!
 //! ```text
 //!     db1,db2# synod member list

@@ -1,6 +1,6 @@
 //! The site of a live migration (`docs/operating/migration-live.md`, `migration-relays.md`): old
-//! servers, the servers of a new group, and perhaps relays between them. A drill of a page is run on
-//! it while clients write; when the page says so, they go from one side to the other.
+//! servers, the servers of a new group, and perhaps relays between them. A drill of a page is run
+//! on it while clients write; when the page says so, they go from one side to the other.
 //!
 //! Besides what [`Machines`] substitutes:
 //!

@@ -1,5 +1,6 @@
-//! The relays of a migration (`docs/operating/migration-relays.md`): `relay1` keeps the binlog of the old
-//! primary, and `relay2` serves the log of the new group. Both have the lines that the page shows.
+//! The relays of a migration (`docs/operating/migration-relays.md`): `relay1` keeps the binlog of
+//! the old primary, and `relay2` serves the log of the new group. Both have the lines that the page
+//! shows.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! The live drills of `docs/operating/migration-live.md`, with the page's own commands: clients go from
-//! a group of Galera, or a primary with replicas, to a group of Synod, which has followed it by
-//! MariaDB's own replication, and back. A server without a group becomes one of three.
+//! The live drills of `docs/operating/migration-live.md`, with the page's own commands: clients go
+//! from a group of Galera, or a primary with replicas, to a group of Synod, which has followed it
+//! by MariaDB's own replication, and back. A server without a group becomes one of three.
 
 use std::time::{Duration, Instant};
 

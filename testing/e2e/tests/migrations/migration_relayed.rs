@@ -1,5 +1,5 @@
-//! The drills of `docs/operating/migration-relays.md`, with the page's own commands: clients go from
-//! an asynchronous primary to a group, which has followed it through a relay, and back to the
+//! The drills of `docs/operating/migration-relays.md`, with the page's own commands: clients go
+//! from an asynchronous primary to a group, which has followed it through a relay, and back to the
 //! primary, which has followed the group through another one.
 
 use std::collections::BTreeSet;
