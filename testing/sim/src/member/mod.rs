@@ -132,9 +132,11 @@ impl Database {
         self.move_engine(now_us, seqno);
     }
 
-    /// The engine's position moves, with the data or without them.
+    /// The engine's position moves, with the data or without them. The engine gives the highest one
+    /// that it ever had.
     pub(crate) fn move_engine(&mut self, at_us: u64, engine: Seqno) {
-        self.engine = engine;
+        self.engine = self.engine.max(engine);
+        let engine = self.engine;
         let applied = self.applied;
         self.unflushed.push_back(Unflushed {
             at_us,

@@ -170,6 +170,11 @@ impl Peer {
         }
     }
 
+    /// When the latest acknowledgement arrived; `None`: none in this term.
+    pub(crate) fn acknowledged_at(&self) -> Option<Time> {
+        self.acknowledged_at
+    }
+
     /// Sets where the member's log shall start if it needs a base.
     pub(crate) fn set_install_base(&mut self, base: LogBase) {
         self.install_base = Some(base);
