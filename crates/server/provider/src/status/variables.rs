@@ -65,11 +65,11 @@ impl Section {
             Section::Group => {
                 "These variables exist only while the server is connected to the group."
             }
-            Section::Position
-            | Section::Queues
-            | Section::Parallelism
-            | Section::State
-            | Section::Own => "",
+            Section::Own => {
+                "Values of `wsrep_synod_commit_*` that are times: microseconds, as\n\
+                 p50/p95/p99/samples over the present and the last `evs.stats_report_period`."
+            }
+            Section::Position | Section::Queues | Section::Parallelism | Section::State => "",
         }
     }
 }
@@ -105,6 +105,9 @@ impl Reading {
         }
     }
 }
+
+/// Text of a variable that has a value for the sake of its name only.
+pub(super) const NOT_MEASURED: &str = "Always zero or empty: not measured.";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -172,8 +175,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Position,
         name: "protocol_version",
         reading: Reading::Int(protocol),
-        text: "Version of the messages that the members agreed on; -1 while not connected. It \
-         stays the lowest that all members speak until the last one is upgraded.",
+        text: "Version of the messages that the members agreed on; -1 while not connected.",
     },
     Variable {
         section: Section::Position,
@@ -203,8 +205,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Position,
         name: "last_committed",
         reading: Reading::Int(|s| s.last_committed.seqno),
-        text: "Highest seqno that is committed here with all before it; -1: no position. The \
-         difference between two servers is how far one lags.",
+        text: "Highest seqno that is committed here with all before it; -1: no position.",
     },
     // Traffic and results.
     Variable {
@@ -266,66 +267,65 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Traffic,
         name: "local_cert_failures",
         reading: Reading::Int(|s| s.counters.local_cert_failures),
-        text: "Local transactions refused by certification; their clients got a deadlock error. \
-         Many of them mean that several servers write the same rows.",
+        text: "Local transactions refused by certification; their clients got a deadlock error.",
     },
     Variable {
         section: Section::Traffic,
         name: "local_replays",
         reading: Reading::Int(|s| s.counters.local_replays),
-        text: "Local transactions applied again in their place after a BF abort. Their clients \
-         notice nothing.",
+        text: "Local transactions applied again in their place after a BF abort, unnoticed by \
+         clients.",
     },
     // Queues.
     Variable {
         section: Section::Queues,
         name: "local_send_queue",
         reading: Reading::Int(|s| s.send_queue),
-        text: "Local actions with the group whose result is not known yet. It grows when the \
-         network or the disks of a majority are slow.",
+        text: "Local actions whose result is not known yet. It grows when the network or a majority's \
+         disks are slow.",
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_max",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_min",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_avg",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue",
         reading: Reading::Int(|s| s.recv_queue),
-        text: "Committed actions that are not finished on this server: those that it lags. \
-         ProxySQL compares it with `max_transactions_behind`.",
+        text: "Committed actions that are not finished on this server. ProxySQL compares it with \
+         `max_transactions_behind`.",
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_max",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_min",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_avg",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
@@ -339,9 +339,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::FlowControl,
         name: "flow_control_paused_ns",
         reading: Reading::Int(|s| signed(s.pace.paused_ns)),
-        text: "Time in nanoseconds in which writes of any member waited because the databases of \
-         a majority lag (`synod.max_apply_lag`), since this server's start. They are slowed \
-         down, not stopped: while this grows, look at `wsrep_synod_admission_rate`.",
+        text: "Nanoseconds since the start in which writes of any member were slowed down because the \
+         databases of a majority lag (`synod.max_apply_lag`, `wsrep_synod_admission_rate`).",
     },
     Variable {
         section: Section::FlowControl,
@@ -378,9 +377,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "cert_deps_distance",
         reading: Reading::Double(|s| s.deps_distance),
-        text: "Average distance between the seqno of an applied action and the last one it \
-         depends on, since the last `FLUSH STATUS`. More appliers than this bring \
-         nothing.",
+        text: "Average distance from an applied action to the last one it depends on, since the last \
+         `FLUSH STATUS`. More appliers than this bring nothing.",
     },
     Variable {
         section: Section::Parallelism,
@@ -392,31 +390,31 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "cert_interval",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_oooe",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_oool",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_window",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_waits",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
@@ -434,7 +432,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "commit_window",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     // State of this server.
     Variable {
@@ -448,8 +446,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::State,
         name: "local_state_comment",
         reading: Reading::Text(|s| s.state.comment().to_owned()),
-        text: "The same as a word. `Inconsistent`: this server has left the group, because its \
-         data may differ.",
+        text: "The same as a word. `Inconsistent`: this server has left the group, because its data \
+         may differ.",
     },
     Variable {
         section: Section::State,
@@ -468,7 +466,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::State,
         name: "open_connections",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::State,
@@ -494,7 +492,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Group,
         name: "evs_delayed",
         reading: Reading::Constant(Zero::Text("")),
-        text: "Always empty: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Group,
@@ -506,9 +504,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Group,
         name: "evs_repl_latency",
         reading: Reading::Group(|g| g.latency.text()),
-        text: "Time until the group has ordered a local action: \
-         minimum/average/maximum/deviation in seconds, and the number of samples. It \
-         covers the present and the last `evs.stats_report_period`.",
+        text: "Time until the group has ordered a local action: minimum/average/maximum/deviation in \
+         seconds, samples; over the present and the last `evs.stats_report_period`.",
     },
     Variable {
         section: Section::Group,
@@ -540,8 +537,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_trouble",
         reading: Reading::Text(|s| s.trouble.text()),
-        text: "Why this server is out of its group, and whether it comes back by itself or waits \
-         for a person; or what its data lack, or why they must not be used. Empty: nothing.",
+        text: "Why this server is out of its group, and whether it comes back by itself; or why its \
+         data must not be used. Empty: nothing.",
     },
     Variable {
         section: Section::Own,
@@ -553,8 +550,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_term",
         reading: Reading::Int(|s| signed(s.consensus.term)),
-        text: "Present term. It grows with each election, so fast growth means an unstable \
-         network.",
+        text: "Present term; it grows with each election.",
     },
     Variable {
         section: Section::Own,
@@ -566,20 +562,19 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_leader",
         reading: Reading::Text(|s| s.consensus.leader.clone()),
-        text: "Name of the leader; empty: none is known, so no write can be committed.",
+        text: "Name of the leader; empty: none is known, no write can be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_size_bytes",
         reading: Reading::Int(|s| signed(s.consensus.log_size_bytes)),
-        text: "Size of the log on disk in bytes. Its target is `synod.log_retain_size`.",
+        text: "Size of the log on disk (`synod.log_retain_size`).",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_syncs",
         reading: Reading::Int(|s| signed(s.consensus.log_syncs)),
-        text: "How often the log was synced since this server connected. One sync covers all \
-         that gathered during the one before.",
+        text: "Syncs of the log since this server connected.",
     },
     Variable {
         section: Section::Own,
@@ -591,7 +586,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_voters",
         reading: Reading::Int(|s| signed(s.consensus.voters)),
-        text: "Number of voters; more than half of them make a quorum.",
+        text: "Number of voters; more than half make a quorum.",
     },
     Variable {
         section: Section::Own,
@@ -609,36 +604,33 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_writers",
         reading: Reading::Text(|s| s.writers.writers.to_owned()),
-        text: "Whose writes the group takes: `any` or `leader` (`synod.writers`); empty while not \
-         connected.",
+        text: "Whose writes the group takes (`synod.writers`); empty while not connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer",
         reading: Reading::Text(|s| s.writers.writer.clone()),
-        text: "Name of the only server that takes writes; empty: all do, or the group has no \
-         leader now.",
+        text: "Name of the only server that takes writes; empty: all do, or there is no leader.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer_address",
         reading: Reading::Text(|s| s.writers.writer_address.clone()),
-        text: "Where clients reach the server in `wsrep_synod_writer`; empty: all take writes, or \
-         it is not known.",
+        text: "Where clients reach that server; empty: all take writes, or it is not known.",
     },
     Variable {
         section: Section::Own,
         name: "synod_takes_writes",
         reading: Reading::Int(|s| i64::from(s.writers.here)),
-        text: "1 if this server takes writes now; 0 if another one is the writer, if it has still \
-         to apply what the one before wrote, or without a group.",
+        text: "1 if this server takes writes now; 0 if another one is the writer, if it has still to \
+         apply what the one before wrote, or without a group.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writes_refused",
         reading: Reading::Int(|s| s.counters.writes_refused),
-        text: "Statements and commits of clients refused because another server is the writer, \
-         since the start or the last `FLUSH STATUS`.",
+        text: "Clients' statements and commits refused because another server is the writer, since \
+         the last `FLUSH STATUS`.",
     },
     Variable {
         section: Section::Own,
@@ -651,15 +643,15 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_apply_lag_ms",
         reading: Reading::Int(|s| signed(s.pace.lag_ms)),
-        text: "For how long, in milliseconds, this server's database has lacked a committed \
-         action; 0: it lacks none. Reads without `wsrep_sync_wait` may be this old.",
+        text: "For how many milliseconds this server's database has lacked a committed action: reads \
+         without `wsrep_sync_wait` may be this old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_apply_lags",
         reading: Reading::Text(|s| s.pace.lags.clone()),
-        text: "The databases of the group as the leader knows them, with commas: name, committed \
-         actions that it lacks, lag in milliseconds.",
+        text: "The databases as the leader knows them, with commas: name, actions that it lacks, lag \
+         in milliseconds.",
     },
     Variable {
         section: Section::Own,
@@ -678,123 +670,102 @@ pub const VARIABLES: [Variable; 96] = [
         name: "synod_refused_messages",
         reading: Reading::Int(|s| signed(s.consensus.refused_messages)),
         text: "Messages refused since the start, because their senders have no right to them \
-         ([rights.md](rights.md)). A few are normal when members come and go; if it grows, the \
-         error log names the senders.",
+         ([rights.md](rights.md)). If it grows, the error log names the senders.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compressed_to",
         reading: Reading::Text(|s| s.consensus.compressed_to.clone()),
-        text: "Names of the members to which messages are compressed at the moment \
-         (`synod.compression`), separated by commas. With `auto`, a member here has a link that is \
-         slower than the load.",
+        text: "Members to which messages are compressed now (`synod.compression`), with commas.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compression_saved_bytes",
         reading: Reading::Int(|s| signed(s.consensus.compression_saved_bytes)),
-        text: "Bytes that compression has kept off the network since this server connected, over \
-         all members. Zero if no link was slow.",
+        text: "Bytes that compression has kept off the network since this server connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_queue",
         reading: Reading::Text(|s| s.steps[Step::Queue as usize].text()),
-        text: "Time from the commit of a local transaction until it is handed over whole. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
+        text: "From the commit of a local transaction until it is handed over whole.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_order",
         reading: Reading::Text(|s| s.steps[Step::Order as usize].text()),
-        text: "Time from there until the transaction is known to be ordered: the way to the \
-         leader and back, certification, the disks of a majority. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "From there until the transaction is known to be ordered: the way to the leader and \
+         back, certification, the disks of a majority.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_certify",
         reading: Reading::Text(|s| s.steps[Step::Certify as usize].text()),
-        text: "Within that time, at the leader alone, for actions of all members: the comparison \
-         of an action with those ordered before it. Microseconds, as p50/p95/p99/samples over the \
-         present and the last `evs.stats_report_period`.",
+        text: "Within that time, at the leader alone, for actions of all members: certification.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_append",
         reading: Reading::Text(|s| s.steps[Step::Append as usize].text()),
-        text: "Time from the append of a local action to this server's log until the sync of its \
-         disk begins: the wait for the sync before it, and the write. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "From the append of a local action to this server's log until the sync of its disk \
+         begins.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_fsync",
         reading: Reading::Text(|s| s.steps[Step::Fsync as usize].text()),
-        text: "Time from there until the action is durable on this server's disk. Microseconds, \
-         as p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "From there until the action is durable on this server's disk.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_quorum",
         reading: Reading::Text(|s| s.steps[Step::Quorum as usize].text()),
-        text: "Time from the same append until the action is known here to be committed: durable \
-         on the disks of a majority. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
+        text: "From the same append until the action is known here to be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wake",
         reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
-        text: "Time from there until the client's thread runs. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "From there until the client's thread runs.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_turn",
         reading: Reading::Text(|s| s.steps[Step::Turn as usize].text()),
-        text: "Time that an ordered local transaction waits for those before it. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
+        text: "Wait of an ordered local transaction for those before it.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_engine",
         reading: Reading::Text(|s| s.steps[Step::Engine as usize].text()),
-        text: "Time of the commit in the engine, from its turn in the order to its end. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
+        text: "Commit in the engine, from its turn in the order to its end.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_release",
         reading: Reading::Text(|s| s.steps[Step::Release as usize].text()),
-        text: "Time from there until the server is done with the transaction. Microseconds, \
-         as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
+        text: "From there until the server is done with the transaction.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_applied",
         reading: Reading::Text(|s| s.steps[Step::Applied as usize].text()),
-        text: "Time from there until all servers that are waited for have applied it, with \
-         `synod.commit_wait=applied`. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
+        text: "From there until all servers that are waited for have applied it, with \
+         `synod.commit_wait=applied`.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait",
         reading: Reading::Text(|s| s.commit_wait.in_force.to_owned()),
         text: "What commits on this server wait for now: `durable` or `applied`. It differs from \
-         the option `synod.commit_wait` while some member's program is too old for it.",
+         `synod.commit_wait` while a member's program is too old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait_excluded",
         reading: Reading::Text(|s| s.commit_wait.excluded.clone()),
-        text: "Names of the synced servers that commits do not wait for, with commas: they lacked \
-         one for `evs.suspect_timeout` and have not caught up. Reads there may be old.",
+        text: "Synced servers that commits do not wait for, with commas: they lacked one for \
+         `evs.suspect_timeout` and have not caught up.",
     },
     Variable {
         section: Section::Own,
@@ -806,15 +777,13 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_commit_apply",
         reading: Reading::Text(|s| s.steps[Step::Apply as usize].text()),
-        text: "Time in which an applier changes the rows of an action. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "Changing the rows of an action by an applier.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_apply_turn",
         reading: Reading::Text(|s| s.steps[Step::ApplyTurn as usize].text()),
-        text: "Time that an applier then waits for those before it. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+        text: "Wait of an applier for those before it.",
     },
 ];
 
