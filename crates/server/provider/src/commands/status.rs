@@ -34,7 +34,7 @@ pub(super) fn gather(provider: &Provider) -> Status {
     let known = node.as_ref().map(|(node, _)| node);
     status.last_election = provider.last_election().map(|e| with_name(e, known));
     let name = |member| name_of(members, member);
-    status.conflicts = provider.counters().conflicts.shown(now, name);
+    status.conflicts = provider.counters().conflicts.shown(name);
     status
 }
 
