@@ -233,7 +233,7 @@ pub struct CommitWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitStep {
-    /// Step, named as in `wsrep_synod_commit_*`: `queue`, `order`, `fsync`, `quorum`, ...
+    /// `queue`, `order`, `fsync`, `quorum`, ...
     pub step: String,
     /// Half of them took at most so long.
     pub p50_us: u64,

@@ -134,8 +134,6 @@ keys! {
     HEARTBEAT_PERIOD: DurationKey = "synod.heartbeat_period";
     /// `synod.insecure`
     INSECURE: BoolKey = "synod.insecure";
-    /// `synod.laggard_after`
-    LAGGARD_AFTER: DurationKey = "synod.laggard_after";
     /// `synod.leader`
     LEADER: WordKey = "synod.leader";
     /// `synod.leader_handover`

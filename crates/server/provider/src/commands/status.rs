@@ -1,12 +1,13 @@
 //! The answer to the request for the status: what the node knows, and what `SHOW STATUS` shows.
 
-use synod_admin::status::{CommitStep, Counters, Server, Status};
+use std::time::Instant;
+
+use synod_admin::status::{Counters, Server, Status};
 use synod_commands::status::{OwnDatabase, name_of, of_node, with_name};
 use synod_commands::unix_ms;
 use synod_node::MemberStatus;
 
 use crate::provider::Provider;
-use crate::status::commit_steps::{CommitSteps, Step};
 use crate::status::inputs::{LocalState, StatusInputs};
 use crate::status::time_counts::BOUNDS_US;
 
@@ -25,7 +26,7 @@ pub(super) fn gather(provider: &Provider) -> Status {
     status.at_unix_ms = now;
     status.server = server(provider, &inputs);
     let measured = &provider.counters().steps;
-    status.commit_steps = commit_steps(&inputs, measured);
+    status.commit_steps = measured.shown(Instant::now(), provider.stats_period());
     status.commits = measured.commit_times();
     status.time_bounds_us = BOUNDS_US.to_vec();
     status.counters = counters(&inputs);
@@ -62,21 +63,6 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
         committed_seqno: committed_seqno(inputs),
         is_ready: is_primary && inputs.state == LocalState::Synced,
     }
-}
-
-fn commit_steps(inputs: &StatusInputs, measured: &CommitSteps) -> Vec<CommitStep> {
-    let steps = Step::ALL.into_iter().map(|step| {
-        let times = inputs.steps[step as usize];
-        CommitStep {
-            step: step.name().to_owned(),
-            p50_us: times.p50,
-            p95_us: times.p95,
-            p99_us: times.p99,
-            samples: times.samples,
-            times: measured.all_times(step),
-        }
-    });
-    steps.collect()
 }
 
 fn counters(inputs: &StatusInputs) -> Counters {

@@ -18,7 +18,6 @@ use crate::status::inputs::{
     CommitWaitInputs, ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs, Trouble,
     WritersInputs,
 };
-use crate::status::laggard::is_shown_desynced;
 use crate::transaction::Transactions;
 
 /// Everything for one `SHOW STATUS`.
@@ -40,10 +39,6 @@ pub(crate) fn gather(
         trouble: trouble(connection, position),
         ..StatusInputs::default()
     };
-    if let Some(connection) = connection {
-        let period = connection.shared.options.stats_period();
-        inputs.steps = counters.steps.shown(Instant::now(), period);
-    }
     let Some((connection, node)) = connection.and_then(|c| c.node().map(|node| (c, node))) else {
         return inputs;
     };
@@ -93,11 +88,6 @@ pub(crate) fn gather(
     inputs.pace = pace(&status.pace, &status, counters);
     inputs.commit_wait = commit_wait(&status.commit_wait);
     inputs.writers = writers(&status, status.primary && connection.takes_writes());
-    let laggard_after = connection.shared.options.laggard_after();
-    let lags = status.pace.lags.iter().map(|(_, _, lag)| *lag);
-    if local == LocalState::Synced && is_shown_desynced(status.pace.own_lag, laggard_after, lags) {
-        inputs.state = LocalState::DonorDesynced;
-    }
     inputs
 }
 

@@ -5,7 +5,6 @@
 //! a constant in the table.
 
 use crate::api::{Gtid, Uuid};
-use crate::status::commit_steps::Step;
 
 /// State of this server between start and service, as `wsrep_local_state` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,32 +105,6 @@ impl LatencyStats {
             samples,
         } = self;
         format!("{min:.6}/{average:.6}/{max:.6}/{deviation:.6}/{samples}")
-    }
-}
-
-/// Times of a step of a commit, over the present and the last period. Zero: there was none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepTimes {
-    /// Half of them took at most so many microseconds.
-    pub p50: u64,
-    /// 95 of a hundred did.
-    pub p95: u64,
-    /// 99 of a hundred did.
-    pub p99: u64,
-    /// Number of measurements.
-    pub samples: u64,
-}
-
-impl StepTimes {
-    /// Four numbers with slashes between them.
-    pub fn text(&self) -> String {
-        let StepTimes {
-            p50,
-            p95,
-            p99,
-            samples,
-        } = self;
-        format!("{p50}/{p95}/{p99}/{samples}")
     }
 }
 
@@ -269,8 +242,6 @@ pub struct StatusInputs {
     /// Group of the database, and the highest seqno released with all before it.
     pub last_committed: Gtid,
     pub counters: Counters,
-    /// Times of the steps of a commit, by [`Step`].
-    pub steps: [StepTimes; Step::COUNT],
     /// Local actions that are submitted and whose result is not known.
     pub send_queue: i64,
     /// Committed actions that are not released here.
@@ -302,7 +273,6 @@ impl Default for StatusInputs {
         StatusInputs {
             last_committed: Gtid::UNDEFINED,
             counters: Counters::default(),
-            steps: Default::default(),
             send_queue: 0,
             recv_queue: 0,
             cached_downto: -1,

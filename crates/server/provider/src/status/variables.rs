@@ -5,7 +5,6 @@
 //! a counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing
 //! clashes. The server puts `wsrep_` before each name and appends variables of its own.
 
-use super::commit_steps::Step;
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
 
@@ -159,7 +158,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 96] = [
+pub const VARIABLES: [Variable; 83] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -442,7 +441,7 @@ pub const VARIABLES: [Variable; 96] = [
         name: "local_state",
         reading: Reading::Int(|s| s.state.number()),
         text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. \
-         Only a server in state 4 should get clients; see `synod.laggard_after`.",
+         Only a server in state 4 should get clients.",
     },
     Variable {
         section: Section::State,
@@ -698,92 +697,6 @@ pub const VARIABLES: [Variable; 96] = [
     },
     Variable {
         section: Section::Own,
-        name: "synod_commit_queue",
-        reading: Reading::Text(|s| s.steps[Step::Queue as usize].text()),
-        text: "Time from the commit of a local transaction until it is handed over whole. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_order",
-        reading: Reading::Text(|s| s.steps[Step::Order as usize].text()),
-        text: "Time from there until the transaction is known to be ordered: the way to the \
-         leader and back, certification, the disks of a majority. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_certify",
-        reading: Reading::Text(|s| s.steps[Step::Certify as usize].text()),
-        text: "Within that time, at the leader alone, for actions of all members: the comparison \
-         of an action with those ordered before it. Microseconds, as p50/p95/p99/samples over the \
-         present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_append",
-        reading: Reading::Text(|s| s.steps[Step::Append as usize].text()),
-        text: "Time from the append of a local action to this server's log until the sync of its \
-         disk begins: the wait for the sync before it, and the write. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_fsync",
-        reading: Reading::Text(|s| s.steps[Step::Fsync as usize].text()),
-        text: "Time from there until the action is durable on this server's disk. Microseconds, \
-         as p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_quorum",
-        reading: Reading::Text(|s| s.steps[Step::Quorum as usize].text()),
-        text: "Time from the same append until the action is known here to be committed: durable \
-         on the disks of a majority. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_wake",
-        reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
-        text: "Time from there until the client's thread runs. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_turn",
-        reading: Reading::Text(|s| s.steps[Step::Turn as usize].text()),
-        text: "Time that an ordered local transaction waits for those before it. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_engine",
-        reading: Reading::Text(|s| s.steps[Step::Engine as usize].text()),
-        text: "Time of the commit in the engine, from its turn in the order to its end. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_release",
-        reading: Reading::Text(|s| s.steps[Step::Release as usize].text()),
-        text: "Time from there until the server is done with the transaction. Microseconds, \
-         as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_applied",
-        reading: Reading::Text(|s| s.steps[Step::Applied as usize].text()),
-        text: "Time from there until all servers that are waited for have applied it, with \
-         `synod.commit_wait=applied`. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
         name: "synod_commit_wait",
         reading: Reading::Text(|s| s.commit_wait.in_force.to_owned()),
         text: "What commits on this server wait for now: `durable` or `applied`. It differs from \
@@ -801,20 +714,6 @@ pub const VARIABLES: [Variable; 96] = [
         name: "synod_commit_wait_exclusions",
         reading: Reading::Int(|s| signed(s.commit_wait.exclusions)),
         text: "How often a server was excluded so, since this server connected.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply",
-        reading: Reading::Text(|s| s.steps[Step::Apply as usize].text()),
-        text: "Time in which an applier changes the rows of an action. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply_turn",
-        reading: Reading::Text(|s| s.steps[Step::ApplyTurn as usize].text()),
-        text: "Time that an applier then waits for those before it. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
     },
 ];
 
