@@ -53,7 +53,6 @@ impl LiveOptions {
         NonZeroUsize::new(keys.unwrap_or(usize::MAX)).unwrap_or(NonZeroUsize::MAX)
     }
 
-    /// `debug`
     pub(crate) fn debug(&self) -> bool {
         self.debug.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use synod_commands::unix_ms;
 use synod_node::MemberStatus;
 
 use crate::provider::Provider;
-use crate::status::inputs::{LocalState, StatusInputs};
+use crate::status::inputs::{GroupStatus, LocalState, StatusInputs};
 use crate::status::time_counts::BOUNDS_US;
 
 pub(super) fn gather(provider: &Provider) -> Status {
@@ -53,7 +53,10 @@ fn committed_seqno(inputs: &StatusInputs) -> Option<i64> {
 }
 
 fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
-    let is_primary = inputs.group.as_ref().is_some_and(|group| group.operational);
+    let is_primary = inputs
+        .group
+        .as_ref()
+        .is_some_and(|group| group.node.primary);
     Server {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -66,7 +69,7 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
 }
 
 fn counters(inputs: &StatusInputs) -> Counters {
-    let counted = &inputs.counters;
+    let (counted, group) = (&inputs.counters, inputs.group.as_ref());
     Counters {
         local_commits: count(counted.local_commits),
         local_refused: count(counted.local_cert_failures),
@@ -77,8 +80,8 @@ fn counters(inputs: &StatusInputs) -> Counters {
         received_actions: count(counted.received),
         received_bytes: count(counted.received_bytes),
         causal_reads: count(counted.causal_reads),
-        refused_messages: inputs.consensus.refused_messages,
-        compression_saved_bytes: inputs.consensus.compression_saved_bytes,
+        refused_messages: group.map_or(0, |group| group.node.refused_messages),
+        compression_saved_bytes: count(group.map_or(0, GroupStatus::compression_saved_bytes)),
     }
 }
 

@@ -159,7 +159,6 @@ pub(crate) struct CommitSteps {
     /// Index of the present window; the other one is the last.
     present: AtomicUsize,
     windows: [Window; 2],
-    /// All times of each step.
     all: [TimeCounter; Step::COUNT],
     /// Times of whole commits.
     commits: TimeCounter,

@@ -4,7 +4,6 @@
 
 use super::variables::{Section, VARIABLES};
 
-/// The tables, as Markdown.
 pub fn markdown_tables() -> String {
     Section::ALL.map(section).join("\n")
 }
