@@ -10,6 +10,7 @@
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
+#   make check-install  the pages that install, by their own commands on fresh machines (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
 #   make mysql-upstream  MySQL 9.7 in a directory, as the upstream of relays (needs root and the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
@@ -24,17 +25,18 @@ DEMO ?=
 UP ?=
 COMPAT ?=
 STRANGER ?=
+MACHINES ?=
 SYNOD = target/release/synod
 # What runs end to end with every change; E2E=faults/crash runs one file. The others are in E2E_LONG.
 E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies build unit planted-sample e2e stranger-secret
-LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset
+LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset packages check-install
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -153,6 +155,11 @@ packages:
 # Installs, upgrades and removes them in a Debian 12 and a Debian 13 in directories (root, the network).
 check-packages:
 	scripts/check-packages
+
+# The pages that install, a logger, a relay and Ansible's role, on fresh machines with systemd; MACHINES="trixie install"
+# runs a part (root, the network, the packages).
+check-install:
+	scripts/check-install $(MACHINES)
 
 # The manifests of packaging/kubernetes, by the functions of Kubernetes' API server (Go, the network).
 check-kubernetes:

@@ -1,11 +1,12 @@
-//! The drills of the manual (`docs/operating/membership.md`, `migration.md`), as tests read them.
+//! The drills of the manual (`docs/operating/membership.md`, `migration*.md`), as tests read them.
 //!
 //! A drill is a section `## Drill: TITLE`. What an operator types is in its indented blocks, with
-//! the prompt of root on the machine of that name. The lines below a command, up to the next one or
-//! the end of the block, are what it shows in the end:
+//! the prompt of root on the machine of that name, or on several, one after the other. The lines
+//! below a command, up to the next one or the end of the block, are what it shows in the end on
+//! each:
 //!
 //! ```text
-//!     db1# synod member list
+//!     db1,db2# synod member list
 //!     db3 ... absent
 //! ```
 //!
@@ -97,29 +98,43 @@ fn steps_in(page: &str, title: &str) -> Vec<Step> {
     let section = page.lines().skip_while(|line| !is_it(line)).skip(1);
     let section = section.take_while(|line| !line.starts_with("## "));
     let mut steps: Vec<Step> = Vec::new();
-    let mut is_in_block = false;
+    // Steps of the last prompt in this block.
+    let mut shown_by = 0;
     for line in section {
         if !line.starts_with(INDENT) {
-            is_in_block = false;
-        } else if let Some(step) = typed(line.trim()) {
-            is_in_block = true;
-            steps.push(step);
-        } else if let Some(step) = steps.last_mut().filter(|_| is_in_block) {
-            step.shows.push(line.trim().to_owned());
+            shown_by = 0;
+            continue;
+        }
+        let typed = typed(line.trim());
+        if typed.is_empty() {
+            let first = steps.len() - shown_by;
+            for step in &mut steps[first..] {
+                step.shows.push(line.trim().to_owned());
+            }
+        } else {
+            shown_by = typed.len();
+            steps.extend(typed);
         }
     }
     steps
 }
 
-/// The command, if the line begins with a prompt.
-fn typed(line: &str) -> Option<Step> {
-    let (machine, command) = line.split_once("# ")?;
-    let is_name = !machine.is_empty() && machine.chars().all(|c| c.is_ascii_alphanumeric());
-    is_name.then(|| Step {
+/// The command on each machine of the prompt that the line begins with; none without a prompt.
+fn typed(line: &str) -> Vec<Step> {
+    let Some((prompt, command)) = line.split_once("# ") else {
+        return Vec::new();
+    };
+    let is_name =
+        |machine: &str| !machine.is_empty() && machine.chars().all(|c| c.is_ascii_alphanumeric());
+    if !prompt.split(',').all(is_name) {
+        return Vec::new();
+    }
+    let step = |machine: &str| Step {
         machine: machine.to_owned(),
         command: command.to_owned(),
         shows: Vec::new(),
-    })
+    };
+    prompt.split(',').map(step).collect()
 }
 
 #[cfg(test)]
@@ -139,7 +154,7 @@ Text with db1# in it.
 1. In a list:
 
        db2# poweroff -f
-       db1# synod member list
+       db1,db3# synod member list
        db2 ... absent
        db1*
 
@@ -162,6 +177,7 @@ Text with db1# in it.
             step("db1", "synod status", &["3 voters: ..."]),
             step("db2", "poweroff -f", &[]),
             step("db1", "synod member list", &["db2 ... absent", "db1*"]),
+            step("db3", "synod member list", &["db2 ... absent", "db1*"]),
         ];
         assert_eq!(steps_in(TEXT, "one"), expected);
         assert_eq!(steps_in(TEXT, "two"), []);

@@ -1,6 +1,6 @@
-//! The site of a live migration (`docs/operating/migration.md`): old servers, the servers of a new
-//! group, and perhaps relays between them. A drill of the page is run on it while clients write;
-//! when the page says so, they go from one side to the other.
+//! The site of a live migration (`docs/operating/migration-live.md`, `migration-relays.md`): old
+//! servers, the servers of a new group, and perhaps relays between them. A drill of a page is run
+//! on it while clients write; when the page says so, they go from one side to the other.
 //!
 //! Besides what [`Machines`] substitutes:
 //!
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use synod_local_cluster::wait_for;
 
 use crate::acknowledged_writes::{Report, Style, Writers};
-use crate::drill::Step;
+use crate::drill::{Page, Step};
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::harness::{TestCluster, USER};
-use crate::machines::{Machines, PAGE};
+use crate::machines::Machines;
 use crate::migration_relays::MigrationRelays;
 use crate::relay;
 
@@ -61,6 +61,7 @@ pub enum Goal {
 /// A drill of the page.
 #[derive(Debug)]
 pub struct Drill {
+    pub page: Page,
     pub title: &'static str,
     /// The command after which clients go to the other side.
     pub clients_go_after: &'static str,
@@ -92,7 +93,7 @@ impl Site {
         from.await_more(SOME, PATIENCE).why(drill.title)?;
         let mut from = Some(from);
         let mut report = None;
-        for step in PAGE.steps(drill.title)? {
+        for step in drill.page.steps(drill.title)? {
             let name = format!("{}# {}", step.machine, step.command);
             self.perform(&step).why(&name)?;
             if name == drill.clients_go_after {

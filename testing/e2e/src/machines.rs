@@ -1,4 +1,4 @@
-//! The machines of a migration, and the commands of `docs/operating/migration.md` on them: servers
+//! The machines of a migration, and the commands of `docs/operating/migration*.md` on them: servers
 //! with Galera's library, which may change it, or servers of a new group.
 //!
 //! Substituted are only what a single machine does not have:
@@ -36,8 +36,12 @@ use crate::{logger, place};
 
 /// Galera's library, of the package `galera-4`.
 pub const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
-/// The page that the machines follow.
-pub const PAGE: Page = Page("migration.md");
+/// Migrations on the servers where they are.
+pub const IN_PLACE: Page = Page("migration.md");
+/// Migrations to new servers, by MariaDB's own replication.
+pub const LIVE: Page = Page("migration-live.md");
+/// The same by way of relays.
+pub const RELAYED: Page = Page("migration-relays.md");
 /// The file that makes a server a member of a group; the cluster of a test generates it.
 const GROUP_FILE: &str = "/60-synod.cnf";
 /// The file that changes the library.
@@ -125,9 +129,9 @@ impl Machines {
         })
     }
 
-    /// Adds lines to the configuration of a machine: those that the page shows below this one.
-    pub fn configure(&mut self, machine: u8, first_line: &str) -> Outcome {
-        let lines = PAGE.file(first_line)?;
+    /// Adds lines to the configuration of a machine: those that a page shows below this one.
+    pub fn configure(&mut self, machine: u8, page: Page, first_line: &str) -> Outcome {
+        let lines = page.file(first_line)?;
         let node = machine + 1 - self.first;
         let settings = self.cluster.settings_mut();
         let own = settings.overrides.entry(node).or_default();
@@ -170,7 +174,7 @@ impl Machines {
         user.give(&path).why("the secret")?;
         let Ports { group, .. } = Ports::of(self.cluster.settings().base_port, node);
         let here = format!("base_port={group}; gmcast.listen_addr=tcp://127.0.0.1:{group}; ");
-        let text = PAGE
+        let text = IN_PLACE
             .file("[mariadbd]")?
             .replace("/usr/lib/libsynod.so", &library.display().to_string())
             .replace("/etc/mysql/synod.secret", &path.display().to_string())

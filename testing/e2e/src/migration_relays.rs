@@ -1,5 +1,6 @@
-//! The relays of a migration (`docs/operating/migration.md`): `relay1` keeps the binlog of the old
-//! primary, and `relay2` serves the log of the new group. Both have the lines that the page shows.
+//! The relays of a migration (`docs/operating/migration-relays.md`): `relay1` keeps the binlog of
+//! the old primary, and `relay2` serves the log of the new group. Both have the lines that the page
+//! shows.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::process::Command;
 use crate::failure::{Failure, Outcome};
 use crate::harness::TestCluster;
 use crate::logger::Logger;
-use crate::machines::PAGE;
+use crate::machines::RELAYED;
 use crate::place;
 use crate::programs::printed;
 use crate::relay::{PASSWORD, Relay};
@@ -37,13 +38,13 @@ impl MigrationRelays {
         let settings = old.settings();
         let (primary, dir) = (old.port(1), &settings.dir);
         let mut kept = RelayGroup::of_port(primary, dir, settings.base_port + PORTS, 1)?;
-        let lines = PAGE.file("# on relay1")?;
+        let lines = RELAYED.file("# on relay1")?;
         let lines = lines.replace("db1:3306", &format!("127.0.0.1:{primary}"));
         configure(&mut kept.relays[0], &lines)?;
         kept.begin()?;
         let secret = new.settings().group_secret.clone().unwrap_or_default();
         let mut served = Relay::beside(new, 2, &secret)?;
-        configure(&mut served, &PAGE.file("# on relay2")?)?;
+        configure(&mut served, &RELAYED.file("# on relay2")?)?;
         served.join()?;
         Ok(MigrationRelays { kept, served })
     }

@@ -178,6 +178,7 @@ fn random_seeds_break_no_rule() {
         "failed action applied again",
         "full disk of a database",
         "engine corrected",
+        "failed action in doubt",
     ] {
         assert!(total.of(name) >= 5, "{name}: {total:?}");
     }

@@ -8,10 +8,12 @@
 //!  action N fails ─► record: behind at N-1 ─► engine's position: N ─► vote ─┬─► it failed alike:
 //!                                              │ killed                     │   forgotten
 //!                                              ▼                            └─► others succeeded:
-//!                        next start: from N-1, N is applied again ◄──────────── leave, restart
+//!                        next start: from N-1  ◄───────────────────────────── leave, restart
+//!                                     │
+//!        record: N is applied again ◄─┘─► N is applied ─► the engine has flushed: forgotten
 //! ```
-//! Once N has been applied, the record stays until the engine has flushed: after a loss of power
-//! before that, the engine may still give the position that it had before.
+//! Between the last two the engine says N with the action and without it. A start that finds the
+//! record then takes a full copy: applied once more, N could be in the database twice.
 
 use synod_consensus::Seqno;
 use synod_planted::planted;
@@ -27,6 +29,8 @@ pub struct DatabaseLack {
     is_fresh: bool,
     /// Applied after all; the engine may not have flushed it.
     has_healed: bool,
+    /// Something was applied again, and the engine may not have flushed it.
+    awaits_flush: bool,
     /// The order has ended, and the engine's position goes beyond it.
     is_over: bool,
 }
@@ -48,6 +52,7 @@ impl DatabaseLack {
             engine_says,
             error,
             failures: 0,
+            applied_again_after: None,
         });
         if behind.at != at && self.has_healed {
             // The older one is in the database by now.
@@ -67,16 +72,37 @@ impl DatabaseLack {
             *self = DatabaseLack {
                 counted: lacking,
                 is_fresh: known.is_none(),
+                awaits_flush: self.awaits_flush,
                 ..DatabaseLack::default()
             };
         }
+        self.has_healed = false;
         self.is_over |= error == 0;
         record.behind = Some(behind);
         behind.failures
     }
 
+    /// An action is about to be applied. If the database lacks it, and its engine may say that it
+    /// has it: a later start cannot tell whether it was.
+    pub fn begins(&self, record: &mut DatabaseRecord, seqno: Seqno) {
+        let is_first_try = self.counted.is_none() && !self.is_over;
+        if let Some(behind) = record.behind.as_mut().filter(|_| is_first_try)
+            && behind.at < seqno
+        {
+            let after = behind.applied_again_after.unwrap_or(behind.at);
+            behind.applied_again_after = Some(after);
+        }
+    }
+
+    /// The server has given up an action that failed: nothing of it is in the database.
+    pub fn gives_up(&self, record: &mut DatabaseRecord) {
+        if let Some(behind) = record.behind.as_mut().filter(|_| !self.awaits_flush) {
+            behind.applied_again_after = None;
+        }
+    }
+
     /// An action was applied, or has failed as it should: the database has what it lacked. True if
-    /// this is the moment from which on the record waits for the engine's flush.
+    /// the record waits for the engine's flush from this moment on.
     pub fn ended(
         &mut self,
         record: &mut DatabaseRecord,
@@ -100,10 +126,11 @@ impl DatabaseLack {
             // The engine's position moved with the action itself.
             false => planted!(ForgetUnflushed, self.is_fresh, else true),
         };
-        if is_true_now {
+        if is_true_now && !self.awaits_flush {
             self.forget(record);
             return false;
         }
+        self.awaits_flush = true;
         !std::mem::replace(&mut self.has_healed, true)
     }
 
@@ -113,11 +140,27 @@ impl DatabaseLack {
         self.has_healed
     }
 
-    /// The engine has flushed. If the database has what it lacked, the record need not say more.
+    /// Whether something was applied again that the engine may not have flushed. The record has
+    /// room for one action: a later one that fails is noted after that.
+    #[must_use]
+    pub fn awaits_flush(&self) -> bool {
+        self.awaits_flush
+    }
+
+    /// The engine has flushed all that was applied. If the database has what it lacked, the record
+    /// need not say more.
     pub fn flushed(&mut self, record: &mut DatabaseRecord) {
         if self.has_healed {
             self.forget(record);
+        } else if std::mem::take(&mut self.awaits_flush) {
+            self.gives_up(record);
         }
+    }
+
+    /// The engine has flushed all that was applied, and no action is being applied.
+    pub fn closed(&mut self, record: &mut DatabaseRecord) {
+        self.awaits_flush = true;
+        self.flushed(record);
     }
 
     fn forget(&mut self, record: &mut DatabaseRecord) {
@@ -149,6 +192,17 @@ impl DatabaseRecord {
         let is_wrong = |behind: &Behind| engine > behind.at && engine <= behind.engine_says;
         let correction = self.behind.filter(is_wrong);
         planted!(BelieveEngine, correction, else None)
+    }
+
+    /// Whether an engine that says `engine` may have the actions that were applied again, or not:
+    /// only a full copy helps.
+    #[must_use]
+    pub fn is_in_doubt(&self, engine: Seqno) -> bool {
+        let is_in_doubt = self.behind.is_some_and(|behind| {
+            let after = behind.applied_again_after.unwrap_or(Seqno(i64::MAX));
+            engine > after && engine <= behind.engine_says
+        });
+        planted!(ApplyTwice, is_in_doubt, else false)
     }
 
     /// Leaves out that the database is behind, if its engine is beyond every position that may be

@@ -11,6 +11,7 @@
 //! synod database record 1
 //! group 6b1a2c3d-0102-11ef-8a3b-0242ac120002
 //! behind 41 42 1114 1
+//! again 41
 //! crc32c 8e1f0a77
 //! ```
 
@@ -51,6 +52,9 @@ pub struct Behind {
     pub error: u32,
     /// Failures of the action after `at` here; zero: it was not let in.
     pub failures: u32,
+    /// The action after this one was applied again, or may have been, and the engine may not have
+    /// flushed it: a position up to `engine_says` does not tell whether the database has it.
+    pub applied_again_after: Option<Seqno>,
 }
 
 impl fmt::Display for Behind {
@@ -137,8 +141,12 @@ impl DatabaseRecord {
                 engine_says,
                 error,
                 failures,
+                applied_again_after,
             } = behind;
             text += &format!("behind {} {} {error} {failures}\n", at.0, engine_says.0);
+            if let Some(seqno) = applied_again_after {
+                text += &format!("again {}\n", seqno.0);
+            }
         }
         if let Some(seqno) = self.settled {
             text += &format!("settled {}\n", seqno.0);
@@ -185,6 +193,10 @@ impl DatabaseRecord {
             match name {
                 "group" => record.group = value.parse().ok()?,
                 "behind" => record.behind = Some(decode_behind(value)?),
+                "again" => {
+                    let seqno = Seqno(value.parse().ok()?);
+                    record.behind.as_mut()?.applied_again_after = Some(seqno);
+                }
                 "settled" => record.settled = Some(Seqno(value.parse().ok()?)),
                 "doubtful" => record.doubtful = Some(decode_doubtful(value)?),
                 "copying" => record.is_copying = true,
@@ -214,6 +226,7 @@ fn decode_behind(value: &str) -> Option<Behind> {
         engine_says: Seqno(words.next()?.parse().ok()?),
         error: words.next()?.parse().ok()?,
         failures: words.next()?.parse().ok()?,
+        applied_again_after: None,
     };
     words.next().is_none().then_some(behind)
 }
@@ -387,6 +400,7 @@ mod tests {
                 engine_says: Seqno(i64::MAX),
                 error: u32::MAX,
                 failures: u32::MAX,
+                applied_again_after: Some(Seqno(i64::MAX)),
             }),
             settled: Some(Seqno(i64::MAX)),
             doubtful: Some(DoubtfulStreams {
@@ -474,6 +488,7 @@ mod tests {
             engine_says: Seqno(42),
             error: 1114,
             failures,
+            applied_again_after: None,
         };
         let [once, twice, shut_out] = [1, 2, 0].map(|failures| behind(failures).to_string());
         assert!(

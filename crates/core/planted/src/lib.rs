@@ -168,10 +168,12 @@ pub enum Bug {
     RecordUnsynced,
     /// log: the record of a failed action is forgotten before the engine has flushed that action.
     ForgetUnflushed,
+    /// log: a start applies what failed again, though its database may have it by now.
+    ApplyTwice,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 64] = [
+    pub const ALL: [Bug; 65] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -236,6 +238,7 @@ impl Bug {
         Bug::BelieveEngine,
         Bug::RecordUnsynced,
         Bug::ForgetUnflushed,
+        Bug::ApplyTwice,
     ];
 
     /// The name of the bug on command lines.

@@ -2,8 +2,11 @@
 //!
 //! The proof is that of `mysql_native_password`: the reader shows that it knows the password's hash
 //! without sending it, for a random text that only this connection has.
+//!
+//! An account may be bound to numbers (`server_id`). A reader with the number of another ends that
+//! one's dump and moves the place that is held for it, so a replica's number should be no tool's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
@@ -17,12 +20,16 @@ type Hash = [u8; HASH_BYTES];
 
 /// The accounts of a relay.
 #[derive(Clone, Default)]
-pub struct Accounts(BTreeMap<String, Hash>);
+pub struct Accounts {
+    hashes: BTreeMap<String, Hash>,
+    /// The numbers of readers with an account. A number that is listed is that account's alone.
+    server_ids: BTreeMap<String, BTreeSet<u32>>,
+}
 
 impl std::fmt::Debug for Accounts {
     /// Names only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.hashes.keys()).finish()
     }
 }
 
@@ -32,19 +39,39 @@ impl Accounts {
         let Some(hash) = parse_hash(hash) else {
             return false;
         };
-        self.0.insert(name.to_owned(), hash);
+        self.hashes.insert(name.to_owned(), hash);
         true
+    }
+
+    /// Binds an account to these numbers. Returns whether there is such an account.
+    pub fn bind(&mut self, name: &str, server_ids: BTreeSet<u32>) -> bool {
+        let is_known = self.hashes.contains_key(name);
+        if is_known {
+            self.server_ids.insert(name.to_owned(), server_ids);
+        }
+        is_known
+    }
+
+    /// Whether a reader with this account may have this number. A tool without a number (zero)
+    /// displaces no reader.
+    pub(crate) fn may_be(&self, name: &str, server_id: u32) -> bool {
+        let has = |server_ids: &BTreeSet<u32>| server_ids.contains(&server_id);
+        match self.server_ids.get(name) {
+            _ if server_id == 0 => true,
+            Some(own) => has(own),
+            None => !self.server_ids.values().any(has),
+        }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.hashes.is_empty()
     }
 
     /// Whether the answer to the challenge proves the password of this account.
     pub(crate) fn admits(&self, name: &str, challenge: &Challenge, answer: &[u8]) -> bool {
         // An unknown name takes as long as a wrong password.
-        let (hash, is_known) = match self.0.get(name) {
+        let (hash, is_known) = match self.hashes.get(name) {
             Some(hash) => (hash, true),
             None => (&[0; HASH_BYTES], false),
         };
@@ -116,6 +143,27 @@ mod tests {
         assert!(!accounts.admits("repl", &[8; HASH_BYTES], &answer("secret", &challenge)));
         assert!(!accounts.admits("other", &challenge, &answer("secret", &challenge)));
         assert!(!accounts.admits("repl", &challenge, b""));
+    }
+
+    #[test]
+    fn numbers_of_one_account_are_closed_to_others() {
+        let mut accounts = Accounts::default();
+        for name in ["repl", "cdc", "tool"] {
+            assert!(accounts.add(name, SECRET));
+        }
+        assert!(accounts.may_be("cdc", 99), "nothing is bound");
+        assert!(accounts.bind("repl", [98, 99].into()));
+        assert!(!accounts.bind("other", [1].into()));
+        for (name, server_id, may) in [
+            ("repl", 99, true),
+            ("repl", 97, false),
+            ("cdc", 99, false),
+            ("cdc", 97, true),
+            ("tool", 0, true),
+            ("repl", 0, true),
+        ] {
+            assert_eq!(accounts.may_be(name, server_id), may, "{name} {server_id}");
+        }
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl Drop for CallerPlace<'_> {
     }
 }
 
-/// Greets a caller, and takes the proof of its password. It is not told yet that it is admitted.
+/// Greets a caller, and takes the proof of its password: the name of its account. It is not told
+/// yet that it is admitted.
 ///
 /// # Errors
 /// The caller proves none, or not in time.
@@ -133,7 +134,7 @@ pub(crate) fn admit<S: Connection>(
     relay: &Relay,
     packets: &mut Packets<S>,
     connection: u32,
-) -> Result<(), DumpError> {
+) -> Result<String, DumpError> {
     let challenge = challenge()?;
     let offered = Offered::by(relay.encryption.as_ref());
     let encrypts = matches!(offered, Offered::Encryption { .. });
@@ -163,7 +164,7 @@ pub(crate) fn admit<S: Connection>(
     if relay.identity().is_none() {
         return Err(DumpError::Refused(not_in_group()));
     }
-    Ok(())
+    Ok(shown.name)
 }
 
 /// Encryption as a relay offers it to callers.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use synod_binlog::{Gtid, GtidList};
 
+use crate::accounts::Accounts;
 use crate::identity::Identity;
 use crate::kept::state::GtidState;
 use crate::protocol::answer::Refusal;
@@ -55,6 +56,24 @@ pub(crate) fn own_transaction(lacked: Gtid) -> String {
          Give the reader another server_id",
         lacked.server_id
     )
+}
+
+/// Refuses a number that is bound to another account, or that is none of the reader's account.
+///
+/// # Errors
+/// With the remedy.
+pub(crate) fn check_account(
+    accounts: &Accounts,
+    account: &str,
+    server_id: u32,
+) -> Result<(), Refusal> {
+    if accounts.may_be(account, server_id) {
+        return Ok(());
+    }
+    Err(Refusal::dump(format!(
+        "The reader's server_id is {server_id}, which account '{account}' may not have \
+         (relay.server_ids in the relay's file). Give the reader its own server_id, or add it there"
+    )))
 }
 
 /// The error for a reader whose dump ends because a newer reader has its `server_id`.

@@ -19,13 +19,14 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Size of the log cache, unless the file says otherwise: less than a server's, since readers that
 /// are behind are served from the disk.
 const CACHE_SIZE: &str = "16M";
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "listen",
     "tls_cert",
     "tls_key",
     "tls_key_password_file",
     "tls_required",
     "accounts",
+    "server_ids",
     "domain",
     "readers_max",
     "stalled_after",
@@ -264,7 +265,29 @@ impl Keys<'_> {
                 return Err(self.bad(&format!("accounts.{name}"), reason));
             }
         }
+        self.bind_accounts(&mut accounts)?;
         Ok(accounts)
+    }
+
+    fn bind_accounts(&self, accounts: &mut Accounts) -> Result<(), RelayConfigError> {
+        let Some(listed) = self.own.get("server_ids") else {
+            return Ok(());
+        };
+        let reason = "write relay.server_ids.repl = [99], with the name of one of relay.accounts \
+                      and the server_id of each of its readers";
+        let listed = listed
+            .as_table()
+            .ok_or_else(|| self.bad("server_ids", reason))?;
+        for (name, numbers) in listed {
+            let numbers = numbers.as_array().and_then(|numbers| {
+                let number = |number: &Value| u32::try_from(number.as_integer()?).ok();
+                numbers.iter().map(number).collect()
+            });
+            if !numbers.is_some_and(|numbers| accounts.bind(name, numbers)) {
+                return Err(self.bad(&format!("server_ids.{name}"), reason));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn number(
@@ -354,6 +377,15 @@ mod tests {
         refused("relay.domain = -1", "a number from 0 to");
         refused("relay.port = 1", "no key 'relay.port'");
         refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");
+        for wrong in ["other = [1]", "repl = 99", "repl = [\"99\"]", "repl = [-1]"] {
+            refused(
+                &format!("relay.server_ids.{wrong}"),
+                "relay.server_ids.repl = [99]",
+            );
+        }
+        refused("relay.server_ids = 99", "relay.server_ids.repl = [99]");
+        let bound = parse("relay.server_ids.repl = [98, 99]").unwrap().accounts;
+        assert!(bound.may_be("repl", 99) && !bound.may_be("repl", 97));
         refused("synod.leader_weight = 1", "synod.leader_weight");
         let clear_or_not = WHOLE.replace("0.0.0.0:3310", "ssl://0.0.0.0:3310");
         let error = RelayConfig::parse(Path::new("relay.toml"), &clear_or_not).unwrap_err();

@@ -99,17 +99,25 @@ pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
     seat: &'a Seat<'a>,
     packets: Packets<S>,
+    /// The account of which the reader has proven the password.
+    account: String,
     variables: ReaderVariables,
     /// `server_id` by which the reader has registered; zero: none.
     server_id: u32,
 }
 
 impl<'a, S: Connection> Reader<'a, S> {
-    pub(crate) fn new(relay: &'a Relay, seat: &'a Seat<'a>, packets: Packets<S>) -> Reader<'a, S> {
+    pub(crate) fn new(
+        relay: &'a Relay,
+        seat: &'a Seat<'a>,
+        packets: Packets<S>,
+        account: String,
+    ) -> Reader<'a, S> {
         Reader {
             relay,
             seat,
             packets,
+            account,
             variables: ReaderVariables::default(),
             server_id: 0,
         }
@@ -146,7 +154,6 @@ impl<'a, S: Connection> Reader<'a, S> {
                 }
                 command::REGISTER_SLAVE => {
                     self.server_id = u32_at(rest, 0).unwrap_or(0);
-                    self.seat.place().is_server(self.server_id);
                     self.packets.answer(&Answer::Done)?;
                 }
                 command::PING | command::INIT_DB => self.packets.answer(&Answer::Done)?,
@@ -188,7 +195,8 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity();
         let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
         let request = self.request(rest).map_err(DumpError::Refused)?;
-        // It may not have registered before.
+        clash::check_account(&self.relay.accounts, &self.account, self.server_id)
+            .map_err(DumpError::Refused)?;
         self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
         self.check_server_id(identity, &request, &log)

@@ -279,17 +279,17 @@ impl Serving {
         let mut packets = Packets::new(Link::Clear(socket));
         let admitted = stream.set_nodelay(true).map_err(DumpError::Gone);
         let admitted = admitted.and_then(|()| admit(&self.relay, &mut packets, connection));
-        let seated = admitted.and_then(|()| {
+        let seated = admitted.and_then(|account| {
             packets.admit();
-            self.seat(connection, stream, from)
+            Ok((self.seat(connection, stream, from)?, account))
         });
-        let welcomed = seated.and_then(|seat| {
+        let welcomed = seated.and_then(|seated| {
             packets.answer(&Answer::Done)?;
-            Ok(seat)
+            Ok(seated)
         });
         drop(place);
         match welcomed {
-            Ok(seat) => Reader::new(&self.relay, &seat, packets).run(),
+            Ok((seat, account)) => Reader::new(&self.relay, &seat, packets, account).run(),
             Err(error) => Ended::by(&mut packets, error, admission::why_gone),
         }
     }

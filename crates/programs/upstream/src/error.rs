@@ -221,6 +221,17 @@ pub enum UpstreamError {
         "the upstream has no place {0} between two events: SHOW BINARY LOGS there names its files"
     )]
     NoSuchPlace(FilePosition),
+    /// The upstream has not said in time which GTIDs come before a place in a file.
+    #[error(
+        "the upstream has not found out within {} seconds which GTIDs come before {place}: it \
+         reads that file up to there. Begin with what SELECT BINLOG_GTID_POS('FILE', OFFSET) says \
+         there",
+        limit.as_secs()
+    )]
+    SlowPlace {
+        place: FilePosition,
+        limit: Duration,
+    },
     /// The dump has ended with another error.
     #[error(
         "the upstream has ended the dump: {text} (error {code}). Look at the upstream's error log"
@@ -270,6 +281,7 @@ impl UpstreamError {
                 UpstreamError::Connect { .. }
                     | UpstreamError::Lost(_)
                     | UpstreamError::Silent(_)
+                    | UpstreamError::SlowPlace { .. }
                     | UpstreamError::Ended
                     | UpstreamError::Stopped
             ),

@@ -1,16 +1,21 @@
 //! Session setup of a replica, before its dump.
 
+use std::time::Duration;
+
 use synod_binlog::{Checksum, GtidList, MysqlGtidSet};
 
 use crate::config::UpstreamConfig;
 use crate::error::UpstreamError;
 use crate::position::{FilePosition, Held, MysqlPosition, Position};
 use crate::protocol::command;
-use crate::session::Session;
+use crate::session::{ANSWER_LIMIT, Session};
 use crate::stream::mysql::Translator;
 
 /// Replica capability: GTIDs of MariaDB, and everything before them.
 const CAPABILITY: u8 = 4;
+/// For the question which GTIDs come before a place in a file: the upstream reads the file up to
+/// there, and the largest one has 1 GiB.
+const PLACE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Result of the session setup.
 #[derive(Debug)]
@@ -139,7 +144,7 @@ impl Session {
                 });
             }
             Position::Now => self.value("SELECT @@GLOBAL.gtid_binlog_pos")?,
-            Position::File(place) => self.gtids_before(place)?,
+            Position::File(place) => self.gtids_at_start(place)?,
         };
         let text = text.unwrap_or_default();
         text.parse()
@@ -162,6 +167,24 @@ impl Session {
         };
         let found = text.parse::<GtidList>();
         Ok(found.is_ok_and(|found| !found.0.is_empty() && sorted(&found) == sorted(gtids)))
+    }
+
+    /// [`Session::gtids_before`], with time to read a large file from a cold disk.
+    fn gtids_at_start(&mut self, place: &FilePosition) -> Result<Option<String>, UpstreamError> {
+        self.link
+            .set_limit(PLACE_LIMIT)
+            .map_err(UpstreamError::Lost)?;
+        let found = self.gtids_before(place);
+        self.link
+            .set_limit(ANSWER_LIMIT)
+            .map_err(UpstreamError::Lost)?;
+        found.map_err(|error| match error {
+            UpstreamError::Silent(_) => UpstreamError::SlowPlace {
+                place: place.clone(),
+                limit: PLACE_LIMIT,
+            },
+            other => other,
+        })
     }
 
     fn gtids_before(&mut self, place: &FilePosition) -> Result<Option<String>, UpstreamError> {

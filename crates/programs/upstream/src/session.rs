@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use synod_tls::ForeignTls;
@@ -17,7 +19,7 @@ use crate::protocol::packet::{self, Packet, PacketError};
 use crate::protocol::proof::{self, CACHING_SHA2_PASSWORD, NATIVE_PASSWORD};
 
 /// For a connection, and for each answer: the upstream has little to do for it.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Largest packet of an answer, and about so much in all its rows, in bytes: lists of GTIDs.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Errors that are about the account: host not allowed, access denied in several ways.
@@ -167,7 +169,9 @@ fn proof_of(password: &str, wish: &[u8]) -> Result<Vec<u8>, UpstreamError> {
 
 fn connect(address: &UpstreamAddress) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for found in (address.host.as_str(), address.port).to_socket_addrs()? {
+    let place = (address.host.clone(), address.port);
+    let question = move || place.to_socket_addrs().map(Vec::from_iter);
+    for found in resolved(ANSWER_LIMIT, question)? {
         match TcpStream::connect_timeout(&found, ANSWER_LIMIT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
@@ -179,6 +183,25 @@ fn connect(address: &UpstreamAddress) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+/// Answer of the resolver. Its own limits may add up to minutes, and nothing ends a question
+/// that it was asked: so a thread of its own waits for it.
+fn resolved<T: Send + 'static>(
+    limit: Duration,
+    question: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (answers, answer) = mpsc::channel();
+    let ask = move || {
+        // An answer that comes too late is not waited for.
+        let _ = answers.send(question());
+    };
+    let thread = thread::Builder::new().name("synod-resolve".to_owned());
+    thread.spawn(ask)?;
+    answer.recv_timeout(limit).unwrap_or_else(|_| {
+        let text = "no server of /etc/resolv.conf answers: look at them";
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }
 
 /// The greeting, and the number of the packet that answers it.
@@ -243,4 +266,22 @@ fn refused(step: &str, error: ServerError) -> UpstreamError {
 
 fn surprise(step: &str) -> UpstreamError {
     UpstreamError::Protocol(format!("the answer to '{step}' is none that is known"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolver_that_does_not_answer_is_not_waited_for() {
+        let (never, answer) = mpsc::channel::<()>();
+        let question = move || answer.recv().map_err(io::Error::other);
+        let error = resolved(Duration::ZERO, question).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("/etc/resolv.conf"));
+        drop(never);
+        let question = || Err::<(), _>(io::Error::from(io::ErrorKind::NotFound));
+        let error = resolved(ANSWER_LIMIT, question).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
 }

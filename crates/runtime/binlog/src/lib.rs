@@ -15,6 +15,7 @@
 //!   [`table_map`], [`xid`]: what one kind of event holds;
 //! - [`mysql_gtid`], [`mysql_gtid_event`]: how MySQL names transactions, and sets of them;
 //! - [`write_set`]: the data of an action between servers: a write set with a header;
+//! - [`words`]: how the statement in a query event begins;
 //! - [`transaction`]: from the write sets of an action to the events of a transaction;
 //! - [`writer`]: from events to the bytes of a binlog.
 //!
@@ -36,6 +37,7 @@ pub mod rotate;
 pub mod rows;
 pub mod table_map;
 pub mod transaction;
+pub mod words;
 pub mod write_set;
 pub mod writer;
 pub mod xid;

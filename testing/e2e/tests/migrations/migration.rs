@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::doctor::Doctor;
-use synod_e2e::machines::{Machines, PAGE};
+use synod_e2e::machines::{IN_PLACE, Machines};
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -60,7 +60,7 @@ impl OwnTable {
 fn run(machines: &mut Machines, writers: &Writers, title: &str) -> Outcome<(Instant, Instant)> {
     writers.await_more(SOME, PATIENCE).why(title)?;
     let begin = Instant::now();
-    for step in PAGE.steps(title)? {
+    for step in IN_PLACE.steps(title)? {
         let name = format!("{}# {}", step.machine, step.command);
         machines.perform(&step).why(name)?;
     }

@@ -1,12 +1,12 @@
-//! The live drills of `docs/operating/migration.md`, with the page's own commands: clients go from
-//! a group of Galera, or a primary with replicas, to a group of Synod, which has followed it by
-//! MariaDB's own replication, and back. A server without a group becomes one of three.
+//! The live drills of `docs/operating/migration-live.md`, with the page's own commands: clients go
+//! from a group of Galera, or a primary with replicas, to a group of Synod, which has followed it
+//! by MariaDB's own replication, and back. A server without a group becomes one of three.
 
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::live_migration::{Drill, Goal, Site, have_read_only_hold_back_writers, print_gap};
-use synod_e2e::machines::{Machines, PAGE};
+use synod_e2e::machines::{IN_PLACE, LIVE, Machines};
 use synod_e2e::{Outcome, TestCluster, Why, agreement, harness, place};
 
 const OLD_PORT: u16 = 20306;
@@ -25,7 +25,7 @@ const GROW: &str = "one server becomes a group of three";
 fn with_galera() -> Outcome<Site> {
     let mut old = Machines::prepared("live-old", OLD_PORT, 3)?;
     for machine in 1..=3 {
-        old.configure(machine, "# on db1, db2 and db3")?;
+        old.configure(machine, LIVE, "# on db1, db2 and db3")?;
     }
     beside(old)
 }
@@ -33,7 +33,7 @@ fn with_galera() -> Outcome<Site> {
 /// A primary, its replica, and a new group.
 fn with_a_primary() -> Outcome<Site> {
     let mut old = Machines::without_group("live-primary", OLD_PORT, 2)?;
-    old.configure(1, "# on the primary")?;
+    old.configure(1, LIVE, "# on the primary")?;
     let replica = old.cluster.settings_mut().overrides.entry(2).or_default();
     replica.extra_lines.push("server_id = 2".into());
     beside(old)
@@ -42,7 +42,7 @@ fn with_a_primary() -> Outcome<Site> {
 fn beside(old: Machines) -> Outcome<Site> {
     let mut new = Machines::of_new_group("live-new", NEW_PORT, 3, 4)?;
     for machine in 4..=6 {
-        new.configure(machine, "# on db4, db5 and db6")?;
+        new.configure(machine, LIVE, "# on db4, db5 and db6")?;
         let settings = new.cluster.settings_mut();
         let own = settings.overrides.entry(machine - 3).or_default();
         own.extra_lines
@@ -61,6 +61,7 @@ fn there_and_back(site: &mut Site) -> Outcome {
         first.add(old, node, 1, Style::Alone);
     }
     let there = Drill {
+        page: LIVE,
         title: THERE,
         clients_go_after: "db4# mariadb -e \"SELECT @@gtid_binlog_pos\"",
         goal: Goal::New,
@@ -74,6 +75,7 @@ fn there_and_back(site: &mut Site) -> Outcome {
         .why("reverse replication")?;
 
     let back = Drill {
+        page: LIVE,
         title: BACK,
         clients_go_after: "db3# mariadb -e \"SET GLOBAL read_only = OFF\"",
         goal: Goal::Old(&ALL),
@@ -123,6 +125,7 @@ fn from_primary(site: &mut Site) -> Outcome {
     let mut second = Writers::prepare(old, "second")?;
     first.add(old, 1, 3, Style::Alone);
     let there = Drill {
+        page: LIVE,
         title: FROM_PRIMARY,
         clients_go_after: "db4# mariadb -e \"SELECT @@gtid_binlog_pos\"",
         goal: Goal::New,
@@ -175,7 +178,7 @@ fn grow(machines: &mut Machines) -> Outcome {
     let writers = Writers::start(&machines.cluster, "grown", &[1], 2)?;
     writers.await_more(SOME, PATIENCE)?;
     let begin = Instant::now();
-    for step in PAGE.steps(GROW)? {
+    for step in IN_PLACE.steps(GROW)? {
         let name = format!("{}# {}", step.machine, step.command);
         machines.perform(&step).why(name)?;
     }

@@ -1,13 +1,13 @@
-//! The drills of `docs/operating/migration.md` by way of relays, with the page's own commands:
-//! clients go from an asynchronous primary to a group, which has followed it through a relay, and
-//! back to the primary, which has followed the group through another one.
+//! The drills of `docs/operating/migration-relays.md`, with the page's own commands: clients go
+//! from an asynchronous primary to a group, which has followed it through a relay, and back to the
+//! primary, which has followed the group through another one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::live_migration::{Drill, Goal, Site, have_read_only_hold_back_writers, print_gap};
-use synod_e2e::machines::Machines;
+use synod_e2e::machines::{Machines, RELAYED};
 use synod_e2e::migration_relays::MigrationRelays;
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
 
@@ -19,11 +19,13 @@ const SOME: u64 = 50;
 const GROUP: [u8; 3] = [1, 2, 3];
 
 const THERE: Drill = Drill {
+    page: RELAYED,
     title: "a primary to a group, by way of relays",
     clients_go_after: "db4# mariadb -e \"SHOW STATUS LIKE 'wsrep_last_committed'\"",
     goal: Goal::New,
 };
 const BACK: Drill = Drill {
+    page: RELAYED,
     title: "back to the primary, by way of relays",
     clients_go_after: "db1# mariadb -e \"SET GLOBAL read_only = OFF\"",
     goal: Goal::Old(&[1]),
@@ -48,10 +50,10 @@ fn clients_go_from_a_primary_to_a_group_and_back_by_way_of_relays() -> Outcome {
 
 fn site() -> Outcome<Site> {
     let mut old = Machines::without_group("relayed-primary", OLD_PORT, 1)?;
-    old.configure(1, "# on db1, for its relay")?;
+    old.configure(1, RELAYED, "# on db1, for its relay")?;
     let mut new = Machines::of_new_group("relayed-group", NEW_PORT, 3, 4)?;
     for machine in 4..=6 {
-        new.configure(machine, "# on db4, db5 and db6, for relays")?;
+        new.configure(machine, RELAYED, "# on db4, db5 and db6, for relays")?;
         let node = machine - 3;
         let own = new
             .cluster

@@ -118,6 +118,11 @@ fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
         fs::remove_dir_all(&dir).why("the restored server of an earlier run")?;
     }
     fs::create_dir_all(&dir).why(dir.display())?;
+    let account = format!(
+        "[client]\nhost = 127.0.0.1\nport = {}\nuser = {USER}\npassword = \"{PASSWORD}\"\n",
+        relay.port
+    );
+    fs::write(dir.join("relay.cnf"), account).why("the relay's account")?;
     let user = cluster.user();
     user.give(&dir).why(dir.display())?;
     let port = cluster.port(1);
@@ -126,12 +131,11 @@ fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
         "cd '{at}'
          SERVER='--host=127.0.0.1 --port={port} --user=e2e --password=e2e'
          COPY='{at}/copy'
-         RELAY='--host=127.0.0.1 --port={} --user={USER} --password={PASSWORD}'
+         RELAY='--defaults-extra-file={at}/relay.cnf'
          RESTORED='{at}/data'
          SOCKET='{at}/sock'
          MYSQL_USER=$(stat -c %U '{at}')
-        ",
-        relay.port
+        "
     ))
 }
 

@@ -428,6 +428,7 @@ fn database_records() -> Vec<Vec<u8>> {
             engine_says: Seqno(42),
             error: 1114,
             failures: 1,
+            applied_again_after: Some(Seqno(41)),
         }),
         settled: Some(Seqno(40)),
         doubtful: Some(DoubtfulStreams {

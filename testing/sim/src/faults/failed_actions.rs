@@ -8,7 +8,7 @@
 use synod_consensus::MemberId;
 
 use crate::invariants::require;
-use crate::member::failed_actions::{Failing, FailureStep};
+use crate::member::failed_actions::{Failing, FailureStep, IN_DOUBT};
 use crate::member::storage::FLUSH_US;
 use crate::trace::What;
 use crate::world::{MS, SECOND, World};
@@ -59,7 +59,8 @@ impl World {
         self.expect(is_there, || format!("{member} does not come to {step:?}"));
         self.coverage.count("died with a failed action");
         self.die(member);
-        self.expect_return(member, Some(copies));
+        self.expect_return(member);
+        self.expect_no_copy(member, copies);
     }
 
     /// The member has left the group because of a failed action, and its process has ended. Then
@@ -80,7 +81,8 @@ impl World {
             self.lose_unsynced(member);
             self.database_after_crash(member);
         }
-        self.expect_return(member, Some(copies));
+        self.expect_return(member);
+        self.expect_no_copy(member, copies);
     }
 
     /// An action fails and is applied again. The member dies at most so long after that.
@@ -97,7 +99,7 @@ impl World {
         self.run_for(after_us);
         self.die(member);
         // It may have been killed before it could note that it has the action.
-        self.expect_return(member, None);
+        self.expect_return(member);
     }
 
     fn fill_disk_for_a_while(&mut self, record_too: bool) {
@@ -105,6 +107,7 @@ impl World {
             return;
         };
         let copies = self.node(member).database.copies;
+        let doubts = self.coverage.of(IN_DOUBT);
         self.set_failing(member, Some(Failing::FullDisk { record_too }));
         let full_us = self.draw(FULL_US);
         self.run_for(full_us);
@@ -115,7 +118,10 @@ impl World {
         self.run_for(full_us);
         self.set_failing(member, None);
         self.coverage.count("full disk of a database");
-        self.expect_return(member, Some(copies));
+        self.expect_return(member);
+        if self.coverage.of(IN_DOUBT) == doubts {
+            self.expect_no_copy(member, copies);
+        }
     }
 
     /// A member that is up and has caught up; often the leader.
@@ -138,8 +144,8 @@ impl World {
         }
     }
 
-    /// The member follows its group again and has everything; without a copy, if it needs none.
-    fn expect_return(&mut self, member: MemberId, copies: Option<u64>) {
+    /// The member follows its group again and has everything.
+    fn expect_return(&mut self, member: MemberId) {
         let reached = self.last_seqno();
         let is_back = self.run_until(BACK_US, |world| {
             let node = world.node(member);
@@ -150,10 +156,12 @@ impl World {
             follows && node.database.applied >= reached
         });
         self.expect(is_back, || format!("{member} is not back at {reached}"));
+    }
+
+    /// The member needs no full copy for what has happened.
+    fn expect_no_copy(&mut self, member: MemberId, copies: u64) {
         let asked = self.node(member).database.copies;
-        self.expect(copies.is_none_or(|copies| asked == copies), || {
-            format!("{member} has asked for a copy")
-        });
+        self.expect(asked == copies, || format!("{member} has asked for a copy"));
     }
 
     fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {

@@ -15,6 +15,14 @@ pub(crate) fn follows(member: MemberId, after: Seqno, has: Seqno) -> Checked {
     })
 }
 
+/// A member applies an action that its database has already.
+pub(crate) fn applies_again(member: MemberId, seqno: Seqno, has_primary_key: bool) -> Checked {
+    let rule = "a server that follows its group has the group's data";
+    require(has_primary_key, rule, || {
+        format!("{member} has applied {seqno} twice, to a table without a primary key")
+    })
+}
+
 /// The group has decided about an action that failed on one database only.
 pub(crate) fn failure_is_outvoted(member: MemberId, decision: &OutcomeDecision) -> Checked {
     let rule = "what fails on one database only is not undone on the others";

@@ -5,8 +5,8 @@
 //! ([`DatabaseRecordFile`]), on the simulated disk, and so are the rules about it
 //! ([`DatabaseLack`]); the vote is the drivers' own.
 //!
-//! Tables have primary keys: an action that the database has already fails when it is applied
-//! again.
+//! An action that the database has already fails when it is applied again, if its table has a
+//! primary key; every other one has none, and then the database has the row twice.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ const SEARCH_US: u64 = 50 * MS;
 const FULL: u32 = 1114;
 /// The key is there already.
 const DUPLICATE: u32 = 1062;
+/// Coverage: a start found an action that its database may have or not.
+pub(crate) const IN_DOUBT: &str = "failed action in doubt";
 
 /// Why a database does not apply what it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +133,10 @@ impl World {
                 return Err(());
             };
             let record = &mut opened.record;
+            if record.is_in_doubt(starts_at) {
+                self.coverage.count(IN_DOUBT);
+                (record.behind, record.unusable) = (None, Some("in doubt".to_owned()));
+            }
             if record.needs_copy() {
                 self.node_mut(id).database.replace(Seqno(0));
                 starts_at = Seqno(0);
@@ -204,9 +210,16 @@ impl World {
         else {
             return false;
         };
+        if !self.note_beginning(id, *seqno) {
+            return true;
+        }
         let node = self.node_mut(id);
         let error = match node.failing {
-            _ if *seqno <= node.database.applied => DUPLICATE,
+            _ if *seqno <= node.database.applied => {
+                let checked = same_data::applies_again(id, *seqno, has_primary_key(*seqno));
+                self.judge(checked);
+                DUPLICATE
+            }
             Some(Failing::Once) => {
                 node.failing = None;
                 FULL
@@ -228,6 +241,17 @@ impl World {
         });
         self.go_on_with_failure(id);
         true
+    }
+
+    /// Notes that an action is about to be applied which the database lacks; false if the process
+    /// has ended.
+    fn note_beginning(&mut self, id: MemberId, seqno: Seqno) -> bool {
+        let Some(recorder) = &self.process(id).recorder else {
+            return true;
+        };
+        let mut record = recorder.record.clone();
+        recorder.lack.begins(&mut record, seqno);
+        self.keep_record(id, record)
     }
 
     /// An action was applied. Perhaps the database lacked it.
@@ -280,6 +304,9 @@ impl World {
         let (seqno, error) = (failed.seqno, failed.error);
         let next = match failed.step {
             FailureStep::RolledBack => {
+                if self.awaits_flush(id) {
+                    return self.go_on_with_failure(id);
+                }
                 if !self.note_failure(id, seqno, error) {
                     return;
                 }
@@ -300,6 +327,9 @@ impl World {
         }
         match next {
             FailureStep::Answered => {
+                if !self.note_given_up(id) {
+                    return;
+                }
                 let outcome = outcome_of(error);
                 self.feed(id, Input::ActionFailed { seqno, outcome });
             }
@@ -309,6 +339,11 @@ impl World {
         if self.is_up(id) {
             self.go_on_with_failure(id);
         }
+    }
+
+    fn awaits_flush(&mut self, id: MemberId) -> bool {
+        let recorder = self.process(id).recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.lack.awaits_flush())
     }
 
     /// Notes that the database is about to be before its engine's position; false if the process
@@ -323,6 +358,16 @@ impl World {
         if let Some(failed) = &mut self.process(id).failed {
             failed.failures = failures;
         }
+        self.keep_record(id, record)
+    }
+
+    /// Notes that nothing of the action is in the database; false if the process has ended.
+    fn note_given_up(&mut self, id: MemberId) -> bool {
+        let Some(recorder) = &self.process(id).recorder else {
+            return true;
+        };
+        let mut record = recorder.record.clone();
+        recorder.lack.gives_up(&mut record);
         self.keep_record(id, record)
     }
 
@@ -377,6 +422,11 @@ impl World {
             self.feed(id, Input::Leave(done));
         }
     }
+}
+
+/// Whether the table that this action writes to has a primary key.
+fn has_primary_key(seqno: Seqno) -> bool {
+    seqno.0 % 2 == 0
 }
 
 fn outcome_of(error: u32) -> ApplyOutcome {

@@ -22,8 +22,9 @@ pub enum ClientError {
     NotRun(#[source] io::Error),
     /// The program says why.
     #[error(
-        "the server cannot be asked: {0}. Run as root on the server's machine, or name the server \
-         and a user: synod doctor --host HOST --user USER, with the password in ~/.my.cnf"
+        "the server cannot be asked: {0}. If it is starting, 'systemctl status mariadb' says what \
+         it waits for. If it runs, be root on its machine, or name the server and a user: synod \
+         doctor --host HOST --user USER, with the password in ~/.my.cnf"
     )]
     Refused(String),
 }

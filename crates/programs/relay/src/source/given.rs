@@ -13,6 +13,7 @@
 //! So one that failed, or may have failed, never gets out unchanged. The note of an outcome has an
 //! error, and does not say whether a part was done: that is what the words are for.
 
+use synod_binlog::words::text_of;
 use synod_binlog::{EventType, Gtid, Outgoing, TransactionError, query};
 
 use super::outcome::Outcome;
@@ -82,7 +83,7 @@ pub(super) fn statement<'a>(
     }
     let damaged = |error| unusable(TransactionError::Event(error));
     let text = query::Query::parse(&event.body).map_err(damaged)?.statement;
-    let plain = words::text_of(text);
+    let plain = text_of(text);
     let form = form(&plain, outcome).ok_or_else(|| StatementError::NotUnderstood {
         gtid,
         begins: excerpt(&plain),

@@ -170,6 +170,7 @@ impl Connection {
         if flags.contains(WsFlags::ISOLATION) {
             self.sequencer.begin_alone(seqno);
         }
+        self.note_beginning(seqno);
         BEGAN.set(Some(Instant::now()));
         let exit = match self
             .shared

@@ -6,7 +6,7 @@ const NUMBER_MARK: &str = "Error_code: ";
 
 /// Errors of a server that lacks disk, memory, descriptors, locks or time. Its data are as good as
 /// before: the action succeeds once the lack has ended.
-const LACKS: [u32; 23] = [
+const LACKS: [u32; 24] = [
     // The system's, by the names of `perror`: files, disk.
     3, 5, 9, 20, 21, 23, 24, 28, 1004, // cannot create a file
     1021, // disk full
@@ -18,6 +18,7 @@ const LACKS: [u32; 23] = [
     1135, // cannot create a thread
     1205, // lock wait timeout
     1206, // the lock table is full
+    1213, // a deadlock, with another applier
     1290, // an option of this server, such as read_only, forbids it
     1317, // the execution was interrupted
     1927, // the connection was killed
@@ -99,6 +100,7 @@ mod tests {
             "The table 'f' is full, Error_code: 1114",
             "Got error 28 \"No space left on device\" from storage engine InnoDB, Error_code: 1030",
             "Error in Write_rows: Error_code: 1030; Error_code: 1206;",
+            "Deadlock found when trying to get lock; try restarting transaction, Error_code: 1213",
         ] {
             assert!(is_lack_of_resources(text), "{text}");
         }

@@ -199,6 +199,7 @@ impl Connection {
         };
         // Before anybody hears of it.
         let failures = self.note_failure(seqno, number);
+        self.shared.position.gives_up();
         match self.wait_for_decision(seqno, own) {
             Ok(winner) if winner == own => {
                 self.update(|state| state.outcomes.fail(seqno, own));
@@ -232,6 +233,7 @@ impl Connection {
         let number = boundary::statement_error().filter(|number| *number != 0);
         let number = number.unwrap_or(UNKNOWN_ERROR);
         let failures = self.note_failure(seqno, number);
+        self.shared.position.gives_up();
         // Otherwise the group was asked about it, or was to be: the server passes the answer on.
         if !self.is_closing() {
             let text = format!("{why}, Error_code: {number}");

@@ -8,7 +8,20 @@ use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::{Connection, State};
 
+/// Steps in which the period of the engine's flushes is waited for.
+const STEPS: u32 = 8;
+/// Least period that is taken for true: an engine that always flushes needs time for that, too.
+const FLUSH_PERIOD_MIN: Duration = Duration::from_millis(100);
+
 impl Connection {
+    /// An action is about to be applied. Costs nothing unless the database lacks one.
+    pub(crate) fn note_beginning(&self, seqno: i64) {
+        let position = &self.shared.position;
+        if position.was_lacking(seqno) {
+            position.begins(seqno);
+        }
+    }
+
     /// An action is about to leave the calling applier's hands for the order; `entered`: whether it
     /// has got in. If it has failed, its changes are rolled back already, and the server is about
     /// to
@@ -60,12 +73,8 @@ impl Connection {
             return;
         };
         let forget = move || {
-            let pause = connection.healing_time();
-            let closing = |_: &mut State| connection.is_closing().then_some(());
-            let deadline = Instant::now() + pause;
-            if connection.wait_for(Some(deadline), closing).is_none() {
-                connection.shared.position.has_healed();
-            }
+            let is_closing = |_: &mut State| connection.is_closing().then_some(());
+            connection.let_engine_flush(is_closing);
         };
         match boundary::spawn("synod-healed", forget) {
             Ok(thread) => self.keep_healing(thread),
@@ -77,19 +86,25 @@ impl Connection {
         }
     }
 
-    fn healing_time(&self) -> Duration {
+    /// Waits until the engine must have flushed what was applied again, or until the end. A step
+    /// in which this process stood still counts once only: its engine stood still, too.
+    fn let_engine_flush(&self, is_over: impl Fn(&mut State) -> Option<()>) {
         let position = &self.shared.position;
-        position
-            .heals_within(self.shared.restart.flush_period())
-            .unwrap_or_default()
+        let period = self.shared.restart.flush_period().max(FLUSH_PERIOD_MIN);
+        let step = period / STEPS;
+        while position.awaits_flush() {
+            if self
+                .wait_for(Some(Instant::now() + step), &is_over)
+                .is_some()
+            {
+                return;
+            }
+            position.count_run(step, period);
+        }
     }
 
     /// The record has room for one action: what is in the database by now is on its disk first.
     fn let_database_heal(&self) {
-        let pause = self.healing_time();
-        if !pause.is_zero() {
-            let deadline = Instant::now() + pause;
-            let _ = self.wait_for(Some(deadline), |_| None::<()>);
-        }
+        self.let_engine_flush(|_| None);
     }
 }

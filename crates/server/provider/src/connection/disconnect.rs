@@ -73,6 +73,8 @@ pub(crate) struct Shutdown {
     outcome_notes: Mutex<Option<JoinHandle<()>>>,
     /// Watches the start of the server.
     start_watch: Mutex<Option<JoinHandle<()>>>,
+    /// Watches the last transaction that was applied again.
+    replay_watch: Mutex<Option<JoinHandle<()>>>,
     /// Brings the server back after it has left by itself.
     returning: Mutex<Option<JoinHandle<()>>>,
     /// Waits until the engine has flushed what the database lacked.
@@ -127,6 +129,7 @@ impl Shutdown {
             &self.rollbacks,
             &self.outcome_notes,
             &self.start_watch,
+            &self.replay_watch,
             &self.returning,
             &self.healing,
         ] {
@@ -345,6 +348,16 @@ impl Connection {
     /// Keeps the thread that watches the start of the server, to be joined at the end.
     pub(crate) fn keep_start_watch(&self, thread: JoinHandle<()>) {
         self.shutdown.keep_start_watch(thread);
+    }
+
+    /// Keeps the thread that watches a replay, to be joined at the end. The one before ends now:
+    /// replays have their turns one after the other.
+    pub(crate) fn keep_replay_watch(&self, thread: JoinHandle<()>) {
+        let before = lock(&self.shutdown.replay_watch).replace(thread);
+        if let Some(before) = before {
+            // A thread that panicked has said so.
+            let _ = before.join();
+        }
     }
 
     /// Starts the thread that brings the server back, unless it runs, and keeps it, to be joined at

@@ -154,6 +154,9 @@ impl PositionKeeper {
         };
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
+        if recorded::refuse_doubtful(&mut record, engine_position(start, saved)) {
+            record_file.write(&record)?;
+        }
         let (position, notice) = start_position(start, saved, &record);
         if let Some(notice) = notice {
             callbacks.log(LogLevel::Info, &notice);
@@ -241,7 +244,7 @@ impl PositionKeeper {
         let mut known = self.lock();
         let is_at_rest = known.position.seqno != UNKNOWN && !known.record.needs_copy();
         if is_at_rest && !engine_files::are_open() {
-            self.forget_what_has_healed(&mut known);
+            self.engine_has_closed(&mut known);
             // If it fails, the file still says that the position is unknown, which is safe.
             let _ = grastate::write(&self.data_dir, &known.saved(known.position.seqno));
         }
@@ -320,6 +323,16 @@ fn accepted(saved: Option<SavedPosition>, group: GroupId) -> SavedPosition {
 
 fn is_unusable(saved: Option<SavedPosition>) -> bool {
     saved.is_some_and(|saved| saved.group == GroupId::NONE)
+}
+
+/// Position by the engine, or by the last stop in order.
+fn engine_position(start: Gtid, saved: Option<SavedPosition>) -> Gtid {
+    let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
+    let (group, seqno) = (saved.group, saved.seqno);
+    match start.is_defined() {
+        true => start,
+        false => Gtid { group, seqno },
+    }
 }
 
 /// Position at start, with the log line about it.

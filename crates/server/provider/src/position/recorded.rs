@@ -16,14 +16,15 @@ use synod_node::{
 };
 
 use super::{Known, PositionKeeper, UNKNOWN};
-use crate::api::LogLevel;
+use crate::api::{Gtid, LogLevel};
 
 /// This process's knowledge of the action that the database lacks.
 #[derive(Default)]
 pub(super) struct Healing {
     lack: DatabaseLack,
-    /// Time at which the action was applied after all.
-    healed_at: Option<Instant>,
+    /// Since the action was applied after all: time that this process has run, and when it was
+    /// counted last.
+    run: Option<(Duration, Instant)>,
 }
 
 /// The first action that the database lacks, although its engine may not know; `i64::MAX`: none.
@@ -57,6 +58,25 @@ pub(super) fn corrected(
     (DatabasePosition { seqno, ..position }, Some(notice))
 }
 
+/// Has the data replaced if they may have an action that was applied again, or not. `engine` is the
+/// position by their engine.
+pub(super) fn refuse_doubtful(record: &mut DatabaseRecord, engine: Gtid) -> bool {
+    let behind = record
+        .behind
+        .filter(|_| record.group == engine.group && record.is_in_doubt(Seqno(engine.seqno)));
+    let Some(behind) = behind else {
+        return false;
+    };
+    let after = behind.applied_again_after.unwrap_or(behind.at);
+    record.behind = None;
+    record.unusable = Some(format!(
+        "the server was killed, or lost its power, before its engine had flushed action {}, which \
+         had failed and was applied again: the data may have it or not",
+        after.0 + 1
+    ));
+    true
+}
+
 /// Why the data are not used at this start.
 pub(super) fn why_not_used(record: &DatabaseRecord) -> String {
     let why = match &record.unusable {
@@ -87,9 +107,25 @@ impl PositionKeeper {
         let failures = healing
             .lack
             .falls_behind(&mut record, at, engine_says, error);
-        healing.healed_at.take_if(|_| !healing.lack.has_healed());
         self.keep_changes(&mut current, record);
         failures
+    }
+
+    /// An action that the database lacks is about to be applied: a start after a kill cannot tell
+    /// whether it was.
+    pub(crate) fn begins(&self, seqno: i64) {
+        let mut current = self.lock();
+        let mut record = current.record.clone();
+        current.healing.lack.begins(&mut record, Seqno(seqno));
+        self.keep_changes(&mut current, record);
+    }
+
+    /// The server has given up the action that failed: nothing of it is in the database.
+    pub(crate) fn gives_up(&self) {
+        let mut current = self.lock();
+        let mut record = current.record.clone();
+        current.healing.lack.gives_up(&mut record);
+        self.keep_changes(&mut current, record);
     }
 
     /// Whether this action ends a time in which the database was behind its engine's position.
@@ -105,28 +141,40 @@ impl PositionKeeper {
         let lack = &mut current.healing.lack;
         let must_last = lack.ended(&mut record, Seqno(seqno), failed_alike);
         if must_last {
-            current.healing.healed_at = Some(Instant::now());
+            current.healing.run = Some((Duration::ZERO, Instant::now()));
         }
         self.keep_changes(&mut current, record);
         must_last
     }
 
-    /// Time for which the record is still needed, if the database has what it lacked.
-    pub(crate) fn heals_within(&self, flush_period: Duration) -> Option<Duration> {
-        let healed_at = self.lock().healing.healed_at?;
+    /// Whether something was applied again that the engine has not flushed.
+    pub(crate) fn awaits_flush(&self) -> bool {
+        self.lock().healing.run.is_some()
+    }
+
+    /// Counts the time that this process has run, in steps: if it stood still, its engine did, too.
+    /// Once the engine must have flushed what the database had lacked, the record says so.
+    pub(crate) fn count_run(&self, step: Duration, flush_period: Duration) {
+        let mut current = self.lock();
+        let Some((run, counted)) = &mut current.healing.run else {
+            return;
+        };
+        *run += counted.elapsed().min(step);
+        *counted = Instant::now();
         // Twice: the flush that had begun before does not count.
-        Some((2 * flush_period).saturating_sub(healed_at.elapsed()))
+        if *run >= 2 * flush_period {
+            let mut record = current.record.clone();
+            current.healing.lack.flushed(&mut record);
+            current.healing.run = None;
+            self.keep_changes(&mut current, record);
+        }
     }
 
-    /// The engine has flushed since the database has what it lacked.
-    pub(crate) fn has_healed(&self) {
-        self.forget_what_has_healed(&mut self.lock());
-    }
-
-    pub(super) fn forget_what_has_healed(&self, current: &mut Known) {
+    /// The engine has closed, and flushed all.
+    pub(super) fn engine_has_closed(&self, current: &mut Known) {
         let mut record = current.record.clone();
-        current.healing.lack.flushed(&mut record);
-        current.healing.healed_at = None;
+        current.healing.lack.closed(&mut record);
+        current.healing.run = None;
         self.keep_changes(current, record);
     }
 
@@ -140,9 +188,7 @@ impl PositionKeeper {
         let current = self.lock();
         let mut record = current.record.clone();
         // The record is kept for a loss of power; the database has all.
-        record
-            .behind
-            .take_if(|_| current.healing.healed_at.is_some());
+        record.behind.take_if(|_| current.healing.lack.has_healed());
         record.defects()
     }
 
@@ -293,7 +339,7 @@ fn record_of(current: &Known, group: GroupId) -> DatabaseRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Callbacks, Gtid};
+    use crate::api::Callbacks;
     use std::path::PathBuf;
 
     const GROUP: GroupId = GroupId([7; 16]);
@@ -396,9 +442,75 @@ mod tests {
         assert!(keeper.was_lacking(42) && keeper.heals(42, false));
         assert!(!keeper.heals(43, false), "one thread waits");
         assert_eq!(dir.position(42), 41, "power is lost before the flush");
-        assert!(keeper.heals_within(Duration::from_secs(9)).unwrap() > Duration::from_secs(9));
-        keeper.has_healed();
+        let (step, hour) = (Duration::from_millis(1), Duration::from_secs(3600));
+        keeper.count_run(step, hour);
+        assert!(keeper.awaits_flush());
+        keeper.count_run(step, Duration::ZERO);
+        assert!(!keeper.awaits_flush());
         assert_eq!(dir.position(42), 42);
+    }
+
+    #[test]
+    fn time_in_which_the_process_stood_still_does_not_count_as_a_flush() {
+        let dir = Dir::new("still");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.heals(42, false);
+        std::thread::sleep(Duration::from_millis(20));
+        keeper.count_run(Duration::from_millis(1), Duration::from_millis(5));
+        assert!(keeper.awaits_flush(), "one step of one millisecond");
+    }
+
+    #[test]
+    fn start_after_a_kill_trusts_no_data_to_which_an_action_was_applied_again() {
+        let dir = Dir::new("again");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.begins(42);
+        assert_eq!(dir.position(41), 41, "all of it is lost");
+        let text = dir.start(42).record().defects().concat();
+        assert!(
+            text.contains("flushed action 42, which had failed"),
+            "{text}"
+        );
+        assert_eq!(dir.position(42), -1, "until a full copy");
+    }
+
+    #[test]
+    fn action_that_fails_again_is_not_in_the_database() {
+        let dir = Dir::new("again-fails");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.begins(42);
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        keeper.gives_up();
+        assert_eq!(dir.position(42), 41);
+    }
+
+    #[test]
+    fn action_that_was_applied_again_is_in_doubt_though_a_later_one_was_not_let_in() {
+        let dir = Dir::new("again-shut");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.begins(42);
+        assert!(keeper.heals(42, false));
+        keeper.falls_behind(GROUP, 42, 43, 0);
+        let record = keeper.record();
+        assert!(record.is_in_doubt(Seqno(42)) && record.is_in_doubt(Seqno(43)));
+        keeper.count_run(Duration::ZERO, Duration::ZERO);
+        assert_eq!(dir.position(43), 42, "43 is lacking still");
+    }
+
+    #[test]
+    fn orderly_stop_leaves_no_doubt() {
+        let dir = Dir::new("again-stopped");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.changing(GROUP);
+        keeper.begins(42);
+        keeper.settled(GROUP, 41);
+        keeper.process_exits();
+        assert_eq!(dir.position(42), 41);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod commit_order;
 mod doubtful_streams;
 mod explain;
 pub(crate) mod outcome_notes;
+mod proxy_grants;
 mod replay;
 pub(crate) mod statements;
 pub(crate) mod stream_rollbacks;

@@ -4,11 +4,26 @@
 //! possible: OK, and TRX_FAIL, which is error 1213 to the client, or makes the server execute the
 //! statement again. So a transaction that has a place is OK, even if this server leaves the group
 //! before its turn: a majority has it on disk, and every member commits it.
-use synod_binlog::write_set::WriteSet;
+//!
+//! A server may hang in a replay for ever, with all that follows waiting behind it, and call itself
+//! synced (seen with `UNIQUE ... USING HASH`). Nothing but a restart ends that, so each replay is
+//! watched.
 
-use crate::api::{ReplayContext, Status, TrxHandle};
+use std::time::{Duration, Instant};
+
+use synod_binlog::write_set::WriteSet;
+use synod_node::Remedy;
+
+use crate::api::{LogLevel, ReplayContext, Status, TrxHandle};
+use crate::boundary;
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 use crate::transaction::{Phase, Transaction};
+
+/// Time that any replay may take once it has its turn.
+const REPLAY_LIMIT: Duration = Duration::from_secs(60);
+/// Each further second of a replay is for so many bytes: far less than a slow disk applies.
+const BYTES_PER_SECOND: usize = 1 << 20;
 
 impl Connection {
     /// Applies an aborted, ordered transaction again on its client's thread.
@@ -66,6 +81,7 @@ impl Connection {
                 return false;
             }
         };
+        self.watch_replay(seqno, limit(write_set.data.len()));
         let callbacks = &self.shared.callbacks;
         let applied = callbacks.apply_replay(ctx, handle, flags, &write_set.data, &meta);
         if applied.is_err() && !self.sequencer.is_aborted_before(seqno) {
@@ -77,6 +93,37 @@ impl Connection {
             }
         }
         applied.is_ok()
+    }
+
+    /// Starts the thread that has this server leave, and come back, if it hangs in the replay.
+    pub(super) fn watch_replay(&self, seqno: i64, limit: Duration) {
+        let Some(connection) = self.itself() else {
+            return;
+        };
+        let watch = move || connection.leave_unless_released(seqno, limit);
+        match boundary::spawn("synod-replay", watch) {
+            Ok(thread) => self.keep_replay_watch(thread),
+            Err(error) => self.log(
+                LogLevel::Warn,
+                format!("cannot start thread synod-replay: {error}"),
+            ),
+        }
+    }
+
+    fn leave_unless_released(&self, seqno: i64, limit: Duration) {
+        let is_released = self
+            .sequencer
+            .wait_released(seqno, Some(Instant::now() + limit));
+        if is_released || self.is_closing() {
+            return;
+        }
+        let why = format!(
+            "this server leaves the group: it hangs in transaction {seqno} of one of its clients, \
+             which it applies again (replays) and has not finished for {} s. All later \
+             transactions wait for that one",
+            limit.as_secs()
+        );
+        self.leave(&why, Data::Good, Remedy::Restart);
     }
 
     /// The group commits the transaction, this server does not any more. Its client learns that it
@@ -94,4 +141,9 @@ impl Connection {
         self.wait_for(None, |state| state.lifecycle.has_ended().then_some(()));
         Status::Ok
     }
+}
+
+/// Time that the replay of a write set of so many bytes may take.
+fn limit(bytes: usize) -> Duration {
+    REPLAY_LIMIT + Duration::from_secs((bytes / BYTES_PER_SECOND) as u64)
 }

@@ -5,20 +5,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, Pending, ProposalResult};
+use synod_node::{GroupId, Pending, ProposalResult, Remedy};
 
 use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
+use crate::apply::sequencer::Entered;
 use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::DonorPreference;
-use crate::connection::{Connection, Shared};
+use crate::connection::{Connection, Shared, State};
 use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::server_program::ServerProgram;
 use crate::transaction::{Phase, Transaction, Transactions};
 
 const TRX: u64 = 17;
+/// Longer than anything takes here, unless it hangs.
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn connection() -> Arc<Connection> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -277,6 +280,36 @@ fn what_was_ordered_is_committed_by_the_group_when_its_server_leaves() {
     connection.update(|state| state.lifecycle.end());
     assert_eq!(replayed.join().unwrap(), Status::Ok);
     assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
+}
+
+/// Once a server hung in a replay for twelve minutes while it called itself synced.
+#[test]
+fn server_that_hangs_in_a_replay_leaves_and_comes_back_by_a_restart() {
+    let connection = connection();
+    assert!(connection.sequencer.begin_local(6));
+    connection.watch_replay(6, Duration::ZERO);
+    let failed = |state: &mut State| state.lifecycle.remedy();
+    let remedy = connection.wait_for(Some(Instant::now() + LIMIT), failed);
+    assert_eq!(remedy, Some(Remedy::Restart));
+    let (why, _) = connection.departure().unwrap();
+    assert!(why.contains("hangs in transaction 6"), "{why}");
+    connection.shut_down();
+}
+
+#[test]
+fn replay_that_ends_in_time_changes_nothing() {
+    let connection = connection();
+    for seqno in [6, 7] {
+        assert!(connection.sequencer.begin_local(seqno));
+        connection.watch_replay(seqno, LIMIT);
+        assert_eq!(connection.sequencer.enter(seqno, None), Entered::Yes);
+        assert!(connection.sequencer.leave(seqno));
+        connection.release(seqno);
+    }
+    let begun = Instant::now();
+    connection.shut_down();
+    assert!(begun.elapsed() < LIMIT, "no watch is left");
+    assert!(connection.departure().is_none());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use synod_node::{Action, ApplyOutcome, Class, KeySet, KeyType, ProposalResult};
 use wsrep_sys as sys;
 
 use super::outcome_notes::OutcomeNote;
+use super::proxy_grants::{REFUSED, is_proxy_grant};
 use super::statements::Statement;
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxMeta, WsFlags};
 use crate::apply::inconsistency::{Verdict, error_text};
@@ -63,6 +64,10 @@ impl Connection {
             false => Note::None,
         };
         let events = action.concat();
+        if is_proxy_grant(&events) {
+            boundary::refuse_statement(REFUSED);
+            return Err(Status::NotAllowed);
+        }
         if !self.takes_from_replica(WsFlags(flags) | WsFlags::ISOLATION, &events) {
             return Err(Status::NotAllowed);
         }
