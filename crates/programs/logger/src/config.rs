@@ -112,11 +112,7 @@ pub enum ConfigError {
          socket.ssl_key, socket.ssl_ca); to run without any protection, synod.insecure = true",
         path.display()
     )]
-    Exposed {
-        path: PathBuf,
-        /// Address to listen on.
-        listen: Address,
-    },
+    Exposed { path: PathBuf, listen: Address },
 }
 
 impl LoggerConfig {

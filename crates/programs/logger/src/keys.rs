@@ -54,7 +54,6 @@ pub(crate) enum KeyKind {
     Unknown(&'static str),
 }
 
-/// Kind of a key.
 pub(crate) fn kind_of(key: &str) -> KeyKind {
     if OWN.contains(&key) {
         KeyKind::Own

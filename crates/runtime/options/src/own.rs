@@ -13,12 +13,14 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
+        .for_experts()
         .works(
             "Upper bound on the delivered actions that wait in memory to be applied. The rest \
              stays in the log.",
         ),
     int("synod.certification_span", "100000", 1000, i64::MAX)
         .unit("actions")
+        .for_experts()
         .works(
             "Number of actions, beyond those that all members have applied, that are kept to \
              find conflicts. A write set with an older snapshot is refused with a deadlock \
@@ -26,6 +28,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         ),
     int("synod.chunk_size", "1M", 4096, PAYLOAD_BYTES_MAX as i64)
         .unit("bytes")
+        .for_experts()
         .works(
             "Actions larger than this travel and are stored in chunks of this size. Other \
              actions can pass between the chunks.",
@@ -53,6 +56,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     ),
     duration("synod.election_timeout", "")
         .default(DefaultValue::Timing(Period::ElectionTimeout))
+        .for_experts()
         .works(
             "A member that receives nothing from a leader for this long, and by chance up to \
              twice as long, becomes a candidate. A shorter time causes needless elections on a \
@@ -60,17 +64,21 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         ),
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
+        .for_experts()
         .works("Time between a leader's heartbeats. It must be shorter than synod.promise."),
     bool("synod.insecure", "no").works(
         "With yes, this member serves connections in clear from any process that reaches \
              its port. With no, it starts only with synod.secret_file, with certificates \
              (socket.ssl), or on loopback addresses.",
     ),
-    duration("synod.laggard_after", "PT0S").dynamic().works(
-        "A server whose database lags longer than this, and longer than most others, shows \
-             2 (Donor/Desynced) as wsrep_local_state, so that proxies send clients elsewhere. \
-             With PT0S it never does.",
-    ),
+    duration("synod.laggard_after", "PT0S")
+        .dynamic()
+        .hidden()
+        .refused(
+            "Showed a server whose database lags as desynced (wsrep_local_state 2).",
+            "it was removed; have proxies ask 'synod agent' for \
+             /health/reader?max_lag_ms=5000&lagging=404, and remove this option",
+        ),
     word("synod.leader", "stay", &["stay", "follow-writers"])
         .dynamic()
         .unit("stay/follow-writers")
@@ -80,11 +88,14 @@ pub(crate) const OWN: [OptionSpec; 33] = [
              lower synod.leader_weight, and at most once in 30 s; the leader's value counts. \
              With stay, or synod.writers=leader, it never does.",
         ),
-    bool("synod.leader_handover", "no").dynamic().works(
-        "With yes, this member hands leadership over to a voter of higher \
+    bool("synod.leader_handover", "no")
+        .dynamic()
+        .for_experts()
+        .works(
+            "With yes, this member hands leadership over to a voter of higher \
              synod.leader_weight that has kept up for two election timeouts. With no, only a \
              leader of weight 0 does.",
-    ),
+        ),
     int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64)
         .dynamic()
         .of_group()
@@ -104,6 +115,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
     int("synod.log_cache_size", "64M", 1 << 20, i64::MAX)
         .unit("bytes")
+        .for_experts()
         .works("Size of the newest part of the log that is kept in memory, for members that lag."),
     text("synod.log_dir", "").unit("path").works(
         "Directory of the durable log. Empty means the data directory, where a full \
@@ -142,6 +154,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         SEGMENT_BYTES_MAX as i64,
     )
     .unit("bytes")
+    .for_experts()
     .works("Size of one log file. The log is purged by whole files."),
     duration("synod.max_apply_lag", "PT0.2S").dynamic().works(
         "Time by which the majority of databases that keeps up best may lag; from half of \
@@ -150,12 +163,14 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     ),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")
+        .for_experts()
         .works(
             "Upper bound on the local write sets that wait for their verdict. Further clients \
              wait.",
         ),
     int("synod.max_row_keys", "4M", 1000, 1 << 30)
         .dynamic()
+        .for_experts()
         .works(
             "A transaction with more keys of rows than this conflicts with every other server's \
              changes of its tables. A key needs about 100 bytes at the server that commits, and \
@@ -163,6 +178,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         ),
     duration("synod.promise", "")
         .default(DefaultValue::Timing(Period::Promise))
+        .for_experts()
         .works(
             "A member that hears the leader, or has just started, votes for no other for this \
              long. It must be longer than synod.heartbeat_period and shorter than \
@@ -173,10 +189,12 @@ pub(crate) const OWN: [OptionSpec; 33] = [
              up to 32 letters, digits, '.', '-' and '_'. Members with a short round trip \
              between them have the same one.",
     ),
-    duration("synod.rejoin_timeout", "PT0S").works(
-        "Time that a member of an existing group waits at start for a majority, at least \
+    duration("synod.rejoin_timeout", "PT0S")
+        .for_experts()
+        .works(
+            "Time that a member of an existing group waits at start for a majority, at least \
              pc.wait_prim_timeout; PT0S is without end.",
-    ),
+        ),
     bool("synod.restart_on_failure", "yes").dynamic().works(
         "With yes, a server that left its group because of a failure that a restart heals \
              (a full disk, a damaged log, a log that no longer reaches back) restarts itself \
@@ -197,6 +215,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     int("synod.voters_wanted", "0", 0, 64)
         .dynamic()
         .unit("voters")
+        .for_experts()
         .works(
             "Number of voters below which orderly shutdowns and silent voters never take the \
              group; the leader's value counts. With 0 the group keeps the tolerance of its \

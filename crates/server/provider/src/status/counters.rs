@@ -18,7 +18,6 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -68,7 +67,6 @@ pub(crate) struct Counters {
     pub(crate) replicated_bytes: Counter,
     /// Keys in the own write sets.
     pub(crate) repl_keys: Counter,
-    /// Bytes of the keys.
     pub(crate) repl_keys_bytes: Counter,
     /// Bytes of row data.
     pub(crate) repl_data_bytes: Counter,

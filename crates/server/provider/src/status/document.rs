@@ -4,7 +4,6 @@
 
 use super::variables::{NOT_MEASURED, Section, VARIABLES, Variable};
 
-/// The tables, as Markdown.
 pub fn markdown_tables() -> String {
     Section::ALL.map(section).join("\n")
 }

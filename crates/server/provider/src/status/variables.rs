@@ -5,7 +5,8 @@
 //! a counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing
 //! clashes. The server puts `wsrep_` before each name and appends variables of its own.
 
-use super::commit_steps::Step;
+use std::time::Duration;
+
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
 
@@ -154,15 +155,15 @@ pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
 const PROTOCOL_APPLICATION: i64 = 4;
 
 fn protocol(inputs: &StatusInputs) -> i64 {
-    inputs.group.as_ref().map_or(-1, |group| group.protocol)
+    inputs.of_group(-1, |group| group.node.protocol.into())
 }
 
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 96] = [
+pub const VARIABLES: [Variable; 83] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -338,38 +339,38 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused_ns",
-        reading: Reading::Int(|s| signed(s.pace.paused_ns)),
+        reading: Reading::Int(|s| s.of_node(|n| micros(n.pace.paused).saturating_mul(1000))),
         text: "Nanoseconds since the start in which writes of any member were slowed down because the \
          databases of a majority lag (`synod.max_apply_lag`, `wsrep_synod_admission_rate`).",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused",
-        reading: Reading::Double(|s| s.pace.paused),
+        reading: Reading::Double(|s| s.of_group(0.0, |g| g.paused)),
         text: "The same as a share of the time since the last `FLUSH STATUS`, 0 to 1.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_sent",
-        reading: Reading::Int(|s| signed(s.pace.sent)),
+        reading: Reading::Int(|s| s.of_node(|n| n.pace.caused)),
         text: "How often writes began to wait because of this server's database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_recv",
-        reading: Reading::Int(|s| signed(s.pace.received)),
+        reading: Reading::Int(|s| s.of_node(|n| n.pace.pauses)),
         text: "How often writes began to wait because of any database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_active",
-        reading: Reading::Text(|s| s.pace.active.to_string()),
+        reading: Reading::Text(|s| s.of_group(false, GroupStatus::is_slowed_down).to_string()),
         text: "`true` while the leader takes writes at the pace of the databases.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_requested",
-        reading: Reading::Text(|s| s.pace.requested.to_string()),
+        reading: Reading::Text(|s| s.of_group(false, GroupStatus::is_waited_for).to_string()),
         text: "`true` while this server's database is the one that writes wait for.",
     },
     // Certification and parallel apply.
@@ -440,7 +441,7 @@ pub const VARIABLES: [Variable; 96] = [
         name: "local_state",
         reading: Reading::Int(|s| s.state.number()),
         text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. \
-         Only a server in state 4 should get clients; see `synod.laggard_after`.",
+         Only a server in state 4 should get clients.",
     },
     Variable {
         section: Section::State,
@@ -479,7 +480,7 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::Group,
         name: "cluster_weight",
-        reading: Reading::Group(|g| g.voters.to_string()),
+        reading: Reading::Group(|g| g.voters().to_string()),
         text: "Number of voters. Votes are never weighted.",
     },
     Variable {
@@ -511,7 +512,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Group,
         name: "evs_state",
         reading: Reading::Group(|g| {
-            if g.operational {
+            if g.node.primary {
                 "OPERATIONAL"
             } else {
                 "GATHER"
@@ -543,85 +544,91 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::Own,
         name: "synod_role",
-        reading: Reading::Text(|s| s.consensus.role.clone()),
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::role).to_owned()),
         text: "`leader`, `follower`, `candidate` or `learner`; empty while not connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_term",
-        reading: Reading::Int(|s| signed(s.consensus.term)),
+        reading: Reading::Int(|s| s.of_node(|n| n.term.0)),
         text: "Present term; it grows with each election.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_index",
-        reading: Reading::Int(|s| signed(s.consensus.commit_index)),
+        reading: Reading::Int(|s| s.of_node(|n| n.commit_index.0)),
         text: "Highest log index that this member knows to be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_leader",
-        reading: Reading::Text(|s| s.consensus.leader.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), |g| g.node.leader_name.clone())),
         text: "Name of the leader; empty: none is known, no write can be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_size_bytes",
-        reading: Reading::Int(|s| signed(s.consensus.log_size_bytes)),
+        reading: Reading::Int(|s| s.of_node(|n| n.log_bytes)),
         text: "Size of the log on disk (`synod.log_retain_size`).",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_syncs",
-        reading: Reading::Int(|s| signed(s.consensus.log_syncs)),
+        reading: Reading::Int(|s| s.of_node(|n| n.log_syncs)),
         text: "Syncs of the log since this server connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_first_seqno",
-        reading: Reading::Int(|s| s.consensus.log_first_seqno),
+        reading: Reading::Int(|s| s.of_group(-1, |g| g.node.first_seqno.0)),
         text: "Seqno of the first action that is still in the log; -1: none.",
     },
     Variable {
         section: Section::Own,
         name: "synod_voters",
-        reading: Reading::Int(|s| signed(s.consensus.voters)),
+        reading: Reading::Int(|s| s.of_group(0, GroupStatus::voters)),
         text: "Number of voters; more than half make a quorum.",
     },
     Variable {
         section: Section::Own,
         name: "synod_leader_weight",
-        reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
+        reading: Reading::Int(|s| s.of_node(|n| n.leader_weight.get().into())),
         text: "This member's `synod.leader_weight`, 0 to 100.",
     },
     Variable {
         section: Section::Own,
         name: "synod_region",
-        reading: Reading::Text(|s| s.consensus.region.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::region)),
         text: "This member's `synod.region`; empty: none is named.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writers",
-        reading: Reading::Text(|s| s.writers.writers.to_owned()),
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::writers).to_owned()),
         text: "Whose writes the group takes (`synod.writers`); empty while not connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer",
-        reading: Reading::Text(|s| s.writers.writer.clone()),
+        reading: Reading::Text(|s| {
+            s.of_group(None, GroupStatus::writer)
+                .map_or_else(String::new, |w| w.name)
+        }),
         text: "Name of the only server that takes writes; empty: all do, or there is no leader.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer_address",
-        reading: Reading::Text(|s| s.writers.writer_address.clone()),
+        reading: Reading::Text(|s| {
+            s.of_group(None, GroupStatus::writer)
+                .map_or_else(String::new, |w| w.incoming)
+        }),
         text: "Where clients reach that server; empty: all take writes, or it is not known.",
     },
     Variable {
         section: Section::Own,
         name: "synod_takes_writes",
-        reading: Reading::Int(|s| i64::from(s.writers.here)),
+        reading: Reading::Int(|s| s.of_group(false, |g| g.takes_writes).into()),
         text: "1 if this server takes writes now; 0 if another one is the writer, if it has still to \
          apply what the one before wrote, or without a group.",
     },
@@ -642,148 +649,69 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::Own,
         name: "synod_apply_lag_ms",
-        reading: Reading::Int(|s| signed(s.pace.lag_ms)),
+        reading: Reading::Int(|s| s.of_node(|n| micros(n.pace.own_lag) / 1000)),
         text: "For how many milliseconds this server's database has lacked a committed action: reads \
          without `wsrep_sync_wait` may be this old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_apply_lags",
-        reading: Reading::Text(|s| s.pace.lags.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::lags)),
         text: "The databases as the leader knows them, with commas: name, actions that it lacks, lag \
          in milliseconds.",
     },
     Variable {
         section: Section::Own,
         name: "synod_admission_rate",
-        reading: Reading::Double(|s| s.pace.rate),
+        reading: Reading::Double(|s| s.of_group(-1.0, GroupStatus::admission_rate)),
         text: "Writes per second that the leader takes; -1: all of them.",
     },
     Variable {
         section: Section::Own,
         name: "synod_admission_reason",
-        reading: Reading::Text(|s| s.pace.reason.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::admission_reason)),
         text: "Why the leader does not take all writes at once; empty: it does.",
     },
     Variable {
         section: Section::Own,
         name: "synod_refused_messages",
-        reading: Reading::Int(|s| signed(s.consensus.refused_messages)),
+        reading: Reading::Int(|s| s.of_node(|n| n.refused_messages)),
         text: "Messages refused since the start, because their senders have no right to them \
          ([rights.md](rights.md)). If it grows, the error log names the senders.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compressed_to",
-        reading: Reading::Text(|s| s.consensus.compressed_to.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::compressed_to)),
         text: "Members to which messages are compressed now (`synod.compression`), with commas.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compression_saved_bytes",
-        reading: Reading::Int(|s| signed(s.consensus.compression_saved_bytes)),
+        reading: Reading::Int(|s| s.of_group(0, GroupStatus::compression_saved_bytes)),
         text: "Bytes that compression has kept off the network since this server connected.",
     },
     Variable {
         section: Section::Own,
-        name: "synod_commit_queue",
-        reading: Reading::Text(|s| s.steps[Step::Queue as usize].text()),
-        text: "From the commit of a local transaction until it is handed over whole.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_order",
-        reading: Reading::Text(|s| s.steps[Step::Order as usize].text()),
-        text: "From there until the transaction is known to be ordered: the way to the leader and \
-         back, certification, the disks of a majority.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_certify",
-        reading: Reading::Text(|s| s.steps[Step::Certify as usize].text()),
-        text: "Within that time, at the leader alone, for actions of all members: certification.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_append",
-        reading: Reading::Text(|s| s.steps[Step::Append as usize].text()),
-        text: "From the append of a local action to this server's log until the sync of its disk \
-         begins.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_fsync",
-        reading: Reading::Text(|s| s.steps[Step::Fsync as usize].text()),
-        text: "From there until the action is durable on this server's disk.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_quorum",
-        reading: Reading::Text(|s| s.steps[Step::Quorum as usize].text()),
-        text: "From the same append until the action is known here to be committed.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_wake",
-        reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
-        text: "From there until the client's thread runs.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_turn",
-        reading: Reading::Text(|s| s.steps[Step::Turn as usize].text()),
-        text: "Wait of an ordered local transaction for those before it.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_engine",
-        reading: Reading::Text(|s| s.steps[Step::Engine as usize].text()),
-        text: "Commit in the engine, from its turn in the order to its end.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_release",
-        reading: Reading::Text(|s| s.steps[Step::Release as usize].text()),
-        text: "From there until the server is done with the transaction.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_applied",
-        reading: Reading::Text(|s| s.steps[Step::Applied as usize].text()),
-        text: "From there until all servers that are waited for have applied it, with \
-         `synod.commit_wait=applied`.",
-    },
-    Variable {
-        section: Section::Own,
         name: "synod_commit_wait",
-        reading: Reading::Text(|s| s.commit_wait.in_force.to_owned()),
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::commit_wait).to_owned()),
         text: "What commits on this server wait for now: `durable` or `applied`. It differs from \
          `synod.commit_wait` while a member's program is too old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait_excluded",
-        reading: Reading::Text(|s| s.commit_wait.excluded.clone()),
+        reading: Reading::Text(|s| {
+            s.of_group(String::new(), |g| g.node.commit_wait.excluded.join(","))
+        }),
         text: "Synced servers that commits do not wait for, with commas: they lacked one for \
          `evs.suspect_timeout` and have not caught up.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait_exclusions",
-        reading: Reading::Int(|s| signed(s.commit_wait.exclusions)),
+        reading: Reading::Int(|s| s.of_node(|n| n.commit_wait.exclusions)),
         text: "How often a server was excluded so, since this server connected.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply",
-        reading: Reading::Text(|s| s.steps[Step::Apply as usize].text()),
-        text: "Changing the rows of an action by an applier.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply_turn",
-        reading: Reading::Text(|s| s.steps[Step::ApplyTurn as usize].text()),
-        text: "Wait of an applier for those before it.",
     },
 ];
 

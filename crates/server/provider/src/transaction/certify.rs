@@ -196,7 +196,7 @@ impl Connection {
             | ProposalResult::Unknown
             | ProposalResult::NotProposed => return,
         };
-        self.count_loss(gathered, loss);
+        gathered.note_loss(loss);
     }
 
     /// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server

@@ -168,7 +168,7 @@ fn refused_transaction_is_explained_by_its_row_and_by_who_won() {
         panic!("{found:?}");
     };
     // The key is the row's name.
-    assert_eq!((key.table.as_str(), key.total), ("db.t", 1));
+    assert_eq!((key.table.as_str(), key.recent), ("db.t", 1));
     assert_eq!(key.hex.as_deref(), Some("636f6e74656e646564"));
     assert_eq!(key.last_lost_to, Some(winner));
     let latest = &found.latest[0];
@@ -181,7 +181,7 @@ fn refused_transaction_is_explained_by_its_row_and_by_who_won() {
         (latest.winner_connection, latest.lost_to),
         (Some(7), Some(winner))
     );
-    assert_eq!(found.by_minute.iter().sum::<u32>(), 1);
+    assert_eq!((found.refused, found.recent), (1, 1));
     assert!(conflicts(&one).keys.is_empty(), "each server has its own");
 }
 
@@ -203,7 +203,7 @@ fn transaction_that_was_aborted_before_its_commit_is_explained() {
     two.wait_applied("contended");
     victim.release();
     let found = conflicts(&two);
-    assert_eq!((found.aborted, found.keys[0].total), (1, 1));
+    assert_eq!((found.aborted, found.keys[0].recent), (1, 1));
     let latest = &found.latest[0];
     assert_eq!(
         (latest.how.as_str(), latest.lost_to),
