@@ -175,10 +175,8 @@ fn pace_of_the_wrong_databases_is_found() {
 }
 
 #[test]
-fn forgotten_votes_and_broken_promises_are_found() {
+fn forgotten_votes_are_found() {
     are_found(&[Bug::ForgetVote, Bug::VoteTwice]);
-    are_found(&[Bug::NoPromiseAfterRestart, Bug::BreakPromise]);
-    are_found(&[Bug::LeaseFromReceiveTime, Bug::LeaseByOwnTiming]);
 }
 
 #[test]

@@ -142,8 +142,6 @@ keys! {
     LEADER_HANDOVER: BoolKey = "synod.leader_handover";
     /// `synod.leader_weight`
     LEADER_WEIGHT: IntKey = "synod.leader_weight";
-    /// `synod.lease`
-    LEASE: DurationKey = "synod.lease";
     /// `synod.listen_addr`
     LISTEN_ADDR: AddressKey = "synod.listen_addr";
     /// `synod.log_cache_size`
@@ -166,8 +164,6 @@ keys! {
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
     /// `synod.max_row_keys`
     MAX_ROW_KEYS: IntKey = "synod.max_row_keys";
-    /// `synod.promise`
-    PROMISE: DurationKey = "synod.promise";
     /// `synod.region`
     REGION: RegionKey = "synod.region";
     /// `synod.restart_on_failure`
