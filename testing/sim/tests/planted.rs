@@ -257,11 +257,6 @@ fn writes_of_two_writers_are_found() {
 }
 
 #[test]
-fn refusals_that_no_leader_would_give_are_found() {
-    are_found(&[Bug::ForeseeTruncated]);
-}
-
-#[test]
 fn effects_of_a_stopped_driver_are_found() {
     are_found(&[Bug::TurnAfterStop]);
 }

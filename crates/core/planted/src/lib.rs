@@ -107,8 +107,6 @@ pub enum Bug {
     WindowOffByOne,
     /// member: after a truncation, certification keeps the effects of the removed entries.
     NoCertificationRollback,
-    /// member: an origin refuses a proposal for an action that its leader may not have.
-    ForeseeTruncated,
     /// member: after a restart, certification knows no keys, but claims to know the window.
     ColdCertification,
     /// member: a full log is purged of chunks of partial actions.
@@ -163,7 +161,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 60] = [
+    pub const ALL: [Bug; 59] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -198,7 +196,6 @@ impl Bug {
         Bug::IgnoreVersion,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
-        Bug::ForeseeTruncated,
         Bug::ColdCertification,
         Bug::TurnAfterStop,
         Bug::DropUnfinished,

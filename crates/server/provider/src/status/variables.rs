@@ -159,7 +159,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 96] = [
+pub const VARIABLES: [Variable; 95] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -639,13 +639,6 @@ pub const VARIABLES: [Variable; 96] = [
         reading: Reading::Int(|s| s.counters.writes_refused),
         text: "Statements and commits of clients refused because another server is the writer, \
          since the start or the last `FLUSH STATUS`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_refused_early",
-        reading: Reading::Int(|s| s.counters.refused_early),
-        text: "Those of `wsrep_local_cert_failures` that this server refused itself: it had the \
-         action that they conflict with, and did not send them to the leader.",
     },
     Variable {
         section: Section::Own,
