@@ -86,7 +86,7 @@ impl Logger {
             ("synod.secret_file", quoted(&secret_file.to_string_lossy())),
         ];
         values.extend_from_slice(more);
-        let lines = file_of_the_manual(kind, &values)?;
+        let lines = file_of_the_manual(&kind, &values)?;
         let mut logger = Logger::with_lines(kind.command, dir, lines);
         // All members are on this machine.
         logger.set("synod.listen_addr", &quoted(&address));

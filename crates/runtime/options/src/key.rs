@@ -98,7 +98,6 @@ keys! {
     LEADER: WordKey = "synod.leader";
     LEADER_HANDOVER: BoolKey = "synod.leader_handover";
     LEADER_WEIGHT: IntKey = "synod.leader_weight";
-    LEASE: DurationKey = "synod.lease";
     LISTEN_ADDR: AddressKey = "synod.listen_addr";
     LOG_CACHE_SIZE: IntKey = "synod.log_cache_size";
     LOG_DIR: TextKey = "synod.log_dir";
@@ -110,7 +109,6 @@ keys! {
     MAX_APPLY_LAG: DurationKey = "synod.max_apply_lag";
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
     MAX_ROW_KEYS: IntKey = "synod.max_row_keys";
-    PROMISE: DurationKey = "synod.promise";
     REGION: RegionKey = "synod.region";
     RESTART_ON_FAILURE: BoolKey = "synod.restart_on_failure";
     SECRET_FILE: TextKey = "synod.secret_file";

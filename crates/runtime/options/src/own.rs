@@ -9,7 +9,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, regio
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(crate) const OWN: [OptionSpec; 33] = [
+pub(crate) const OWN: [OptionSpec; 30] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
@@ -64,21 +64,16 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         ),
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
-        .for_experts()
-        .works("Time between a leader's heartbeats. It must be shorter than synod.promise."),
+        .works(
+            "Time between a leader's heartbeats. It must be shorter than a quarter of \
+                synod.election_timeout: a member that hears the leader votes for no other for \
+                four of them.",
+        ),
     bool("synod.insecure", "no").works(
         "With yes, this member serves connections in clear from any process that reaches \
              its port. With no, it starts only with synod.secret_file, with certificates \
              (socket.ssl), or on loopback addresses.",
     ),
-    duration("synod.laggard_after", "PT0S")
-        .dynamic()
-        .hidden()
-        .refused(
-            "Showed a server whose database lags as desynced (wsrep_local_state 2).",
-            "it was removed; have proxies ask 'synod agent' for \
-             /health/reader?max_lag_ms=5000&lagging=404, and remove this option",
-        ),
     word("synod.leader", "stay", &["stay", "follow-writers"])
         .dynamic()
         .unit("stay/follow-writers")
@@ -103,13 +98,6 @@ pub(crate) const OWN: [OptionSpec; 33] = [
             "Preference for leadership: when a leader is lost, the remaining voter with the \
              highest weight becomes a candidate first, and one with weight 0 leads only if no \
              other can. Votes are not weighted.",
-        ),
-    duration("synod.lease", "")
-        .default(DefaultValue::Timing(Period::Lease))
-        .works(
-            "Time that a leader answers causal reads (wsrep_sync_wait) without asking a \
-             majority again; PT0S asks for every read. With a lease, a leader whose clocks \
-             all stood still, as in a paused virtual machine, can answer stale reads.",
         ),
     address("synod.listen_addr", "")
         .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
@@ -175,14 +163,6 @@ pub(crate) const OWN: [OptionSpec; 33] = [
             "A transaction with more keys of rows than this conflicts with every other server's \
              changes of its tables. A key needs about 100 bytes at the server that commits, and \
              17 at every member.",
-        ),
-    duration("synod.promise", "")
-        .default(DefaultValue::Timing(Period::Promise))
-        .for_experts()
-        .works(
-            "A member that hears the leader, or has just started, votes for no other for this \
-             long. It must be longer than synod.heartbeat_period and shorter than \
-             synod.election_timeout.",
         ),
     region("synod.region", "").works(
         "Region of this member, for status tables, metrics and synod.leader=follow-writers; \

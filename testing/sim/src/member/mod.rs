@@ -4,7 +4,6 @@
 //! never comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
-mod early_refusals;
 mod effect_checks;
 pub(crate) mod failed_actions;
 mod member_runner;

@@ -112,8 +112,7 @@ impl Core {
     }
 
     /// Orders the target to become a candidate once its log is complete. From then on the target
-    /// may win in spite of all promises, whenever its requests arrive. So the lease ends for the
-    /// rest of the term.
+    /// may win in spite of all promises, whenever its requests arrive.
     pub(crate) fn advance_leader_transfer(&mut self) {
         let last = self.log.last().index;
         let Some(leading) = self.leading_mut() else {

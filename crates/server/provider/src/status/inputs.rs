@@ -256,8 +256,6 @@ pub struct Counters {
     pub local_commits: i64,
     /// Local transactions refused by certification.
     pub local_cert_failures: i64,
-    /// Part that was not sent to the leader.
-    pub refused_early: i64,
     /// Writes of local clients refused, because another server is the writer.
     pub writes_refused: i64,
     pub local_replays: i64,

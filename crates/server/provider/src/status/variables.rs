@@ -163,7 +163,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 83] = [
+pub const VARIABLES: [Variable; 82] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -638,13 +638,6 @@ pub const VARIABLES: [Variable; 83] = [
         reading: Reading::Int(|s| s.counters.writes_refused),
         text: "Clients' statements and commits refused because another server is the writer, since \
          the last `FLUSH STATUS`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_refused_early",
-        reading: Reading::Int(|s| s.counters.refused_early),
-        text: "Those of `wsrep_local_cert_failures` that this server refused itself: it had the \
-         action that they conflict with, and did not send them to the leader.",
     },
     Variable {
         section: Section::Own,
