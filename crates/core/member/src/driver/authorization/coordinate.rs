@@ -1,5 +1,5 @@
-//! The driver's dealings with [`super::Authorization`]: judges every message, introduces members to each
-//! other, and tells the network which members it knows.
+//! The driver's dealings with [`super::Authorization`]: judges every message, introduces members to
+//! each other, and tells the network which members it knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

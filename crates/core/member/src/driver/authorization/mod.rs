@@ -1,4 +1,5 @@
-//! Authorization of senders: every message of another process is judged here before it does anything.
+//! Authorization of senders: every message of another process is judged here before it does
+//! anything.
 //!
 //! ```text
 //!  Event::Peer ──► sender (what this member knows of it) ──► table ──► handled, late or refused

@@ -1,5 +1,5 @@
-//! The driver's dealings with [`super::FlowControl`]: how far this member's database is goes to the leader
-//! beside acknowledgements; the leader admits actions at the databases' pace, and says so.
+//! The driver's dealings with [`super::FlowControl`]: how far this member's database is goes to the
+//! leader beside acknowledgements; the leader admits actions at the databases' pace, and says so.
 
 use std::time::Duration;
 
