@@ -2,7 +2,7 @@
 //! repeats it every hour: a line that was said once is soon far above.
 //!
 //! The time is that of one relay. Relays that cannot pull take turns of 16 minutes at most, so the
-//! time of each begins anew and no hour passes: there the line of each hand-over repeats the error,
+//! time of each begins again and no hour passes: there the line of each hand-over repeats the error,
 //! and the alert looks at all relays of the upstream.
 
 use std::sync::{Arc, Mutex, PoisonError};
