@@ -6,7 +6,8 @@
 #   make test      what every change passes: all unit tests, a sample of planted bugs, end-to-end tests with real
 #                  servers; a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
 #   make test-all  what a release passes: make test, then all planted bugs, long faults, migrations, labs, attacks
-#                  from outside, an upgrade, and the servers' own suites in a short selection; two hours
+#                  from outside, an upgrade, the servers' own suites in a short selection, Debian 13's MariaDB, MySQL
+#                  as an upstream, and the pages that install on fresh machines; three hours, as root, with the network
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
@@ -32,7 +33,7 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies build unit planted-sample e2e stranger-secret
-LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset packages check-install
+LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream packages check-install
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
@@ -156,8 +157,8 @@ packages:
 check-packages:
 	scripts/check-packages
 
-# The pages that install, a logger, a relay and Ansible's role, on fresh machines with systemd; MACHINES="trixie install"
-# runs a part (root, the network, the packages).
+# The pages that install, a logger, a relay and Ansible's role, on fresh machines with Debian 12 and 13 and systemd;
+# MACHINES="trixie install" runs a part (root, the network, the packages).
 check-install:
 	scripts/check-install $(MACHINES)
 

@@ -194,6 +194,12 @@ fn serves(status: &Status) -> Verdict {
     if server.is_ready {
         return Verdict::yes(format!("{} is synced and serves clients.", server.name));
     }
+    if let Some(kind) = kind_without_database(status) {
+        return Verdict::no(format!(
+            "{} is a {kind}: it has no database that clients could use.",
+            server.name
+        ));
+    }
     Verdict::no(format!(
         "{} is not synced: its state is {}.",
         server.name, server.state
@@ -204,14 +210,26 @@ fn group_with_majority(status: &Status) -> Result<&Group, String> {
     let name = &status.server.name;
     match &status.group {
         Some(group) if group.is_primary => Ok(group),
-        Some(group) => Err(format!(
-            "{name} hears no leader with a majority, and refuses statements (error 1047); {}.",
-            group.outlook
-        )),
+        Some(group) => {
+            let refuses = match kind_without_database(status) {
+                Some(_) => "",
+                None => ", and refuses statements (error 1047)",
+            };
+            Err(format!(
+                "{name} hears no leader with a majority{refuses}; {}.",
+                group.outlook
+            ))
+        }
         None => Err(format!(
             "{name} is not connected to a group: its error log says why."
         )),
     }
+}
+
+/// `logger` or `relay`; none: the member is a server, or its kind is not known.
+fn kind_without_database(status: &Status) -> Option<&str> {
+    let kind = &*status.own()?.kind;
+    matches!(kind, "logger" | "relay").then_some(kind)
 }
 
 fn leader_of(group: &Group) -> String {
@@ -390,6 +408,31 @@ mod tests {
     fn reasons_end_once() {
         assert!(unreachable("gone").ends_with(": gone."));
         assert!(unreachable("is it there?").ends_with(" there?"));
+    }
+
+    #[test]
+    fn logger_and_relay_refuse_no_statements_and_serve_no_clients() {
+        for kind in ["logger", "relay"] {
+            let mut status = healthy(kind);
+            status.server.is_ready = false;
+            status.server.state = kind.into();
+            status.members[0].kind = kind.into();
+            assert!(ask(Check::Primary, &status).0);
+            for check in [Check::Writer, READER] {
+                let expected =
+                    format!("db1 is a {kind}: it has no database that clients could use.");
+                assert_eq!(ask(check, &status), (false, expected));
+            }
+            status.group.as_mut().unwrap().is_primary = false;
+            let (is_healthy, why) = ask(Check::Primary, &status);
+            let expected = "db1 hears no leader with a majority; 3 voters: 1 may fail at a time.";
+            assert_eq!((is_healthy, &*why), (false, expected));
+        }
+        let mut server = healthy("follower");
+        server.members[0].kind = "database".into();
+        server.group.as_mut().unwrap().is_primary = false;
+        let (_, why) = ask(Check::Primary, &server);
+        assert!(why.contains("refuses statements (error 1047)"), "{why}");
     }
 
     #[test]

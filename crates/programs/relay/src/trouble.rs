@@ -1,5 +1,9 @@
 //! Trouble that keeps new transactions from a relay of an upstream, and how long it lasts. The log
 //! repeats it every hour: a line that was said once is soon far above.
+//!
+//! The time is that of one relay. Relays that cannot pull take turns of 16 minutes at most, so no
+//! hour passes for any of them: there the line of each hand-over repeats the error, and the alert
+//! looks at all relays of the upstream.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -165,6 +165,8 @@ fn row(node: &NodeStatus, member: &MemberStatus) -> Member {
 }
 
 fn own_row(node: &NodeStatus, member: &MemberStatus, own: &OwnDatabase) -> Member {
+    // What a server without a majority lacks, it cannot know: the others may commit without it.
+    let lacks = own.apply_queue.filter(|_| node.primary);
     Member {
         is_own: true,
         state: own.state.clone(),
@@ -172,9 +174,9 @@ fn own_row(node: &NodeStatus, member: &MemberStatus, own: &OwnDatabase) -> Membe
         log_index: Some(node.last_index.0),
         durable_index: Some(node.durable_index.0),
         applied_seqno: own.committed_seqno,
-        lag_actions: own.apply_queue,
+        lag_actions: lacks,
         // A database that lacks nothing does not lag, however long ago that was measured.
-        lag_ms: own.apply_queue.map(|queue| match queue {
+        lag_ms: lacks.map(|queue| match queue {
             0 => 0,
             _ => millis(node.pace.own_lag),
         }),
@@ -188,19 +190,17 @@ fn own_row(node: &NodeStatus, member: &MemberStatus, own: &OwnDatabase) -> Membe
 fn other_row(node: &NodeStatus, links: &[LinkStatus], member: &MemberStatus) -> Member {
     let durable = node.durable_elsewhere.iter();
     let durable = durable.clone().find(|(id, _)| *id == member.member);
-    let link = links.iter().find(|link| link.member == member.member);
-    let clock = link.and_then(|link| link.clock);
     let is_leader = node.leader == Some(member.member);
     let row = row(node, member);
+    // The last answers of a member that is gone say nothing of it now.
+    let mut links = links.iter().filter(|_| row.answers());
+    let link = links.find(|link| link.member == member.member);
+    let clock = link.and_then(|link| link.clock);
     Member {
         // A leader of another term is not this member's.
         term: is_leader.then_some(node.term.0),
         durable_index: durable.map(|(_, LogIndex(index))| *index),
-        // The last answers of a member that is gone say nothing of it now.
-        round_trip_us: link
-            .filter(|_| row.answers())
-            .and_then(|link| link.round_trip)
-            .map(micros),
+        round_trip_us: link.and_then(|link| link.round_trip).map(micros),
         clock_ahead_us: clock.map(|clock| clock.ahead_us),
         clock_error_us: clock.map(|clock| clock.error_us),
         ..row
@@ -444,19 +444,22 @@ mod tests {
     }
 
     #[test]
-    fn own_database_that_lacks_nothing_does_not_lag() {
+    fn own_database_that_lacks_nothing_does_not_lag_while_a_majority_is_heard() {
         let mut node = follower();
         node.pace.own_lag = Duration::from_secs(12);
-        let shown = |queue| {
+        let shown = |node: &NodeStatus, queue| {
             let own = OwnDatabase {
                 apply_queue: Some(queue),
                 ..OwnDatabase::default()
             };
-            let rows = member_rows(&node, &[], &own);
+            let rows = member_rows(node, &[], &own);
+            assert_eq!(rows[0].apply_queue, Some(queue));
             (rows[0].lag_actions, rows[0].lag_ms)
         };
-        assert_eq!(shown(0), (Some(0), Some(0)));
-        assert_eq!(shown(3), (Some(3), Some(12_000)));
+        assert_eq!(shown(&node, 0), (Some(0), Some(0)));
+        assert_eq!(shown(&node, 3), (Some(3), Some(12_000)));
+        node.primary = false;
+        assert_eq!(shown(&node, 0), (None, None), "the others may commit");
     }
 
     #[test]
@@ -504,6 +507,12 @@ mod tests {
         assert_eq!(times(&shown[0]), (None, None, None), "of itself");
         assert_eq!(times(&shown[1]), (Some(1234), Some(-70), Some(617)));
         assert_eq!(times(&shown[2]), (None, None, None), "not measured");
+        for gone in [Presence::Silent, Presence::Absent] {
+            let mut node = follower();
+            node.presence[1] = seen(2, gone);
+            let shown = member_rows(&node, &links, &OwnDatabase::default());
+            assert_eq!(times(&shown[1]), (None, None, None), "{gone:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Families<'_>, status: &Status) -> fmt::Result {
     let is_primary = status.group.as_ref().is_some_and(|group| group.is_primary);
     page.gauge(
         "synod_primary",
-        "Whether the server hears a leader with a majority (1). If 0, it refuses statements",
+        "Whether the member hears a leader with a majority (1). If 0, a server refuses statements",
         Some(u64::from(is_primary)),
     )?;
     let role = status.own().map_or("", |own| &*own.role);

@@ -73,6 +73,37 @@ fn alert_rules_are_about_metrics_that_exist_and_say_what_to_do() {
     assert!(names.len() >= 10, "{names:?}");
 }
 
+/// A logger and a relay are never ready: alone, the metric shows each of them as a fault.
+#[test]
+fn readiness_is_asked_of_servers_alone() {
+    let files = ["prometheus/synod.rules.yml", "grafana/synod.json"].map(read);
+    for file in files {
+        let file: Value = serde_yaml_ng::from_str(&file).unwrap();
+        let asking = expressions(&file)
+            .into_iter()
+            .filter(|expression| metrics_in(expression).contains("synod_ready"));
+        let mut found = 0;
+        for expression in asking {
+            found += 1;
+            let no_others = r#"unless on (instance) synod_state{state=~"logger|relay"} == 1"#;
+            assert!(expression.ends_with(no_others), "{expression}");
+        }
+        assert_eq!(found, 1);
+    }
+}
+
+/// Every value of a key `expr`, at any depth.
+fn expressions(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("expr").and_then(Value::as_str).into_iter();
+            own.chain(fields.values().flat_map(expressions)).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(expressions).collect(),
+        _ => Vec::new(),
+    }
+}
+
 #[test]
 fn dashboard_shows_metrics_that_exist_and_its_panels_do_not_overlap() {
     let dashboard: Value = serde_json::from_str(&read("grafana/synod.json")).unwrap();

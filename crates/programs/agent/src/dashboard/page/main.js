@@ -7,7 +7,7 @@ import { memberPage } from "./member.js";
 import { overview } from "./overview.js";
 import { listen } from "./source.js";
 import { offerThemes } from "./theme.js";
-import { clock } from "./words.js";
+import { clock, hasDatabase } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const history = new History();
@@ -69,7 +69,9 @@ function alarm() {
     return [`${status.server.name} is not connected to a group.`, words];
   }
   if (status !== null && !status.group.is_primary) {
-    const words = `It refuses statements (error 1047). ${sentence(status.group.outlook)} ` +
+    const own = status.members.find((member) => member.is_own);
+    const refuses = own && hasDatabase(own) ? "It refuses statements (error 1047). " : "";
+    const words = `${refuses}${sentence(status.group.outlook)} ` +
       "Start the members that are absent; 'synod why' says what happened.";
     return [`${status.server.name} hears no leader with a majority.`, words];
   }

@@ -4,7 +4,7 @@ import { chart } from "./chart.js";
 import { html, setText } from "./elements.js";
 import { lagSeries } from "./overview.js";
 import { conflicts, events, facts, log, steps } from "./panels.js";
-import { count, micros, millis, stateOf } from "./words.js";
+import { actions, count, lagOf, micros, millis, seqno, stateOf } from "./words.js";
 
 /** What a member's clock shows beside that of the server that was asked. */
 function clockText(member) {
@@ -41,10 +41,10 @@ function progress(name) {
     const member = find(state, name);
     if (!member) return [];
     return [
-      ["applied", `seqno ${count(member.applied_seqno)}`],
-      ["flushed, by estimate", `seqno ${count(member.flushed_seqno)}`],
-      ["lag", `${millis(member.lag_ms)}, ${count(member.lag_actions)} actions`],
-      ["given, not applied", `${count(member.apply_queue)} actions`],
+      ["applied", seqno(member.applied_seqno)],
+      ["flushed, by estimate", seqno(member.flushed_seqno)],
+      ["lag", lagOf(member)],
+      ["given, not applied", actions(member.apply_queue)],
       ["last index in its log", count(member.log_index)],
       ["durable index", count(member.durable_index)],
       ["term", member.term],

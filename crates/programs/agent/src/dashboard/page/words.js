@@ -13,6 +13,20 @@ export function count(value) {
   return known(value) ? value.toLocaleString("en") : DASH;
 }
 
+export function seqno(value) {
+  return known(value) ? `seqno ${count(value)}` : DASH;
+}
+
+export function actions(value) {
+  return known(value) ? `${count(value)} actions` : DASH;
+}
+
+/** How far a database lags, in time and in actions: both are known, or neither. */
+export function lagOf(member) {
+  if (!known(member.lag_ms)) return DASH;
+  return `${millis(member.lag_ms)}, ${actions(member.lag_actions)}`;
+}
+
 export function rate(value) {
   if (!known(value)) return DASH;
   return value < 10 && value > 0 ? value.toFixed(1) : Math.round(value).toLocaleString("en");
