@@ -25,6 +25,8 @@ pub(crate) struct Kind {
     pub(crate) command: &'static str,
     /// The page of the manual that shows its file.
     pub(crate) page: &'static str,
+    /// The sample in the package, which the manual has changed.
+    pub(crate) sample: &'static str,
     /// Its place among the ports of the cluster.
     pub(crate) node: u8,
 }
@@ -47,6 +49,7 @@ impl Logger {
             Kind {
                 command: "logger",
                 page,
+                sample: "packaging/logger.toml",
                 node: NODE,
             },
             cluster,
@@ -83,7 +86,7 @@ impl Logger {
             ("synod.secret_file", quoted(&secret_file.to_string_lossy())),
         ];
         values.extend_from_slice(more);
-        let lines = file_of_the_manual(kind.page, &values)?;
+        let lines = file_of_the_manual(&kind, &values)?;
         let mut logger = Logger::with_lines(kind.command, dir, lines);
         // All members are on this machine.
         logger.set("synod.listen_addr", &quoted(&address));
@@ -257,19 +260,25 @@ pub(crate) fn make_dir(dir: &Path, secret: &str) -> Outcome<PathBuf> {
     Ok(secret_file)
 }
 
-/// The file that the manual shows, with these values in place of its own.
-fn file_of_the_manual(page: &str, values: &[(&str, String)]) -> Outcome<Vec<(String, String)>> {
-    let page = place::workspace().join(page);
-    let page = fs::read_to_string(page).why("the manual")?;
+/// The packaged sample with the lines that the manual shows, and these values in place of theirs.
+fn file_of_the_manual(kind: &Kind, values: &[(&str, String)]) -> Outcome<Vec<(String, String)>> {
+    let read = |path: &str| fs::read_to_string(place::workspace().join(path)).why(path);
+    let (page, sample) = (read(kind.page)?, read(kind.sample)?);
     let lines = page.lines().map(str::trim);
     let shown = lines
         .skip_while(|line| !line.starts_with("cluster_name = "))
         .map_while(|line| line.split_once(" = "));
-    let keys: Vec<&str> = shown.map(|(key, _)| key).collect();
+    let shown: Vec<&str> = shown.map(|(key, _)| key).collect();
+    let given = sample.lines().filter_map(|line| line.split_once(" = "));
+    let given: Vec<&str> = given.map(|(key, _)| key).collect();
     let known: Vec<&str> = values.iter().map(|(key, _)| *key).collect();
-    ensure(keys == known, || {
-        format!("the manual shows a file with {keys:?}, not {known:?}")
-    })?;
+    let is_whole = known
+        .iter()
+        .all(|key| shown.contains(key) || given.contains(key));
+    ensure(
+        is_whole && shown.iter().all(|key| known.contains(key)),
+        || format!("the manual shows {shown:?}, and the sample has {given:?}: not {known:?}"),
+    )?;
     let owned = |(key, value): &(&str, String)| ((*key).to_owned(), value.clone());
     Ok(values.iter().map(owned).collect())
 }

@@ -37,6 +37,7 @@ impl Relay {
         let kind = Kind {
             command: "relay",
             page: "docs/operating/relay.md",
+            sample: "packaging/relay.toml",
             node: 9 - number,
         };
         let more = [

@@ -85,7 +85,7 @@ pub enum Fault {
     ForcedPrimary,
     /// Members run programs of different versions, which operators upgrade and downgrade.
     Versions,
-    /// Machines are suspended: all their clocks stand still. There are no leases then.
+    /// Machines are suspended: all their clocks stand still.
     Suspend,
 }
 
@@ -198,9 +198,10 @@ pub struct Options {
     pub learners: usize,
     /// Whether the members are in two regions, in turn.
     pub has_regions: bool,
-    /// Timing of the protocol. Members have shorter promises and leases, too; with a lease of zero
-    /// no member has one.
+    /// Timing of the protocol. Members have shorter promises, too.
     pub timing: Timing,
+    /// By how much the rates of two members' clocks may differ, in parts per million.
+    pub clock_drift_ppm: u32,
     /// Limits of the protocol.
     pub limits: Limits,
     /// Size of a log segment, in bytes.
@@ -341,6 +342,7 @@ impl Options {
             learners,
             has_regions: false,
             timing: draw_timing(rng),
+            clock_drift_ppm: pick(rng, &[20_000, 20_000, 100_000, 100_000]),
             limits: draw_limits(rng),
             segment_bytes: pick(rng, &[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
             cache_bytes: pick(rng, &[0, 4 << 10, 1 << 20]),
@@ -511,21 +513,16 @@ fn draw_members(rng: &mut SmallRng) -> (usize, usize, usize) {
 }
 
 fn draw_timing(rng: &mut SmallRng) -> Timing {
-    let scale = pick(rng, &[1, 2, 5]);
-    timing(scale, pick(rng, &[20_000, 20_000, 100_000, 1_000_000]))
+    timing(pick(rng, &[1, 2, 5]))
 }
 
-/// The protocol's times, `scale` times as long as the shortest ones: the longest promise and the
-/// longest lease of any member. With a drift of 100 % there is no lease, so that reads need a round
-/// of messages.
-pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
+/// The protocol's times, `scale` times as long as the shortest ones, with the longest promise of
+/// any member.
+pub(crate) fn timing(scale: u64) -> Timing {
     let ms = 1_000 * scale;
     Timing {
         heartbeat_us: 20 * ms,
         promise_us: 80 * ms,
-        lease_us: 80 * ms,
-        lease_max_us: 80 * ms,
-        clock_drift_ppm,
         election_timeout_min_us: 300 * ms,
         election_timeout_max_us: 600 * ms,
         retry_us: 100 * ms,

@@ -21,7 +21,7 @@ pub(crate) enum Profile {
     /// Voters that restart right after they have voted, and candidates that ask late.
     Elections,
     /// Leaders that are replaced at the first moment at which that is allowed.
-    Leases,
+    IsolatedLeaders,
     /// Leadership that moves all the time, and proposals that arrive when it has moved.
     LeaderTransfers,
     /// Leaders that keep working after the group has replaced them.
@@ -58,7 +58,7 @@ impl Profile {
         match seed % 10 {
             4 => Profile::Absences,
             5 => Profile::Elections,
-            6 => Profile::Leases,
+            6 => Profile::IsolatedLeaders,
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
@@ -93,7 +93,7 @@ impl Profile {
         ] {
             options.faults.remove(&fault);
         }
-        options.timing = timing(1, 20_000);
+        (options.timing, options.clock_drift_ppm) = (timing(1), 20_000);
         options.fault_interval_us = 60_000;
         options.delay_us = [(100, 400), (300, 3_000)][rng.random_range(0..2)];
         options.sync_us = [(100, 600), (500, 5_000)][rng.random_range(0..2)];
@@ -103,7 +103,9 @@ impl Profile {
         match self {
             Profile::Plain => {}
             Profile::Elections => options.scenes = vec![Scene::SplitVote],
-            Profile::Leases => options.scenes = vec![Scene::IsolatedLeader, Scene::LateAnswers],
+            Profile::IsolatedLeaders => {
+                options.scenes = vec![Scene::IsolatedLeader, Scene::LateAnswers]
+            }
             Profile::LeaderTransfers => {
                 options.scenes = vec![Scene::LeaderTransfers];
                 options.faults.insert(Fault::Duplicates);
@@ -153,7 +155,7 @@ impl Profile {
                 options.retain_bytes = 64 << 20;
                 options.catch_up_bytes = 4 << 20;
                 // The timing that a group has by default, and as many writes as slow disks take.
-                options.timing = timing(5, 20_000);
+                (options.timing, options.clock_drift_ppm) = (timing(5), 20_000);
                 options.workload.period_us = 50_000;
                 options.workload.filler = (0.1, 300);
             }

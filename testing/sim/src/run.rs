@@ -31,10 +31,6 @@ use crate::world::{Event, MS, SECOND, World};
 pub fn options_of(seed: u64) -> Options {
     let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
     Profile::of(seed).apply(seed, &mut options);
-    if options.has(Fault::Suspend) {
-        // A lease rests on a clock that does not stop.
-        options.timing.lease_us = 0;
-    }
     options
 }
 
@@ -265,7 +261,7 @@ impl World {
     }
 
     fn draw_clock(&mut self) -> Clock {
-        let spare_ppm = i64::from(self.options.timing.clock_drift_ppm.min(100_000)) / 5;
+        let spare_ppm = i64::from(self.options.clock_drift_ppm) / 5;
         let rate_ppm = if self.options.has(Fault::Drift) {
             self.rng.random_range(-spare_ppm..=spare_ppm)
         } else {

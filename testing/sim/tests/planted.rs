@@ -176,10 +176,8 @@ fn pace_of_the_wrong_databases_is_found() {
 }
 
 #[test]
-fn forgotten_votes_and_broken_promises_are_found() {
+fn forgotten_votes_are_found() {
     are_found(&[Bug::ForgetVote, Bug::VoteTwice]);
-    are_found(&[Bug::NoPromiseAfterRestart, Bug::BreakPromise]);
-    are_found(&[Bug::LeaseFromReceiveTime, Bug::LeaseByOwnTiming]);
 }
 
 #[test]
@@ -258,11 +256,6 @@ fn commits_that_do_not_wait_for_all_are_found() {
 #[test]
 fn writes_of_two_writers_are_found() {
     are_found(&[Bug::WriteElsewhere, Bug::WriteBeforeApplied]);
-}
-
-#[test]
-fn refusals_that_no_leader_would_give_are_found() {
-    are_found(&[Bug::ForeseeTruncated]);
 }
 
 #[test]

@@ -86,7 +86,6 @@ impl Ends {
             Body::HeartbeatReply {
                 sent_at,
                 read_round: number,
-                promised_us: number,
             },
             Body::CommitNotice { commit: index },
             Body::InstallBase { base, sent_at },

@@ -82,8 +82,7 @@ pub struct Core {
     /// Highest commit index that the current term's leader has sent. May be above the last entry.
     pub(crate) leader_commit: LogIndex,
     /// End of this member's promise: until then it votes only for a candidate that its leader
-    /// ordered to stand. Survives changes of term: the promise was made to a leader whose lease may
-    /// still be valid.
+    /// ordered to stand. Survives changes of term.
     pub(crate) promise_until: Time,
     /// Time before which no message raises the term by a leap; see `election/terms.rs`.
     pub(crate) next_leap_at: Time,
@@ -164,13 +163,7 @@ enum Answer {
 impl Core {
     /// A member with what its disk holds. Polls and ticks may start at once.
     ///
-    /// A restarted voter does not know which leader it has promised to. So it waits one promise
-    /// before it votes (Raft dissertation, section 6.4.1, on leases: a promise must survive the
-    /// restart). Its timing may have been another one before; no lease counts on more than
-    /// [`Timing::lease_max_us`] of a promise, so it waits as long as that at least. The only voter
-    /// of a group becomes a candidate right after that, and not before. A leader that removes
-    /// itself from the voters leads until that is committed (section 4.2.2), so even the only voter
-    /// may have promised to another member.
+    /// The only voter of a group becomes a candidate at once.
     ///
     /// # Panics
     ///
@@ -206,9 +199,6 @@ impl Core {
             log.last().term,
             hard.term
         );
-        let may_have_promised_us = timing.promise_us.max(timing.lease_max_us);
-        let promise_until =
-            planted!(NoPromiseAfterRestart, now.plus_us(may_have_promised_us), else now);
         let mut core = Core {
             id,
             limits,
@@ -222,7 +212,7 @@ impl Core {
             repair,
             matched: LogIndex(0),
             leader_commit: LogIndex(0),
-            promise_until,
+            promise_until: now,
             next_leap_at: now,
             election_at: None,
             round: Round::default(),
@@ -250,7 +240,7 @@ impl Core {
         core.check_repaired();
         core.reset_election_timer();
         if core.may_stand() && core.log.config().config.is_sole_voter(id) {
-            core.election_at = Some(promise_until);
+            core.election_at = Some(now);
         }
         core
     }
@@ -298,9 +288,8 @@ impl Core {
             Body::HeartbeatReply {
                 sent_at,
                 read_round,
-                promised_us,
             } => {
-                self.handle_heartbeat_reply(from, sent_at, read_round, promised_us);
+                self.handle_heartbeat_reply(from, sent_at, read_round);
             }
             Body::CommitNotice { commit } => self.handle_commit_notice(from, commit),
             Body::InstallBase { base, sent_at } => self.handle_install_base(from, base, sent_at),

@@ -103,7 +103,7 @@
 //! - [`Body::AppendReply`]: the follower's disk holds the leader's log up to an index; or it lacks
 //!   the entry before those sent.
 //! - [`Body::Heartbeat`]: the leader is alive; carries the commit index and the latest read round.
-//! - [`Body::HeartbeatReply`]: echoes the heartbeat; renews the lease and confirms the read round.
+//! - [`Body::HeartbeatReply`]: echoes the heartbeat, and so confirms the read round.
 //! - [`Body::CommitNotice`]: the commit index has risen, and no append carries it. No answer.
 //! - [`Body::InstallBase`]: the leader orders a member to begin its log at a committed position.
 //! - [`Body::TimeoutNow`]: the leader orders a voter to become a candidate (leader transfer).
@@ -121,9 +121,7 @@
 //!    its own disk like any other.
 //! 7. The commit index never decreases, and no entry at or below it is ever truncated.
 //! 8. At most one configuration is uncommitted, and a change alters at most one voter.
-//! 9. A voter that has heard a leader votes for no other within `promise_us`, so a leader with a
-//!    valid lease is the only one.
-//! 10. A proposal is ordered at most once.
+//! 9. A proposal is ordered at most once.
 //!
 //! [`Core::force`] is the one exception: by order of an operator it gives up invariant 4.
 #![warn(missing_docs)]

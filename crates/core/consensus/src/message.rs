@@ -55,7 +55,7 @@ pub enum Body {
     Heartbeat {
         /// Leader's commit index, as far as the receiver is expected to hold the log.
         commit: LogIndex,
-        /// Sender's clock when it sent this; the reply echoes it. The lease starts here.
+        /// Sender's clock when it sent this; the reply echoes it.
         sent_at: Time,
         /// Read round that the reply will confirm; zero: none.
         read_round: u64,
@@ -66,9 +66,6 @@ pub enum Body {
         sent_at: Time,
         /// `read_round` of the heartbeat.
         read_round: u64,
-        /// For how long the sender of this reply votes for no other leader, in microseconds of its
-        /// clock from when it received the heartbeat. Zero: it promises nothing.
-        promised_us: u64,
     },
     /// The leader's commit index has risen, and no append carries it. Asks for no answer: if it is
     /// lost, the next heartbeat makes up for it.
@@ -81,7 +78,7 @@ pub enum Body {
     InstallBase {
         /// The position to start from, which is committed.
         base: LogBase,
-        /// Sender's clock, for the lease.
+        /// Sender's clock when it sent this; the reply echoes it.
         sent_at: Time,
     },
     /// Orders the receiver to become a candidate now, without a pre-vote (Raft dissertation,

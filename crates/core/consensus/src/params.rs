@@ -21,8 +21,8 @@ pub struct CoreParams {
     pub seed: u64,
 }
 
-/// Timeouts; all in microseconds. They should be the same on all members, and only `lease_max_us`
-/// and `clock_drift_ppm` have to be.
+/// Timeouts; all in microseconds. They should be the same on all members. Nothing is unsafe where
+/// they differ.
 ///
 /// `Timing::default()` is the one source of the default numbers: options, tests and documents
 /// derive theirs from it.
@@ -34,31 +34,16 @@ pub struct Timing {
     /// How often a leader sends a heartbeat to each member. Also the random width by which members
     /// disperse their candidacies after a broken connection.
     ///
-    /// Shorter: commits that no append carries reach followers sooner, and leases are renewed
-    /// earlier; each member costs one message and one reply per interval. Keep it at a quarter of
-    /// `promise_us` or less, so that one lost heartbeat does not end a promise.
+    /// Shorter: commits that no append carries reach followers sooner; each member costs one
+    /// message and one reply per interval. Keep it at a quarter of `promise_us` or less, so that
+    /// one lost heartbeat does not end a promise.
     pub heartbeat_us: u64,
-    /// How long a voter that heard from a leader promises not to vote for another. Also how long a
-    /// restarted voter waits at least before it votes.
+    /// How long a voter that heard from a leader promises not to vote for another. No rule of
+    /// safety rests on it: it keeps members that do not hear the leader from disturbing the others.
     ///
     /// Longer: a group whose leader has died cannot elect another before the promises end. Shorter:
     /// a leader that is only slow is replaced.
     pub promise_us: u64,
-    /// For how long after a heartbeat was sent a leader answers reads by the promises of those that
-    /// have replied; less if a majority promised less, or by `clock_drift_ppm`. Zero: never; every
-    /// read takes a round of heartbeats.
-    ///
-    /// A lease saves that round. Where the leader's clock stands still, as in a virtual machine
-    /// that is paused, a lease can make reads stale.
-    pub lease_us: u64,
-    /// No lease is longer, and a restarted voter waits as long before it votes: its promises may
-    /// have been longer before. The same on all members: no option sets it.
-    pub lease_max_us: u64,
-    /// Bound on the difference between two members' clock rates, in parts per million. Leases are
-    /// shorter by this share; at 1,000,000 there is none.
-    ///
-    /// Too small a bound makes stale reads possible; too large a one only shortens the lease.
-    pub clock_drift_ppm: u32,
     /// Shortest election timeout. A follower that hears nothing from a leader for a random time
     /// between this and `election_timeout_max_us` asks for pre-votes. A leader transfer that has
     /// not succeeded within this time is given up.
@@ -86,9 +71,6 @@ impl Default for Timing {
         Timing {
             heartbeat_us: 100_000,
             promise_us: 400_000,
-            lease_us: 0,
-            lease_max_us: 400_000,
-            clock_drift_ppm: 20_000,
             election_timeout_min_us: 1_500_000,
             election_timeout_max_us: 3_000_000,
             retry_us: 500_000,

@@ -1,9 +1,10 @@
 //! ReadIndex: the group's position, for reads that must not be stale.
 //!
 //! Source: Ongaro's dissertation, section 6.4 (steps 1 to 4: a leader that has committed in its
-//! term notes its commit index and has its leadership confirmed by a quorum) and 6.4.1 (or by the
-//! lease). Confirmation is by numbered rounds that every heartbeat carries. A reply to round r
-//! confirms all rounds up to r, so the next regular heartbeat makes up for a lost message.
+//! term notes its commit index and has its leadership confirmed by a quorum). Confirmation is by
+//! numbered rounds that every heartbeat carries. A reply to round r confirms all rounds up to r, so
+//! the next regular heartbeat makes up for a lost message. There are no leases (section 6.4.1):
+//! where a leader's clock stands still, as in a paused virtual machine, a lease makes reads stale.
 //!
 //! Members other than the leader ask the leader. All reads that wait at a member share one
 //! question.
@@ -160,9 +161,6 @@ impl Core {
             .log
             .seqno_at(index)
             .expect("the header at the commit index is kept");
-        if self.lease_valid(self.now) {
-            return self.answer_read(asker, index, seqno);
-        }
         let Some(leading) = self.leading_mut() else {
             return;
         };

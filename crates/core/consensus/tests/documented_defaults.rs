@@ -22,9 +22,6 @@ fn documented_times_are_the_defaults() {
     let Timing {
         heartbeat_us,
         promise_us,
-        lease_us,
-        lease_max_us,
-        clock_drift_ppm,
         election_timeout_min_us,
         election_timeout_max_us,
         retry_us,
@@ -34,9 +31,6 @@ fn documented_times_are_the_defaults() {
     for (name, value) in [
         ("heartbeat_us", heartbeat_us),
         ("promise_us", promise_us),
-        ("lease_us", lease_us),
-        ("lease_max_us", lease_max_us),
-        ("clock_drift_ppm", u64::from(clock_drift_ppm)),
         ("election_timeout_min_us", election_timeout_min_us),
         ("election_timeout_max_us", election_timeout_max_us),
         ("retry_us", retry_us),

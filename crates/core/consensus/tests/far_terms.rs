@@ -169,7 +169,6 @@ fn bodies() -> Vec<Body> {
         Body::HeartbeatReply {
             sent_at,
             read_round: 0,
-            promised_us: u64::MAX,
         },
         Body::InstallBase { base, sent_at },
         Body::TimeoutNow,

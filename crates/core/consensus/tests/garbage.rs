@@ -132,7 +132,6 @@ fn body(rng: &mut SmallRng, last: EntryId) -> Body {
         8 => Body::HeartbeatReply {
             sent_at: time,
             read_round: number(rng),
-            promised_us: number(rng),
         },
         9 => {
             let config = ConfigAt {

@@ -305,6 +305,30 @@ fn logger_hands_over_to_the_heaviest_database_whatever_its_own_weight() {
     }
 }
 
+/// A leader and a logger are a majority: what they have committed, a server may lack for a moment.
+#[test]
+fn leader_hands_over_to_a_database_that_lacks_an_entry_rather_than_to_a_logger() {
+    let loggers: &[u64] = &[3];
+    let options = Options {
+        loggers,
+        ..Options::default()
+    };
+    let mut sim = Sim::group(4, 3, options);
+    sim.prefer(id(1), preference(50, false));
+    sim.run_for(SECOND);
+    sim.submit(id(1));
+    sim.run_for(100 * MS);
+    sim.hold_disk(id(2), true);
+    sim.submit(id(1));
+    sim.expect("commits", SECOND, |sim| {
+        sim.node(id(1)).outbox.oldest_outstanding().is_none()
+    });
+    let to = sim.with(id(1), |core, now| core.transfer_leadership(now, None));
+    assert_eq!(to, Ok(id(2)));
+    sim.hold_disk(id(2), false);
+    sim.expect("the database", 2 * SECOND, |sim| leads(sim, id(2)));
+}
+
 #[test]
 fn logger_prolongs_no_election() {
     let sim = led_by_a_logger(1, &[3], &[50, 50, 0]);

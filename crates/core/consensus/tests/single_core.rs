@@ -37,13 +37,9 @@ fn lone(vote: HardState, terms: &[u64], now: Time) -> Core {
 }
 
 fn lone_with(limits: Limits, vote: HardState, terms: &[u64], now: Time) -> Core {
-    lone_timed(Timing::default(), limits, vote, terms, now)
-}
-
-fn lone_timed(timing: Timing, limits: Limits, vote: HardState, terms: &[u64], now: Time) -> Core {
     let params = CoreParams {
         id: id(1),
-        timing,
+        timing: Timing::default(),
         limits,
         seed: 1,
     };
@@ -216,11 +212,7 @@ const ELECTED: Time = Time(10 * SECOND);
 
 /// The leader of term 2 of three voters, without a commit; member 2 has voted for it.
 fn new_leader(limits: Limits) -> Core {
-    new_leader_timed(Timing::default(), limits)
-}
-
-fn new_leader_timed(timing: Timing, limits: Limits) -> Core {
-    let mut core = lone_timed(timing, limits, hard(1), &[1], Time(0));
+    let mut core = lone_with(limits, hard(1), &[1], Time(0));
     core.handle_tick(ELECTED);
     core.handle_message(ELECTED, from(2, 2, Body::PreVoteReply { granted: true }));
     perform(&mut core, ELECTED);
@@ -310,17 +302,6 @@ fn voter_compares_the_last_entries_not_the_lengths() {
         let granted = sent(&effects(&mut core));
         assert_eq!(granted, [Body::VoteReply { granted: expected }], "{last}");
     }
-}
-
-#[test]
-fn restarted_voter_waits_one_promise() {
-    let promise = Timing::default().promise_us;
-    let mut core = lone(hard(1), &[1], Time(0));
-    core.handle_message(Time(promise - 1), vote(2, entry_id(1, 1), false));
-    assert_eq!(effects(&mut core), [], "as if the request never came");
-    assert_eq!(core.term(), Term(1));
-    core.handle_message(Time(promise), vote(2, entry_id(1, 1), false));
-    assert_eq!(core.term(), Term(2));
 }
 
 #[test]
@@ -845,126 +826,10 @@ fn entry_of_an_older_term_commits_only_with_one_of_the_own_term() {
     assert_eq!(core.commit_index(), LogIndex(3));
 }
 
-/// A leader of three with a lease of this many microseconds; no voter has promised anything yet.
-fn leader_with_lease(lease_us: u64) -> Core {
-    let timing = Timing {
-        lease_us,
-        lease_max_us: 10 * SECOND,
-        ..Timing::default()
-    };
-    let mut core = new_leader_timed(timing, Limits::default());
-    acknowledge(&mut core, ELECTED, 2, 2);
-    perform(&mut core, ELECTED);
-    assert!(core.is_ready_leader());
-    core
-}
-
-/// A voter answers at `now` the heartbeat sent at `sent_at`, and promises this much.
-fn promise(core: &mut Core, now: Time, sender: u64, (sent_at, promised_us): (Time, u64)) {
-    let reply = Body::HeartbeatReply {
-        sent_at,
-        read_round: 0,
-        promised_us,
-    };
-    core.handle_message(now, from(sender, 2, reply));
-}
-
-fn less_drift(lease_us: u64) -> u64 {
-    let drift_ppm = u64::from(Timing::default().clock_drift_ppm);
-    lease_us - lease_us * drift_ppm / 1_000_000
-}
-
-/// The lease counts from when the heartbeat was sent, shortened by what clocks may differ, and only
-/// once an entry of the term is committed (dissertation, section 6.4.1).
+/// Every read takes a round; reads that come while one is under way share the next.
 #[test]
-fn lease_starts_when_the_heartbeat_was_sent() {
-    let lease_us = 400 * MS;
-    let timing = Timing {
-        lease_us,
-        ..Timing::default()
-    };
-    let mut core = new_leader_timed(timing, Limits::default());
-    let answered = ELECTED.plus_us(200 * MS);
-    promise(&mut core, answered, 3, (ELECTED, lease_us));
-    assert!(!core.lease_valid(answered), "nothing committed yet");
-    acknowledge(&mut core, answered, 3, 2);
-    assert!(core.is_ready_leader());
-    let lease_us = less_drift(lease_us);
-    assert!(core.lease_valid(ELECTED.plus_us(lease_us - 1)));
-    assert!(!core.lease_valid(ELECTED.plus_us(lease_us)));
-}
-
-/// The leader counts on what a majority has promised, whatever its own timing says.
-#[test]
-fn lease_is_as_long_as_the_promises_of_a_majority() {
-    let now = ELECTED.plus_us(10);
-    // The lease of the leader's timing; what members 2 and 3 promise; how long the lease is.
-    let table = [
-        (2_000, [400, 400], 400),
-        (2_000, [400, 900], 900),
-        (300, [400, 900], 300),
-        (400, [0, 400], 400),
-        (400, [0, 0], 0),
-        (0, [400, 400], 0),
-    ];
-    for (lease, [second, third], expected) in table {
-        let mut core = leader_with_lease(lease * MS);
-        promise(&mut core, now, 2, (ELECTED, second * MS));
-        promise(&mut core, now, 3, (ELECTED, third * MS));
-        let lease_us = less_drift(expected * MS);
-        let row = format!("{lease} ms, promised {second} and {third}");
-        assert!(!core.lease_valid(ELECTED.plus_us(lease_us)), "{row}");
-        if lease_us > 10 {
-            assert!(core.lease_valid(ELECTED.plus_us(lease_us - 1)), "{row}");
-        }
-    }
-}
-
-/// A restarted voter waits `lease_max_us`, whatever it promised before: no lease may be longer.
-#[test]
-fn lease_is_never_longer_than_a_restarted_voter_waits() {
-    let timing = Timing {
-        lease_us: 5 * SECOND,
-        promise_us: 100 * MS,
-        lease_max_us: 700 * MS,
-        ..Timing::default()
-    };
-    let limits = Limits::default();
-    let mut core = new_leader_timed(timing.clone(), limits.clone());
-    acknowledge(&mut core, ELECTED, 2, 2);
-    promise(&mut core, ELECTED, 2, (ELECTED, u64::MAX));
-    assert!(!core.lease_valid(ELECTED.plus_us(less_drift(700 * MS))));
-
-    let mut voter = lone_timed(timing, limits, hard(1), &[1], Time(0));
-    voter.handle_message(Time(700 * MS - 1), vote(2, entry_id(1, 1), false));
-    assert_eq!(voter.term(), Term(1));
-    voter.handle_message(Time(700 * MS), vote(2, entry_id(1, 1), false));
-    assert_eq!(voter.term(), Term(2));
-}
-
-/// After the clock stood still it is not known how old a promise is.
-#[test]
-fn dropped_lease_comes_back_with_promises_that_were_asked_for_later() {
-    let mut core = leader_with_lease(400 * MS);
-    promise(&mut core, ELECTED, 2, (ELECTED, 400 * MS));
-    let later = ELECTED.plus_us(100);
-    assert!(core.lease_valid(later));
-    core.drop_lease(later);
-    assert!(!core.lease_valid(later));
-    promise(&mut core, later, 3, (ELECTED, 400 * MS));
-    promise(&mut core, later, 3, (later, 400 * MS));
-    assert!(!core.lease_valid(later), "asked for before");
-    let asked = later.plus_us(1);
-    promise(&mut core, asked, 3, (asked, 400 * MS));
-    assert!(core.lease_valid(asked));
-}
-
-/// By default every read takes a round; reads that come while one is under way share the next.
-#[test]
-fn reads_without_a_lease_share_rounds() {
+fn reads_share_rounds() {
     let mut core = leader_of_three(Limits::default());
-    promise(&mut core, ELECTED, 2, (ELECTED, 400 * MS));
-    promise(&mut core, ELECTED, 3, (ELECTED, 400 * MS));
     let round_of = |messages: &[Message]| {
         let rounds = messages.iter().filter_map(|message| match message.body {
             Body::Heartbeat { read_round, .. } if message.to == id(2) => Some(read_round),
@@ -984,7 +849,6 @@ fn reads_without_a_lease_share_rounds() {
         let reply = Body::HeartbeatReply {
             sent_at: ELECTED,
             read_round: round,
-            promised_us: 0,
         };
         core.handle_message(ELECTED, from(2, 2, reply));
         let done = effects(&mut core);
@@ -1062,7 +926,6 @@ fn idle_leader_is_quiet() {
                     let reply = Body::HeartbeatReply {
                         sent_at,
                         read_round,
-                        promised_us: 0,
                     };
                     core.handle_message(now, from(to.0, 2, reply));
                 }
@@ -1106,18 +969,15 @@ fn leader_transfer_stops_proposals_and_changes() {
 }
 
 #[test]
-fn leader_transfer_without_a_target_takes_a_voter_that_answers_and_ends_the_lease() {
-    let mut core = leader_with_lease(400 * MS);
+fn leader_transfer_without_a_target_takes_a_voter_that_answers() {
+    let mut core = leader_of_three(Limits::default());
     let now = ELECTED.plus_us(2 * SECOND);
     acknowledge(&mut core, now, 3, 2);
-    promise(&mut core, now, 3, (now, 400 * MS));
     perform(&mut core, now);
-    assert!(core.lease_valid(now));
     assert_eq!(core.transfer_leadership(now, None), Ok(id(3)));
     let (messages, _) = perform(&mut core, now);
     let orders = messages.iter().filter(|m| m.body == Body::TimeoutNow);
     assert_eq!(orders.map(|m| m.to).collect::<Vec<_>>(), [id(3)]);
-    assert!(!core.lease_valid(now));
 
     let mut follower = lone(hard(1), &[1], Time(0));
     let refused = follower.transfer_leadership(Time(5), None);

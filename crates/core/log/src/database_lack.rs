@@ -101,8 +101,8 @@ impl DatabaseLack {
         }
     }
 
-    /// An action was applied, or has failed as it should: the database has what it lacked. True if
-    /// the record waits for the engine's flush from this moment on.
+    /// An action was applied, or has failed as it should: the database has one more of those that
+    /// it lacked, or all. True if the record waits for the engine's flush of it.
     pub fn ended(
         &mut self,
         record: &mut DatabaseRecord,
@@ -112,6 +112,9 @@ impl DatabaseLack {
         let Some(behind) = record.behind.filter(|behind| behind.at < seqno) else {
             return false;
         };
+        if self.has_healed {
+            return false;
+        }
         if self.is_over {
             // What was inside the order may finish; what follows it does not get in.
             record.behind = Some(Behind {
@@ -120,9 +123,16 @@ impl DatabaseLack {
             });
             return false;
         }
+        if seqno < behind.engine_says {
+            // The engine says that it has what follows, too, and goes on saying so: it gives the
+            // highest position that it ever had.
+            advance(record, seqno);
+            self.awaits_flush = true;
+            return true;
+        }
         let is_true_now = match has_failed_alike {
             // The engine's position is what it should be.
-            true => behind.engine_says <= seqno,
+            true => true,
             // The engine's position moved with the action itself.
             false => planted!(ForgetUnflushed, self.is_fresh, else true),
         };
@@ -131,7 +141,8 @@ impl DatabaseLack {
             return false;
         }
         self.awaits_flush = true;
-        !std::mem::replace(&mut self.has_healed, true)
+        self.has_healed = true;
+        true
     }
 
     /// Whether the database has what it lacked, and the engine may not have flushed that.
@@ -217,11 +228,38 @@ impl DatabaseRecord {
         }
     }
 
+    /// Leaves out the wrong positions, if the engine, which was asked, has lost them: it is not
+    /// beyond the database. Failures stay counted.
+    pub fn forget_lost(&mut self, engine: Seqno) {
+        // Beyond that, what was applied again may be lost, and the position be a wrong one.
+        let sure = |behind: &Behind| behind.applied_again_after.unwrap_or(behind.at);
+        let Some(behind) = self.behind.as_mut().filter(|b| engine <= sure(b)) else {
+            return;
+        };
+        behind.engine_says = behind.at;
+        behind.applied_again_after = None;
+        if behind.failures == 0 {
+            self.behind = None;
+        }
+    }
+
     fn settle(&mut self) {
-        if let Some(behind) = self.behind.take() {
+        if let Some(behind) = self.behind.take().filter(|behind| behind.failures > 0) {
             self.settled = Some(after(behind.at));
         }
     }
+}
+
+/// The database has the first action that it lacked. The next one has not failed.
+fn advance(record: &mut DatabaseRecord, to: Seqno) {
+    let behind = record.behind;
+    record.settle();
+    record.behind = behind.map(|behind| Behind {
+        at: to,
+        error: 0,
+        failures: 0,
+        ..behind
+    });
 }
 
 /// The action after this one, also where a damaged number is the last there is.
@@ -267,6 +305,77 @@ mod tests {
         assert_eq!(fails(&mut lack, &mut record, 44), 1, "another action");
         assert!(!lack.has_healed());
         assert_eq!(correction(&record, 44), Some(43), "42 and 43 are there");
+    }
+
+    #[test]
+    fn engine_is_not_believed_about_what_follows_an_action_that_was_applied_again() {
+        let mut record = DatabaseRecord::default();
+        let mut lack = DatabaseLack::default();
+        fails(&mut lack, &mut record, 42);
+        // Its neighbours wait for their turns, and are not let in.
+        lack.falls_behind(&mut record, Seqno(41), Seqno(45), 0);
+        let mut lack = DatabaseLack::default();
+        lack.begins(&mut record, Seqno(42));
+        assert!(lack.ended(&mut record, Seqno(42), false));
+        lack.flushed(&mut record);
+        assert_eq!(correction(&record, 45), Some(42));
+        assert_eq!(record.settled, Some(Seqno(42)));
+        for seqno in 43..=45 {
+            lack.begins(&mut record, Seqno(seqno));
+            assert!(record.is_in_doubt(Seqno(45)));
+            assert!(lack.ended(&mut record, Seqno(seqno), false));
+        }
+        assert!(!lack.ended(&mut record, Seqno(46), false), "it waits");
+        lack.flushed(&mut record);
+        assert_eq!((record.behind, record.settled), (None, Some(Seqno(42))));
+    }
+
+    #[test]
+    fn action_after_one_that_was_applied_again_has_failures_of_its_own() {
+        let mut record = DatabaseRecord::default();
+        let mut lack = DatabaseLack::default();
+        fails(&mut lack, &mut record, 42);
+        lack.falls_behind(&mut record, Seqno(41), Seqno(45), 0);
+        let mut lack = DatabaseLack::default();
+        lack.begins(&mut record, Seqno(42));
+        assert!(lack.ended(&mut record, Seqno(42), false));
+        assert_eq!(fails(&mut lack, &mut record, 43), 1);
+        assert!(record.is_in_doubt(Seqno(45)), "42 may not be flushed");
+        lack.flushed(&mut record);
+        assert_eq!(correction(&record, 45), Some(42));
+    }
+
+    #[test]
+    fn wrong_position_that_the_engine_has_lost_is_no_reason_for_a_copy() {
+        let mut record = DatabaseRecord::default();
+        let mut lack = DatabaseLack::default();
+        lack.falls_behind(&mut record, Seqno(41), Seqno(45), 0);
+        record.forget_lost(Seqno(42));
+        assert_eq!(correction(&record, 42), Some(41));
+        record.forget_lost(Seqno(41));
+        assert_eq!(record, DatabaseRecord::default());
+        fails(&mut lack, &mut record, 42);
+        record.forget_lost(Seqno(40));
+        let mut lack = DatabaseLack::default();
+        lack.begins(&mut record, Seqno(42));
+        assert!(!record.is_in_doubt(Seqno(42)));
+        assert_eq!(fails(&mut lack, &mut record, 42), 2);
+    }
+
+    #[test]
+    fn wrong_position_may_be_that_of_an_action_that_was_applied_again() {
+        let mut record = DatabaseRecord::default();
+        let mut lack = DatabaseLack::default();
+        fails(&mut lack, &mut record, 42);
+        lack.falls_behind(&mut record, Seqno(41), Seqno(45), 0);
+        let mut lack = DatabaseLack::default();
+        lack.begins(&mut record, Seqno(42));
+        lack.ended(&mut record, Seqno(42), false);
+        // What was applied again is lost, and so are the positions after the failed one.
+        record.forget_lost(Seqno(42));
+        assert!(record.is_in_doubt(Seqno(42)));
+        record.forget_lost(Seqno(41));
+        assert!(!record.is_in_doubt(Seqno(41)));
     }
 
     #[test]

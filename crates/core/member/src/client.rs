@@ -26,8 +26,6 @@ pub enum ProposalResult {
     Conflict {
         /// Seqno of the action ordered before it; undefined if the leader no longer knows it.
         with: Seqno,
-        /// The member that has found the conflict.
-        by: RefusedBy,
     },
     /// Refused by the leader: its snapshot position is older than the certification window. The
     /// client may try again.
@@ -47,15 +45,6 @@ pub enum ProposalResult {
     Withdrawn,
     /// There was no group to propose it to. The action was not sent and will never be ordered.
     NotProposed,
-}
-
-/// The member that has refused an action because of a conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedBy {
-    /// The leader, which would have ordered it.
-    Leader,
-    /// Its origin, before it was sent: the leader would have refused it.
-    Origin,
 }
 
 /// How long a client waits for a result.
@@ -177,10 +166,7 @@ mod tests {
         }
     }
 
-    const CONFLICT: ProposalResult = ProposalResult::Conflict {
-        with: Seqno(3),
-        by: RefusedBy::Leader,
-    };
+    const CONFLICT: ProposalResult = ProposalResult::Conflict { with: Seqno(3) };
 
     #[test]
     fn first_result_wins() {

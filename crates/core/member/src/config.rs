@@ -39,7 +39,7 @@ pub struct MemberConfig {
     pub wants_vote: bool,
     /// How many voters the group keeps while this member leads.
     pub voter_policy: VoterPolicy,
-    /// Timing of the consensus protocol: elections, heartbeats, leases.
+    /// Timing of the consensus protocol: elections, heartbeats.
     pub timing: Timing,
     /// Bounds of the consensus protocol: messages, bytes in flight.
     pub limits: Limits,

@@ -81,7 +81,7 @@ mod storage;
 mod tuning;
 
 pub use catch_up::CatchUp;
-pub use client::{Client, ProposalResult, RefusedBy, ResultSlot, WaitPolicy, Waiter};
+pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{
     DeliverError, Delivered, Deliverer, FollowError, Followed, FollowedAction, Follower,

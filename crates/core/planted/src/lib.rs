@@ -51,10 +51,6 @@ pub enum Bug {
     VoteTwice,
     /// consensus: a candidate gets votes although its log is shorter than the voter's.
     VoteForShorterLog,
-    /// consensus: a restarted voter votes at once, although it may have promised not to.
-    NoPromiseAfterRestart,
-    /// consensus: voters vote for a candidate although they promised to wait for their leader.
-    BreakPromise,
     /// consensus: entries of older terms are committed by counting copies.
     CommitOlderTerms,
     /// member: a leader whose disk has stalled keeps leading.
@@ -81,10 +77,6 @@ pub enum Bug {
     AppendAnywhere,
     /// consensus: a follower takes over a commit index beyond what it holds of the leader's log.
     CommitUnmatched,
-    /// consensus: the lease starts when an answer is received, not when it was asked for.
-    LeaseFromReceiveTime,
-    /// consensus: the lease lasts as long as the leader's own timing says, whatever was promised.
-    LeaseByOwnTiming,
     /// consensus: a read is answered with the member's own commit index.
     LocalRead,
     /// consensus: a leader accepts proposals that were sent to the leader of another term.
@@ -115,8 +107,6 @@ pub enum Bug {
     WindowOffByOne,
     /// member: after a truncation, certification keeps the effects of the removed entries.
     NoCertificationRollback,
-    /// member: an origin refuses a proposal for an action that its leader may not have.
-    ForeseeTruncated,
     /// member: after a restart, certification knows no keys, but claims to know the window.
     ColdCertification,
     /// member: a full log is purged of chunks of partial actions.
@@ -173,15 +163,13 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 65] = [
+    pub const ALL: [Bug; 60] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
         Bug::ForgetVote,
         Bug::VoteTwice,
         Bug::VoteForShorterLog,
-        Bug::NoPromiseAfterRestart,
-        Bug::BreakPromise,
         Bug::CommitOlderTerms,
         Bug::KeepStalledLeader,
         Bug::KeepLoggerLeading,
@@ -195,8 +183,6 @@ impl Bug {
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,
         Bug::CommitUnmatched,
-        Bug::LeaseFromReceiveTime,
-        Bug::LeaseByOwnTiming,
         Bug::LocalRead,
         Bug::AcceptStaleProposal,
         Bug::ResendWithoutDedup,
@@ -212,7 +198,6 @@ impl Bug {
         Bug::IgnoreVersion,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
-        Bug::ForeseeTruncated,
         Bug::ColdCertification,
         Bug::TurnAfterStop,
         Bug::DropUnfinished,

@@ -15,6 +15,9 @@ use crate::version::{VERSION_2, VERSION_3};
 
 /// Bytes of an entry header.
 const ENTRY_BYTES: usize = 65;
+/// Value of a field without meaning: programs of version 2 read here for how long the sender of a
+/// heartbeat's reply votes for no other leader.
+const RESERVED: u64 = 0;
 /// Most entries in one append.
 const ENTRIES_MAX: u32 = 1 << 20;
 
@@ -82,21 +85,20 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
         Body::HeartbeatReply {
             sent_at,
             read_round,
-            promised_us,
         } => {
             w.u8(code::HEARTBEAT_REPLY);
             w.u64(sent_at.0);
             w.u64(*read_round);
             if w.version() >= VERSION_2 {
-                w.u64(*promised_us);
+                w.u64(RESERVED);
             }
         }
         Body::CommitNotice { commit } if w.version() >= VERSION_3 => {
             w.u8(code::COMMIT_NOTICE);
             w.u64(commit.0);
         }
-        // Older programs know no notice. The answer to a heartbeat of time zero renews no lease,
-        // and confirms no round of reads.
+        // Older programs know no notice. The answer to a heartbeat of time zero confirms no round
+        // of reads.
         Body::CommitNotice { commit } => write_heartbeat(w, *commit, Time(0), 0),
         Body::InstallBase { base, sent_at } => {
             w.u8(code::INSTALL_BASE);
@@ -162,8 +164,7 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
         },
         code::HEARTBEAT_REPLY => Body::HeartbeatReply {
             sent_at: Time(r.u64()?),
-            read_round: r.u64()?,
-            promised_us: read_promise(r)?,
+            read_round: read_before_reserved(r)?,
         },
         code::COMMIT_NOTICE if r.version() >= VERSION_3 => Body::CommitNotice {
             commit: LogIndex(r.u64()?),
@@ -197,13 +198,13 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
     })
 }
 
-/// Reads the promise of a heartbeat's reply: zero in version 1, which has no such field; there all
-/// members took their own timing for the others'.
-fn read_promise(r: &mut Reader) -> Result<u64, DecodeError> {
-    if r.version() < VERSION_2 {
-        return Ok(0);
+/// Reads the round of a heartbeat's reply, and the reserved field that follows from version 2 on.
+fn read_before_reserved(r: &mut Reader) -> Result<u64, DecodeError> {
+    let round = r.u64()?;
+    if r.version() >= VERSION_2 {
+        r.u64()?;
     }
-    r.u64()
+    Ok(round)
 }
 
 fn write_heartbeat(w: &mut Writer, commit: LogIndex, sent_at: Time, read_round: u64) {

@@ -171,7 +171,6 @@ impl Cluster {
         1..=self.settings.nodes
     }
 
-    /// The files of a node.
     pub fn files(&self, node: u8) -> NodeFiles {
         NodeFiles::of(&self.settings.dir, node)
     }

@@ -224,7 +224,6 @@ impl Settings {
         Ok(())
     }
 
-    /// The address of a node.
     pub fn address(&self, node: u8) -> IpAddr {
         let host = self.hosts.get(&node);
         host.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |host| host.address)

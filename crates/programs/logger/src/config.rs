@@ -91,6 +91,12 @@ pub enum ConfigError {
         /// A line that would do.
         example: &'static str,
     },
+    /// A key that an earlier version had.
+    #[error("{}: {removed}", path.display())]
+    Removed {
+        path: PathBuf,
+        removed: synod_options::OptionsError,
+    },
     /// A value that does not fit its key.
     #[error("{}: '{key}' cannot be {value}: {reason}", path.display())]
     BadValue {
@@ -112,11 +118,7 @@ pub enum ConfigError {
          socket.ssl_key, socket.ssl_ca); to run without any protection, synod.insecure = true",
         path.display()
     )]
-    Exposed {
-        path: PathBuf,
-        /// Address to listen on.
-        listen: Address,
-    },
+    Exposed { path: PathBuf, listen: Address },
 }
 
 impl LoggerConfig {
@@ -276,6 +278,9 @@ impl Keys<'_> {
 
     fn add(&mut self, key: String, value: Value) -> Result<(), ConfigError> {
         let path = self.path.to_owned();
+        if let Some(removed) = synod_options::removed(&key) {
+            return Err(ConfigError::Removed { path, removed });
+        }
         match keys::kind_of(&key) {
             KeyKind::Own | KeyKind::Shared => {
                 self.found.push((key, value));

@@ -7,14 +7,13 @@ use synod_options::{SPECS, nearest};
 pub(crate) const OWN: [&str; 4] = ["cluster_name", "name", "address", "peers"];
 
 /// The options of servers that mean something to a logger.
-const SHARED: [&str; 31] = [
+const SHARED: [&str; 29] = [
     "synod.certification_span",
     "synod.compression",
     "synod.dead_voter_after",
     "synod.election_timeout",
     "synod.heartbeat_period",
     "synod.insecure",
-    "synod.lease",
     "synod.listen_addr",
     "synod.log_cache_size",
     "synod.log_dir",
@@ -24,7 +23,6 @@ const SHARED: [&str; 31] = [
     "synod.log_retain_size",
     "synod.log_segment_size",
     "synod.max_apply_lag",
-    "synod.promise",
     "synod.region",
     "synod.secret_file",
     "synod.voter",
@@ -54,7 +52,6 @@ pub(crate) enum KeyKind {
     Unknown(&'static str),
 }
 
-/// Kind of a key.
 pub(crate) fn kind_of(key: &str) -> KeyKind {
     if OWN.contains(&key) {
         KeyKind::Own

@@ -30,7 +30,6 @@ pub(crate) enum News {
     Failed {
         /// Event, as a part of a sentence.
         why: String,
-        /// Remedy.
         remedy: Remedy,
     },
 }
@@ -73,7 +72,6 @@ pub enum LoggerError {
     Failed {
         /// Event, as a part of a sentence.
         why: String,
-        /// Remedy.
         remedy: Remedy,
     },
 }

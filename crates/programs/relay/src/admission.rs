@@ -87,7 +87,6 @@ impl Callers {
         })
     }
 
-    /// Ends all connections.
     pub(crate) fn end_connections(&self) {
         self.lock().values_mut().for_each(Caller::end);
     }

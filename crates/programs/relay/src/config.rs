@@ -75,7 +75,6 @@ pub enum RelayConfigError {
     Missing {
         /// The file.
         path: PathBuf,
-        /// The key.
         key: &'static str,
         /// A line that would do.
         example: &'static str,
@@ -97,7 +96,6 @@ pub enum RelayConfigError {
     BadValue {
         /// The file.
         path: PathBuf,
-        /// The key.
         key: String,
         /// Correct form of the value.
         reason: String,

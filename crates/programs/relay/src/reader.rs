@@ -4,9 +4,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use synod_binlog::{Checksum, GtidList};
+use synod_commands::unix_ms;
 use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
@@ -176,7 +177,6 @@ impl<'a, S: Connection> Reader<'a, S> {
     fn facts(&self) -> Option<Facts> {
         let identity = self.relay.identity()?;
         let log: CommittedLog = self.relay.node.committed_log();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let last = log.commit_seqno();
         let gtids = match &self.relay.origin {
             Origin::Group => GtidList(vec![identity.gtid(last)]),
@@ -187,7 +187,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             first: log.first_seqno(),
             last,
             gtids,
-            now: now.unwrap_or_default().as_secs(),
+            now: unix_ms() / 1000,
         })
     }
 

@@ -37,7 +37,6 @@ pub(crate) struct Request {
     pub(crate) until: Option<String>,
     /// Name of the binlog.
     pub(crate) file: String,
-    /// Position in it.
     pub(crate) position: u32,
     /// The dump ends where the log does.
     pub(crate) ends: bool,

@@ -96,7 +96,6 @@ impl Seats {
         taken.values().map(|taken| taken.place.get()).collect()
     }
 
-    /// Ends all connections.
     pub(crate) fn end_connections(&self) {
         self.lock().values().for_each(Taken::end_connection);
     }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use synod_binlog::GtidList;
+use synod_commands::unix_ms;
 use synod_node::{Action, Class, KeySet, Node, Pending, WaitPolicy};
 
 use crate::kept::note::Note;
@@ -55,8 +56,7 @@ pub(crate) fn submit_note(node: &Node, note: &Note) -> Arc<Pending> {
 
 /// Now, in seconds since 1970.
 pub(crate) fn now_s() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
+    unix_ms() / 1000
 }
 
 /// Positions at the last look, by `server_id`.

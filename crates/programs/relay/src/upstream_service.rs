@@ -26,7 +26,6 @@ use crate::upstream_settings::UpstreamSettings;
 /// The threads about an upstream, and what others share with them.
 pub(crate) struct UpstreamService {
     settings: UpstreamSettings,
-    /// Policy for a full log.
     log_full: FullLogPolicy,
     /// Size of the log's files, in bytes.
     segment_bytes: u64,

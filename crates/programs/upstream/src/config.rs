@@ -18,7 +18,6 @@ pub const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Everything that a connection to an upstream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
-    /// Address of the upstream.
     pub address: UpstreamAddress,
     /// The account there. It needs the privilege `REPLICATION SLAVE`.
     pub user: String,
@@ -71,7 +70,6 @@ impl UpstreamConfig {
     }
 }
 
-/// Address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAddress {
     /// A name or an IP address, without brackets.

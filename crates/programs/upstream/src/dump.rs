@@ -45,7 +45,6 @@ impl Form {
         }
     }
 
-    /// Parses the payload of a packet.
     pub(crate) fn parse(self, payload: &[u8]) -> Result<EventPacket, DumpEnd> {
         if is_end(payload) {
             return Err(DumpEnd::Orderly);

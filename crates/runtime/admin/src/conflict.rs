@@ -14,18 +14,20 @@ pub struct Conflicts {
     pub given_up: u64,
     /// Aborted, before they had a place in the order, by an action that needed their locks.
     pub aborted: u64,
-    /// Losers in each of the last sixty minutes, oldest first; the present one is the last.
-    pub by_minute: Vec<u32>,
-    /// The tables that they changed, most frequent loser first. A transaction that changed several
-    /// counts for each.
+    /// Number of the last losers, of which details are kept.
+    pub recent: u64,
+    /// Time of the oldest of them, in milliseconds since 1970.
+    pub recent_since_unix_ms: Option<u64>,
+    /// The tables that they changed, most frequent recent loser first. A transaction that changed
+    /// several counts for each.
     pub tables: Vec<TableConflicts>,
     /// Servers whose actions won, most frequent first.
     pub winners: Vec<Winner>,
     /// Losers whose table found no room in the list, because it is bounded.
     pub other_tables: u64,
-    /// The keys for which most have lost, those of the last hour first.
+    /// The keys for which most of the last losers have lost, most frequent first.
     pub keys: Vec<KeyConflicts>,
-    /// Losers of which no key is known.
+    /// Last losers of which no key is known.
     pub unknown_keys: u64,
     /// The last of them, latest first.
     pub latest: Vec<LostTransaction>,
@@ -46,12 +48,8 @@ pub struct TableConflicts {
     pub table: String,
     /// Since the server's start.
     pub total: u64,
-    /// In the last ten minutes.
-    pub last_10_minutes: u64,
-    /// In the last hour.
-    pub last_hour: u64,
-    /// In each of the last sixty minutes, oldest first.
-    pub by_minute: Vec<u32>,
+    /// Among the last losers.
+    pub recent: u64,
     /// The latest, in milliseconds since 1970.
     pub last_unix_ms: u64,
     /// The action that the latest one lost to; none if that is not known.
@@ -71,19 +69,14 @@ pub struct KeyConflicts {
     pub hex: Option<String>,
     /// Its hash, in hexadecimal digits: the same on all servers and at all times.
     pub hash: String,
-    /// Since the server's start, or since the key came into the list.
-    pub total: u64,
-    /// In the last ten minutes.
-    pub last_10_minutes: u64,
-    /// In the last hour.
-    pub last_hour: u64,
+    /// Among the last losers.
+    pub recent: u64,
     /// The latest, in milliseconds since 1970.
     pub last_unix_ms: u64,
     /// The action that the latest one lost to; none if that is not known.
     pub last_lost_to: Option<i64>,
 }
 
-/// One transaction that lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LostTransaction {

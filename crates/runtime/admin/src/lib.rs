@@ -44,12 +44,14 @@ pub mod span;
 pub mod status;
 mod trust;
 mod visible;
+mod wall_clock;
 
 pub use accept::Accepted;
 pub use client::{Client, ClientError, Place};
 pub use connection::Connection;
 pub use lines::LineError;
 pub use remote::{DEFAULT_PORT, RemoteError, RemoteMember};
-pub use serve::{ServeError, ServeLimits, refuse_busy, serve};
+pub use serve::{ServeLimits, refuse_busy, serve};
 pub use trust::{Maker, Trusted};
 pub use visible::visible;
+pub use wall_clock::unix_ms;

@@ -144,15 +144,9 @@ pub enum Request {
         gtid: String,
     },
     /// All relays hold the place of a reader, also while it is not connected: [`Answer::Done`].
-    RegisterReader {
-        /// Its `server_id`.
-        server_id: u32,
-    },
+    RegisterReader { server_id: u32 },
     /// They do so no longer: [`Answer::Done`].
-    RemoveReader {
-        /// Its `server_id`.
-        server_id: u32,
-    },
+    RemoveReader { server_id: u32 },
     /// All relays purge their logs: [`Answer::Done`].
     PurgeRelays {
         /// Up to these GTIDs; none: of all that no reader needs.

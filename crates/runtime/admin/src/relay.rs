@@ -63,7 +63,6 @@ pub enum PullState {
     Other,
 }
 
-/// A reader of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RelayReader {
@@ -81,7 +80,6 @@ pub struct RelayReader {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RegisteredReader {
-    /// Its `server_id`.
     pub server_id: u32,
     /// Whether it is connected to this relay.
     pub is_here: bool,

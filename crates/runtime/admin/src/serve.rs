@@ -32,25 +32,17 @@ impl Default for ServeLimits {
     }
 }
 
-/// Why a client is not served any more.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The client sent a malformed line, took too long, or broke the connection.
-    #[error("a client's command: {0}")]
-    Line(#[from] LineError),
-}
-
 /// Serves one client until it goes. `program` is the version of the server's program.
 ///
 /// # Errors
-/// Why the connection ends, if not because the client has gone.
+/// The client sent a malformed line, took too long, or broke the connection.
 pub fn serve(
     connection: &mut dyn Connection,
     rights: Rights,
     program: &str,
     limits: ServeLimits,
     answer: &dyn Fn(Request) -> Reply,
-) -> Result<(), ServeError> {
+) -> Result<(), LineError> {
     lines::send(connection, &Reply::Hello(Hello::of(program)), limits.write)?;
     let mut reader = LineReader::new(CALL_BYTES_MAX);
     loop {
@@ -60,9 +52,9 @@ pub fn serve(
             Err(error @ (LineError::Malformed(_) | LineError::TooLong { .. })) => {
                 let refused = Reply::refused(Reason::NotUnderstood, error.to_string());
                 lines::send(connection, &refused, limits.write)?;
-                return Err(error.into());
+                return Err(error);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         lines::send(connection, &reply_to(call, rights, answer), limits.write)?;
     }

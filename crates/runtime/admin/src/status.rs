@@ -121,7 +121,6 @@ pub struct Member {
     pub silent_ms: Option<u64>,
     /// `leader`, `follower`, `candidate`, `learner`; `logger` and `relay` have no database.
     pub role: String,
-    /// The region that it is in.
     pub region: Option<String>,
     /// State of its database: `Synced`, `Joined`, `Donor`, `Joining`, `Disconnected`, `Error`.
     pub state: Option<String>,
@@ -173,7 +172,6 @@ pub struct Log {
     pub bytes: u64,
     /// Number of syncs since the server connected.
     pub syncs: u64,
-    /// The last index in it.
     pub last_index: u64,
     /// The last index that is durable.
     pub durable_index: u64,
@@ -233,7 +231,7 @@ pub struct CommitWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitStep {
-    /// Step, named as in `wsrep_synod_commit_*`: `queue`, `order`, `fsync`, `quorum`, ...
+    /// `queue`, `order`, `fsync`, `quorum`, ...
     pub step: String,
     /// Half of them took at most so long.
     pub p50_us: u64,
@@ -286,7 +284,6 @@ pub struct Counters {
     pub causal_reads: u64,
     /// Messages refused because their senders have no right to them.
     pub refused_messages: u64,
-    /// Bytes that compression has saved.
     pub compression_saved_bytes: u64,
 }
 

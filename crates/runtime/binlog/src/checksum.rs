@@ -1,6 +1,5 @@
 //! Checksums of events: none, or CRC32 in the four bytes after an event's own.
 
-/// Bytes of a checksum.
 pub const CHECKSUM_BYTES: usize = 4;
 
 /// Kind of checksum at the end of events.

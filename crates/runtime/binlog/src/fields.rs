@@ -3,6 +3,14 @@
 use crate::event::EventError;
 use crate::header::EventType;
 
+/// The bytes before the next zero byte, which is taken, too.
+pub fn until_zero<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (bytes, after) = rest.split_at(end);
+    *rest = &after[1..]; // the zero
+    Some(bytes)
+}
+
 /// Bytes of an event that have not been read yet.
 pub(crate) struct Fields<'a> {
     event_type: EventType,

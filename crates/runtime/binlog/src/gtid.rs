@@ -100,7 +100,6 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 pub struct GtidList(pub Vec<Gtid>);
 
 impl GtidList {
-    /// The GTID of a domain.
     pub fn of_domain(&self, domain: u32) -> Option<Gtid> {
         self.0.iter().copied().find(|gtid| gtid.domain == domain)
     }

@@ -6,7 +6,6 @@
 
 use crate::event::EventError;
 
-/// Bytes of a header.
 pub const HEADER_BYTES: usize = 19;
 
 /// The event was made for one reader and is in no binlog.
@@ -54,7 +53,6 @@ impl EventType {
     pub const QUERY_COMPRESSED: EventType = EventType(165);
     /// The first of six kinds of compressed row events.
     const FIRST_ROWS_COMPRESSED: u8 = 166;
-    /// The last of them.
     const LAST_ROWS_COMPRESSED: u8 = 171;
 
     /// Whether it is a change of rows.
@@ -92,7 +90,6 @@ impl EventType {
     }
 }
 
-/// Header of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHeader {
     /// Start of its statement, in seconds since 1970; zero in artificial events.

@@ -46,6 +46,7 @@ mod fields;
 
 pub use checksum::Checksum;
 pub use event::{Event, EventError, Events};
+pub use fields::until_zero;
 pub use gtid::{Gtid, GtidList, GtidTextError};
 pub use header::{EventHeader, EventType};
 pub use mysql_gtid::{MysqlGtid, MysqlGtidError, MysqlGtidSet};

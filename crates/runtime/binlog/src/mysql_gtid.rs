@@ -14,7 +14,6 @@ use std::str::FromStr;
 
 use crate::gtid::{Gtid, GtidList, UNKNOWN_SERVER};
 
-/// Bytes of a UUID.
 pub(crate) const UUID_BYTES: usize = 16;
 /// Most bytes of a tag.
 pub(crate) const TAG_BYTES_MAX: usize = 32;

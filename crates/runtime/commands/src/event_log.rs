@@ -5,9 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_admin::event::{Event, Severity, Topic};
 use synod_admin::status::Election;
+use synod_admin::unix_ms;
 use synod_node as node;
-
-use crate::wall_clock::unix_ms;
 
 /// Events that are kept.
 const EVENTS_MAX: usize = 256;

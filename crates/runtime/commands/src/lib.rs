@@ -24,11 +24,10 @@ mod remote;
 mod server;
 pub mod status;
 mod surroundings;
-mod wall_clock;
 
 pub use event_log::EventLog;
 pub use orders::{NOT_CONNECTED, carry_out};
 pub use remote::remote_handler;
 pub use server::{Answerer, CommandServer};
 pub use surroundings::Surroundings;
-pub use wall_clock::unix_ms;
+pub use synod_admin::unix_ms;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use synod_admin::protocol::Request;
 use synod_admin::socket::Rights;
-use synod_admin::{Connection, LineError, ServeError, ServeLimits, serve};
+use synod_admin::{Connection, LineError, ServeLimits, serve};
 use synod_node::{CommandConnection, CommandHandler, Level};
 
 use crate::orders::is_order;
@@ -41,8 +41,8 @@ pub fn remote_handler(
             &noting,
         ) {
             // Clients go as they like, and may be cut off.
-            Ok(()) | Err(ServeError::Line(LineError::Io(_))) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Ok(()) | Err(LineError::Io(_)) => Ok(()),
+            Err(error) => Err(format!("a client's command: {error}")),
         }
     })
 }

@@ -1,9 +1,7 @@
-//! This node's clock, and a watch that notices when the clock stood still.
+//! This node's clock.
 //!
-//! All timeouts, promises and leases are in the time of this clock. On Linux it is
-//! `CLOCK_BOOTTIME`, which also counts the time in which the machine was suspended. Elsewhere it is
-//! the monotonic clock. A hypervisor that pauses a guest may stop both. The wall clock then jumps
-//! ahead once it is corrected; that is what the watch looks for.
+//! All timeouts and promises are in the time of this clock. On Linux it is `CLOCK_BOOTTIME`, which
+//! also counts the time in which the machine was suspended. Elsewhere it is the monotonic clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,10 +12,6 @@ use synod_consensus::Time;
 const SOURCE: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const SOURCE: ClockId = ClockId::Monotonic;
-
-/// By how much more the wall clock may advance than this node's, in microseconds. More than what
-/// time servers correct without a step, between two looks; a step ends a lease in vain at most.
-const DIFFERENCE_MAX_US: u64 = 10_000;
 
 /// This node's clock: it starts when the node does.
 #[derive(Clone, Copy, Debug)]
@@ -57,32 +51,6 @@ pub(crate) fn wall_us() -> u64 {
     })
 }
 
-/// Compares this node's clock with the wall clock.
-#[derive(Debug)]
-pub(crate) struct StandstillWatch {
-    /// Times of both clocks at the latest look; `None`: there was none.
-    last: Option<(Time, u64)>,
-}
-
-impl StandstillWatch {
-    pub(crate) fn new() -> StandstillWatch {
-        StandstillWatch { last: None }
-    }
-
-    /// Whether the wall clock has left this node's clock behind since the latest look.
-    pub(crate) fn notices(&mut self, now: Time) -> bool {
-        self.compare(now, wall_us())
-    }
-
-    fn compare(&mut self, now: Time, wall_us: u64) -> bool {
-        let last = self.last.replace((now, wall_us));
-        last.is_some_and(|(then, wall_then_us)| {
-            let on_the_wall = wall_us.saturating_sub(wall_then_us);
-            on_the_wall.saturating_sub(now.since_us(then)) > DIFFERENCE_MAX_US
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,19 +68,5 @@ mod tests {
         assert_eq!(clock.until(Time(0)), Duration::ZERO);
         let far = last.plus(Duration::from_secs(100_000));
         assert!(clock.until(far) > Duration::from_secs(90_000));
-    }
-
-    #[test]
-    fn watch_notices_a_wall_clock_that_runs_ahead() {
-        let mut watch = StandstillWatch::new();
-        let wall = 1_700_000_000_000_000;
-        assert!(!watch.compare(Time(5), wall), "nothing to compare with");
-        assert!(!watch.compare(Time(1_000_005), wall + 1_000_000));
-        // A correction without a step, and a step back.
-        assert!(!watch.compare(Time(2_000_005), wall + 2_000_500));
-        assert!(!watch.compare(Time(2_000_105), wall - 9_000_000));
-        // The node's clock stood still for three seconds.
-        assert!(watch.compare(Time(2_000_205), wall - 6_000_000));
-        assert!(!watch.compare(Time(2_000_305), wall - 5_999_900));
     }
 }

@@ -80,8 +80,8 @@ pub use synod_member::{
     Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, LogHold,
     MemberPresence, MemberStatus, NodeStatus, NotFetched, OpenError, OrderedAction,
     OutcomeDecision, OwnLogTimes, PaceStatus, PayloadError, Presence, ProposalResult,
-    QuorumLossPolicy, RefusedBy, Remedy, Setting, StartMode, StateTransferEvent, SurvivorStatus,
-    Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
+    QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent, SurvivorStatus, Topic, View,
+    ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -4,23 +4,23 @@
 
 use super::table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 
-/// The options as Markdown tables: ours, then Galera's that work, have no effect, or are refused.
+/// The options as Markdown tables: ours, then Galera's that work or have no effect, those that are
+/// refused, and ours that no installation is expected to need.
 pub fn markdown_tables() -> String {
-    let (own, galera): (Vec<_>, Vec<_>) = SPECS
+    let (own, galera): (Vec<&OptionSpec>, Vec<&OptionSpec>) = SPECS
         .iter()
         .partition(|spec| spec.name.starts_with("synod."));
     let works = |spec: &&OptionSpec| spec.meaning == Meaning::Works;
     let ignored = |spec: &&OptionSpec| matches!(spec.meaning, Meaning::None(_));
     let refused = |spec: &&OptionSpec| matches!(spec.meaning, Meaning::Refused(_));
     let of_galera = || galera.iter().copied();
+    let (experts, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|spec| spec.for_experts);
     [
-        section("Synod's own options", own.iter().copied()),
+        section("Synod's own options", own.into_iter().filter(works)),
         section("Galera's options that work", of_galera().filter(works)),
         without_effect(of_galera().filter(ignored)),
-        section(
-            "Galera's options that are refused",
-            of_galera().filter(refused),
-        ),
+        section("Refused options", SPECS.iter().filter(refused)),
+        section("Synod's options for experts", experts.into_iter()),
     ]
     .join("\n")
 }

@@ -25,6 +25,14 @@ pub enum OptionsError {
         /// The most similar name that exists.
         nearest: &'static str,
     },
+    /// A name that an earlier version had.
+    #[error("{name} is no longer an option: {why}. Remove it")]
+    Removed {
+        /// Name of the former option.
+        name: &'static str,
+        /// The behaviour in its place.
+        why: &'static str,
+    },
     /// Not of the form `name=value`.
     #[error("malformed provider option '{segment}': {reason}")]
     Malformed {
@@ -101,7 +109,32 @@ impl fmt::Display for Notice {
     }
 }
 
+/// Options that are gone, and what happens instead. A name stays here for one middle number.
+const REMOVED: [(&str, &str); 3] = [
+    (
+        "synod.laggard_after",
+        "proxies ask 'synod agent' for /health/reader?max_lag_ms=5000&lagging=404",
+    ),
+    (
+        "synod.lease",
+        "a causal read asks a majority (one round trip)",
+    ),
+    (
+        "synod.promise",
+        "a member that hears the leader votes for no other for four times synod.heartbeat_period",
+    ),
+];
+
+/// The error for an option of an earlier version; `None`: there was none of this name.
+pub fn removed(name: &str) -> Option<OptionsError> {
+    let (name, why) = REMOVED.into_iter().find(|(removed, _)| *removed == name)?;
+    Some(OptionsError::Removed { name, why })
+}
+
 pub(crate) fn unknown(name: &str) -> OptionsError {
+    if let Some(removed) = removed(name) {
+        return removed;
+    }
     let own = SPECS
         .iter()
         .map(|spec| spec.name)

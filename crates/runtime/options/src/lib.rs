@@ -40,7 +40,7 @@ use synod_node::{
 
 pub use address::{Address, DEFAULT_PORT};
 pub use document::markdown_tables;
-pub use error::{NotRestored, Notice, OptionsError};
+pub use error::{NotRestored, Notice, OptionsError, removed};
 pub use exposure::{ExposedError, Exposure};
 pub use nearest::nearest;
 pub use parameters::{Parameter, ParameterValue};

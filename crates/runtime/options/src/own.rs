@@ -9,23 +9,26 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, regio
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(crate) const OWN: [OptionSpec; 33] = [
+pub(crate) const OWN: [OptionSpec; 30] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
+        .for_experts()
         .works(
-            "Upper bound on the delivered actions that wait in memory to be applied. The \
-             rest stays in the log and is read when there is room.",
+            "Upper bound on the delivered actions that wait in memory to be applied. The rest \
+             stays in the log.",
         ),
     int("synod.certification_span", "100000", 1000, i64::MAX)
         .unit("actions")
+        .for_experts()
         .works(
-            "Number of actions, beyond those that all members have applied, that are kept \
-             to find conflicts. A write set with an older snapshot is refused with a \
-             deadlock error.",
+            "Number of actions, beyond those that all members have applied, that are kept to \
+             find conflicts. A write set with an older snapshot is refused with a deadlock \
+             error.",
         ),
     int("synod.chunk_size", "1M", 4096, PAYLOAD_BYTES_MAX as i64)
         .unit("bytes")
+        .for_experts()
         .works(
             "Actions larger than this travel and are stored in chunks of this size. Other \
              actions can pass between the chunks.",
@@ -34,82 +37,74 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         .dynamic()
         .unit("durable/applied")
         .works(
-            "What a commit waits for before its client is told OK: with durable, for the disks \
-             of a majority; with applied, also until all present, synced servers have applied \
-             it, so that a read on any of them sees it. A server that lacks a commit for \
-             evs.suspect_timeout is excluded, and the clients of other servers do not wait.",
+            "What a commit waits for before its client is told OK: with durable, the disks of a \
+             majority; with applied, also until all present, synced servers have applied it, so \
+             that a read on any of them sees it. A server that lacks a commit for \
+             evs.suspect_timeout is excluded.",
         ),
     word("synod.compression", "auto", &["auto", "always", "never"])
         .unit("auto/always/never")
         .works(
-            "When row data and keys are compressed on their way to other members: with auto, \
-             for a member whose link is slower than the load, while more gets through with it. \
-             Use always where traffic is paid for, never to spare the processor.",
+            "Compression on the way to other members: with auto, for a member whose link is \
+             slower than the load, while more gets through with it. Use always where traffic is \
+             paid for.",
         ),
     duration("synod.dead_voter_after", "PT10M").dynamic().works(
-        "A voter of which the leader has heard nothing for this long gives its vote to a server \
-         that waits for one, while a majority of the others answers. After a shorter time a \
-         machine that only starts again loses its vote for a while.",
+        "A voter that the leader has not heard for this long gives its vote to a server \
+             that waits for one, while a majority of the others answers. With a shorter time a \
+             restarting machine loses its vote.",
     ),
     duration("synod.election_timeout", "")
         .default(DefaultValue::Timing(Period::ElectionTimeout))
+        .for_experts()
         .works(
-            "A member that receives nothing from a leader for this long, and by chance up \
-             to twice as long, becomes a candidate. A shorter time replaces a lost leader \
-             sooner, but causes needless elections on a slow network.",
+            "A member that receives nothing from a leader for this long, and by chance up to \
+             twice as long, becomes a candidate. A shorter time causes needless elections on a \
+             slow network.",
         ),
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
-        .works("Time between a leader's heartbeats. It must be shorter than synod.promise."),
+        .works(
+            "Time between a leader's heartbeats. It must be shorter than a quarter of \
+                synod.election_timeout: a member that hears the leader votes for no other for \
+                four of them.",
+        ),
     bool("synod.insecure", "no").works(
-        "With yes, this member serves connections in clear from any process that reaches its \
-             port. With no, it starts only with synod.secret_file, with certificates \
-             (socket.ssl), or if it listens on loopback addresses only.",
-    ),
-    duration("synod.laggard_after", "PT0S").dynamic().works(
-        "A server whose database lags longer than this, and longer than most others, shows 2 \
-         (Donor/Desynced) as wsrep_local_state, so that proxies send clients elsewhere. Nothing \
-         else changes; with PT0S it never does.",
+        "With yes, this member serves connections in clear from any process that reaches \
+             its port. With no, it starts only with synod.secret_file, with certificates \
+             (socket.ssl), or on loopback addresses.",
     ),
     word("synod.leader", "stay", &["stay", "follow-writers"])
         .dynamic()
         .unit("stay/follow-writers")
         .works(
-            "With follow-writers, a leader hands over to a voter of the region (synod.region) that \
-             has made at least 60 % of the transactions for 10 s, unless that voter has a lower \
-             synod.leader_weight, and at most once in 30 s; the leader's value counts. With stay, \
-             a lone writer of another region pays a trip to the leader at each commit; with \
-             synod.writers=leader there is no writer elsewhere, and the option means nothing.",
+            "With follow-writers, a leader hands over to a voter of the region (synod.region) \
+             that has made at least 60 % of the transactions for 10 s, unless that voter has a \
+             lower synod.leader_weight, and at most once in 30 s; the leader's value counts. \
+             With stay, or synod.writers=leader, it never does.",
         ),
-    bool("synod.leader_handover", "no").dynamic().works(
-        "With yes, this member hands leadership over to a voter of higher \
-             synod.leader_weight that has kept up for two election timeouts. With no, \
-             weights only decide which voter becomes a candidate first; a leader of weight \
-             0 hands over in any case.",
-    ),
+    bool("synod.leader_handover", "no")
+        .dynamic()
+        .for_experts()
+        .works(
+            "With yes, this member hands leadership over to a voter of higher \
+             synod.leader_weight that has kept up for two election timeouts. With no, only a \
+             leader of weight 0 does.",
+        ),
     int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64)
         .dynamic()
         .of_group()
         .works(
             "Preference for leadership: when a leader is lost, the remaining voter with the \
-             highest weight becomes a candidate first, and one with weight 0 leads only if \
-             no other can. The weight does not change how votes are counted.",
-        ),
-    duration("synod.lease", "")
-        .default(DefaultValue::Timing(Period::Lease))
-        .works(
-            "Time that a leader answers causal reads (wsrep_sync_wait) without asking a \
-             majority again; PT0S asks for every read. With a lease, a leader whose clocks \
-             all stood still, as in a paused virtual machine, can answer stale reads.",
+             highest weight becomes a candidate first, and one with weight 0 leads only if no \
+             other can. Votes are not weighted.",
         ),
     address("synod.listen_addr", "")
         .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
     int("synod.log_cache_size", "64M", 1 << 20, i64::MAX)
         .unit("bytes")
-        .works(
-            "Size of the newest part of the log that is kept in memory. A member that lags \
-             further is served from disk.",
-        ),
+        .for_experts()
+        .works("Size of the newest part of the log that is kept in memory, for members that lag."),
     text("synod.log_dir", "").unit("path").works(
         "Directory of the durable log. Empty means the data directory, where a full \
              copy (SST) leaves the files synod-*.log alone.",
@@ -120,15 +115,15 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         .works(
             "What a leader does when its log is full of actions that too few databases have \
              flushed to survive the loss of a minority: with wait, writes wait until they have. \
-             With drop, the log is purged of what one database has: writes continue, and a loss \
-             of that disk is a loss of data until another database has caught up.",
+             With drop, what one database has is purged: a loss of that disk is a loss of data \
+             until another database has caught up.",
         ),
     int("synod.log_min_free", "25", 0, 100)
         .unit("percent")
         .works(
             "Share of the log's file system that stays free while the log is larger than twice \
-         synod.log_retain_size, for members that lag or are being copied to. With 100 the log \
-         never is; a start reads the whole log, so a large one takes longer to open.",
+             synod.log_retain_size, for members that lag or are being copied to. With 100 the \
+             log never is; a large log takes longer to open.",
         ),
     duration("synod.log_retain_age", "P7D")
         .works("Log older than this may be purged if no member needs it."),
@@ -136,9 +131,9 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         .unit("bytes")
         .works(
             "Target size of the log; older segments are purged. At twice this size, or later if \
-             synod.log_min_free allows, entries that a lagging member needs are purged too (that \
-             member then fetches them from another one, or takes an SST), except those that too \
-             few databases have flushed (synod.log_full).",
+             synod.log_min_free allows, entries that a lagging member needs are purged too (it \
+             fetches them from another one, or takes an SST), except those that too few \
+             databases have flushed (synod.log_full).",
         ),
     int(
         "synod.log_segment_size",
@@ -147,77 +142,74 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         SEGMENT_BYTES_MAX as i64,
     )
     .unit("bytes")
+    .for_experts()
     .works("Size of one log file. The log is purged by whole files."),
     duration("synod.max_apply_lag", "PT0.2S").dynamic().works(
-        "Time by which the majority of databases that keeps up best may lag; from half of it on \
-         the leader slows clients down to the pace at which these databases apply, and never \
-         stops them. A slower minority slows no client; PT0S takes all writes, however long the \
-         databases lag.",
+        "Time by which the majority of databases that keeps up best may lag; from half of \
+             it on the leader slows clients down to the pace of these databases, and never \
+             stops them. PT0S takes all writes, however long the databases lag.",
     ),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")
+        .for_experts()
         .works(
-            "Upper bound on the local write sets that wait for their verdict. Further \
-             clients wait before their write set is sent.",
+            "Upper bound on the local write sets that wait for their verdict. Further clients \
+             wait.",
         ),
     int("synod.max_row_keys", "4M", 1000, 1 << 30)
         .dynamic()
+        .for_experts()
         .works(
-            "A transaction with more keys of rows than this conflicts with every other \
-             server's changes of its tables, not only of its rows. A key needs about 100 bytes \
-             at the server that commits, and 17 at every member.",
-        ),
-    duration("synod.promise", "")
-        .default(DefaultValue::Timing(Period::Promise))
-        .works(
-            "A member that hears the leader, or has just started, votes for no other for this \
-             long. It must be longer than synod.heartbeat_period and shorter than \
-             synod.election_timeout.",
+            "A transaction with more keys of rows than this conflicts with every other server's \
+             changes of its tables. A key needs about 100 bytes at the server that commits, and \
+             17 at every member.",
         ),
     region("synod.region", "").works(
-        "Name of the region that this member is in, for status tables and metrics, and for \
-             synod.leader=follow-writers; up to 32 letters, digits, '.', '-' and '_'. Give all \
-             members between which a round trip is short the same name.",
+        "Region of this member, for status tables, metrics and synod.leader=follow-writers; \
+             up to 32 letters, digits, '.', '-' and '_'. Members with a short round trip \
+             between them have the same one.",
     ),
-    duration("synod.rejoin_timeout", "PT0S").works(
-        "Time that a member of an existing group waits at start for a majority of that \
-             group; PT0S is without end. A time shorter than pc.wait_prim_timeout counts as \
-             that.",
-    ),
+    duration("synod.rejoin_timeout", "PT0S")
+        .for_experts()
+        .works(
+            "Time that a member of an existing group waits at start for a majority, at least \
+             pc.wait_prim_timeout; PT0S is without end.",
+        ),
     bool("synod.restart_on_failure", "yes").dynamic().works(
-        "With yes, a server that left its group because of a failure that a restart heals (a full \
-         disk, a damaged log, a log that no longer reaches back) restarts itself once the log can \
-         be written, and so does a starting server whose full copy (SST) failed. With no, the \
-         first stays up without its group, and says so each minute; the second ends.",
+        "With yes, a server that left its group because of a failure that a restart heals \
+             (a full disk, a damaged log, a log that no longer reaches back) restarts itself \
+             once the log can be written, and so does a starting server whose full copy (SST) \
+             failed. With no, the first stays up without its group, and says so each minute; \
+             the second ends.",
     ),
     text("synod.secret_file", "").unit("path").works(
-        "File with the group secret, as 'synod keygen' makes it: one secret a line, of which the \
-             first is this member's, and all are accepted from others. Connections between \
-             members are then encrypted, and only members with the secret are let in.",
+        "File with the group secret, as 'synod keygen' makes it: one secret a line, of \
+             which the first is this member's, and all are accepted from others. Connections \
+             are then encrypted, and only members with the secret are let in.",
     ),
     bool("synod.voter", "yes").works(
         "With no, this member receives and serves everything but does not count for \
-             majorities, which suits a read copy at a distant site. The first member of a \
-             group always votes, and a voter keeps its vote until it loses it, as at an orderly \
-             shutdown out of an even number of voters.",
+             majorities. The first member of a group always votes, and a voter keeps its vote \
+             until it loses it, as at an orderly shutdown out of an even number of voters.",
     ),
     int("synod.voters_wanted", "0", 0, 64)
         .dynamic()
         .unit("voters")
+        .for_experts()
         .works(
             "Number of voters below which orderly shutdowns and silent voters never take the \
-             group; the leader's value counts. With 0 the group keeps the tolerance that its \
-             voters have, so two stopped servers of three stop the third as well; with 1 the \
-             last server serves alone, and its disk is then the only one with what it commits.",
+             group; the leader's value counts. With 0 the group keeps the tolerance of its \
+             voters, so two stopped servers of three stop the third; with 1 the last server \
+             serves alone, and its disk is the only one with what it commits.",
         ),
     word("synod.writers", "any", &["any", "leader"])
         .dynamic()
         .of_group()
         .unit("any/leader")
         .works(
-            "Whose writes the group takes: with any, those of all servers; with leader, those of \
-             the leader only, so that no two servers' transactions conflict. It is a setting of \
-             the whole group: SET GLOBAL on one server sets it on all, except in a saved list, and \
-             a configuration file counts on the first server of a new group only.",
+            "Whose writes the group takes: with any, those of all servers; with leader, those \
+             of the leader only, so that no two servers' transactions conflict. SET GLOBAL on \
+             one server sets it on all, except in a saved list, and a configuration file counts \
+             on the first server of a new group only.",
         ),
 ];

@@ -62,6 +62,8 @@ pub struct OptionSpec {
     /// Whether it changes without this server being asked: another server or a command sets it for
     /// the group. So the value in a saved list may be an old one.
     pub of_group: bool,
+    /// Whether no installation is expected to need it: the manual lists it at its end.
+    pub for_experts: bool,
     /// Unit, or what the text is; may be empty.
     pub unit: &'static str,
     pub meaning: Meaning,
@@ -140,6 +142,7 @@ const fn spec(
         settable: Settable::AtStart,
         listed: true,
         of_group: false,
+        for_experts: false,
         unit,
         meaning: Meaning::Works,
         about: "",
@@ -216,6 +219,13 @@ impl OptionSpec {
     pub(crate) const fn of_group(self) -> OptionSpec {
         OptionSpec {
             of_group: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn for_experts(self) -> OptionSpec {
+        OptionSpec {
+            for_experts: true,
             ..self
         }
     }

@@ -315,44 +315,28 @@ fn own_address_is_the_node_address_or_where_clients_come() {
 }
 
 #[test]
-fn promise_must_lie_between_heartbeat_and_election() {
+fn heartbeat_must_be_shorter_than_a_quarter_of_the_election_timeout() {
     for text in [
-        "synod.promise=PT2S",
-        "synod.promise=PT0.1S",
         "synod.election_timeout=PT0.4S",
         "synod.heartbeat_period=PT0.4S",
         "synod.heartbeat_period=PT0S",
     ] {
-        assert!(
-            refused(text).to_string().contains("synod.election_timeout"),
-            "{text}"
-        );
+        let error = refused(text).to_string();
+        assert!(error.contains("synod.heartbeat_period"), "{text}: {error}");
     }
-    options("synod.promise=PT2S;synod.election_timeout=PT5S");
+    let timing = options("synod.heartbeat_period=PT0.3S").timing();
+    assert_eq!(timing.promise_us, 1_200_000);
 }
 
 #[test]
-fn lease_is_off_or_between_a_heartbeat_and_a_promise() {
-    for text in [
-        "synod.lease=PT0.1S",
-        "synod.lease=PT0.3S;synod.promise=PT0.2S",
-        "synod.lease=PT2S;synod.promise=PT3S;synod.election_timeout=PT5S",
-    ] {
-        let error = refused(text).to_string();
-        assert!(error.contains("synod.lease"), "{text}: {error}");
+fn option_of_an_earlier_version_is_refused_with_what_happens_instead() {
+    for name in ["synod.lease", "synod.promise", "synod.laggard_after"] {
+        let error = refused(&format!("{name}=PT0.4S")).to_string();
         assert!(
-            error.contains("synod.promise and PT0.4S"),
-            "{text}: {error}"
+            error.starts_with(&format!("{name} is no longer an option: ")),
+            "{error}"
         );
-    }
-    for text in [
-        "",
-        "synod.lease=PT0S",
-        "synod.lease=0",
-        "synod.lease=PT0.4S",
-        "synod.lease=PT0.11S",
-    ] {
-        options(text);
+        assert!(error.ends_with("Remove it"), "{error}");
     }
 }
 

@@ -26,7 +26,6 @@ pub(super) struct SettingFile<'a> {
 }
 
 impl<'a> SettingFile<'a> {
-    /// The file with the own certificate.
     pub(super) fn certificate(files: &'a TlsFiles) -> SettingFile<'a> {
         SettingFile {
             setting: files.names.certificate,

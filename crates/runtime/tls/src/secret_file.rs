@@ -14,7 +14,6 @@ use super::secret::{GroupSecret, SecretLineError};
 /// More is no file of secrets.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretFile {
     pub path: PathBuf,

@@ -45,7 +45,6 @@ type Stamps = Vec<Stamp>;
 /// Result of reading the files again.
 #[derive(Debug)]
 pub enum Reading {
-    /// They are in use.
     InUse(Arc<ServiceTls>),
     /// They cannot be used; those read before stay in use.
     Refused(TlsError),

@@ -20,7 +20,6 @@ pub(crate) struct LiveOptions {
     restarts_on_failure: AtomicBool,
     stats_period_us: AtomicU64,
     waits_until_applied: AtomicBool,
-    laggard_after_us: AtomicU64,
 }
 
 impl LiveOptions {
@@ -41,9 +40,6 @@ impl LiveOptions {
         self.stats_period_us.store(period, Ordering::Relaxed);
         let waits = options.commit_wait() == CommitWait::Applied;
         self.waits_until_applied.store(waits, Ordering::Relaxed);
-        let laggard_after = micros(key::LAGGARD_AFTER);
-        self.laggard_after_us
-            .store(laggard_after, Ordering::Relaxed);
     }
 
     /// `repl.max_ws_size` in bytes.
@@ -57,7 +53,6 @@ impl LiveOptions {
         NonZeroUsize::new(keys.unwrap_or(usize::MAX)).unwrap_or(NonZeroUsize::MAX)
     }
 
-    /// `debug`
     pub(crate) fn debug(&self) -> bool {
         self.debug.load(Ordering::Relaxed)
     }
@@ -70,11 +65,6 @@ impl LiveOptions {
     /// `synod.commit_wait`
     pub(crate) fn waits_until_applied(&self) -> bool {
         self.waits_until_applied.load(Ordering::Relaxed)
-    }
-
-    /// `synod.laggard_after`
-    pub(crate) fn laggard_after(&self) -> Duration {
-        Duration::from_micros(self.laggard_after_us.load(Ordering::Relaxed))
     }
 
     /// `synod.restart_on_failure`

@@ -1,5 +1,6 @@
 //! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only, 11.8
 //! also config and events; the others belong to Percona XtraDB Cluster and to servers to come.
+//! Those that are accepted without being read have no struct here.
 //!
 //! A service has its version in the names of its two functions, `wsrep_init_<service>_service_v1`
 //! and `wsrep_deinit_<service>_service_v1`, and none in its struct. So a server that needs a
@@ -7,13 +8,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::{
-    wsrep_allowlist_key_t, wsrep_buf_t, wsrep_member_info_t, wsrep_member_status_t, wsrep_seqno_t,
-    wsrep_status_t, wsrep_t, wsrep_uuid_t, wsrep_view_status_t,
-};
-
-/// A function whose signature nothing here needs: it is never called.
-pub type wsrep_unused_fn_t = Option<unsafe extern "C-unwind" fn()>;
+use crate::{wsrep_allowlist_key_t, wsrep_buf_t, wsrep_status_t, wsrep_t};
 
 /// `(context, key, value)`: may this peer connect? `WSREP_OK` or `WSREP_NOT_ALLOWED`. The bytes of
 /// `value` must be NUL-terminated, for the server ignores its length.
@@ -41,24 +36,6 @@ pub struct wsrep_seq_cb_t {
     pub ctx: *mut c_void,
     /// Called with `ctx`.
     pub func: Option<unsafe extern "C-unwind" fn(ctx: *mut c_void)>,
-}
-
-/// Events, registered by 11.8.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_event_service_v1_t {
-    pub event_cb: wsrep_unused_fn_t,
-    pub context: *mut c_void,
-}
-
-/// Connection monitor; not used by 10.11 and 11.8.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_connection_monitor_service_v1_t {
-    pub connect_cb: wsrep_unused_fn_t,
-    pub disconnect_cb: wsrep_unused_fn_t,
-    pub ssl_info_cb: wsrep_unused_fn_t,
-    pub context: *mut c_void,
 }
 
 /// Value of a parameter; its type is in the flags.
@@ -107,31 +84,7 @@ pub struct wsrep_config_service_v1_t {
     pub get_parameters: wsrep_get_parameters_fn_t,
 }
 
-/// Member with its progress, for the membership service.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_member_info_ext_t {
-    pub base: wsrep_member_info_t,
-    /// Its last committed seqno.
-    pub last_committed: wsrep_seqno_t,
-    pub status: wsrep_member_status_t,
-}
-
-/// Answer of the membership service.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_membership_t {
-    pub group_uuid: wsrep_uuid_t,
-    pub last_received: wsrep_seqno_t,
-    /// When, in nanoseconds.
-    pub updated: i64,
-    pub status: wsrep_view_status_t,
-    pub num: usize,
-    /// The first of them.
-    pub members: [wsrep_member_info_ext_t; 1],
-}
-
-/// Asks for a [`wsrep_membership_t`]. Its arguments are not described anywhere that this crate
+/// Asks which members there are. Its arguments are not described anywhere that this crate
 /// could be written from, so a provider's function reads none: on x86-64 Linux a caller passes them
 /// in registers and cleans up itself, so a callee may be unaware of them.
 pub type wsrep_get_membership_fn_t = Option<unsafe extern "C" fn() -> wsrep_status_t>;
@@ -142,29 +95,4 @@ pub type wsrep_get_membership_fn_t = Option<unsafe extern "C" fn() -> wsrep_stat
 pub struct wsrep_membership_service_v1_t {
     /// Answers which members there are.
     pub get_membership: wsrep_get_membership_fn_t,
-}
-
-/// A TLS connection; not used by 10.11.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_tls_stream_t {
-    pub fd: c_int,
-    pub opaque: *mut c_void,
-}
-
-/// TLS by the server; not used by 10.11 and 11.8.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_tls_service_v1_t {
-    /// Functions of the service.
-    pub functions: [wsrep_unused_fn_t; 10],
-    pub context: *mut c_void,
-}
-
-/// Threads and locks by the server; not used by 10.11 and 11.8.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_thread_service_v1_t {
-    /// Functions of the service.
-    pub functions: [wsrep_unused_fn_t; 22],
 }

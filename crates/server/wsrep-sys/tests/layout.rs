@@ -39,27 +39,12 @@ fn plain_structs_have_the_sizes_of_the_interface() {
         ("table", size_of::<wsrep_t>(), 360),
         ("seq_cb", size_of::<wsrep_seq_cb_t>(), 16),
         ("allowlist", size_of::<wsrep_allowlist_service_v1_t>(), 16),
-        ("event", size_of::<wsrep_event_service_v1_t>(), 16),
-        (
-            "monitor",
-            size_of::<wsrep_connection_monitor_service_v1_t>(),
-            32,
-        ),
         ("config", size_of::<wsrep_config_service_v1_t>(), 8),
         ("parameter", size_of::<wsrep_parameter_t>(), 24),
         (
             "membership service",
             size_of::<wsrep_membership_service_v1_t>(),
             8,
-        ),
-        ("member_info_ext", size_of::<wsrep_member_info_ext_t>(), 320),
-        ("membership", size_of::<wsrep_membership_t>(), 368),
-        ("tls service", size_of::<wsrep_tls_service_v1_t>(), 88),
-        ("tls stream", size_of::<wsrep_tls_stream_t>(), 16),
-        (
-            "thread service",
-            size_of::<wsrep_thread_service_v1_t>(),
-            176,
         ),
         ("status", size_of::<wsrep_status_t>(), 4),
         ("bool", size_of::<wsrep_bool_t>(), 1),
@@ -89,10 +74,6 @@ fn fields_of_plain_structs_are_where_the_interface_puts_them() {
     check_offsets!(wsrep_stats_var { name @ 0, type_ @ 8, value @ 16 });
     check_offsets!(wsrep_seq_cb_t { ctx @ 0, func @ 8 });
     check_offsets!(wsrep_allowlist_service_v1_t { allowlist_cb @ 0, context @ 8 });
-    check_offsets!(wsrep_event_service_v1_t { event_cb @ 0, context @ 8 });
-    check_offsets!(wsrep_connection_monitor_service_v1_t {
-        connect_cb @ 0, disconnect_cb @ 8, ssl_info_cb @ 16, context @ 24,
-    });
     check_offsets!(wsrep_parameter_t { flags @ 0, name @ 8, value @ 16 });
 }
 

@@ -8,7 +8,6 @@ use synod_local_cluster::ClusterError;
 use thiserror::Error;
 
 use crate::meters::MeterError;
-use crate::readers::ReadersError;
 
 /// An error of any command of the lab.
 #[derive(Debug, Error)]
@@ -94,9 +93,6 @@ pub enum LabError {
     Cluster(#[from] ClusterError),
     #[error(transparent)]
     Meter(#[from] MeterError),
-    /// Readers could not be measured.
-    #[error(transparent)]
-    Readers(#[from] ReadersError),
 }
 
 /// Shorthand for results in the lab.
@@ -115,10 +111,7 @@ impl LabError {
             | LabError::Refused(_)
             | LabError::NotUnderstood { .. } => 1,
             LabError::Cluster(error) => error.exit_code(),
-            LabError::Meter(error) | LabError::Readers(ReadersError::Meter(error)) => {
-                error.exit_code()
-            }
-            LabError::Readers(_) => 1,
+            LabError::Meter(error) => error.exit_code(),
         }
     }
 }

@@ -17,7 +17,6 @@ pub mod hosts;
 mod interrupt;
 pub mod meters;
 pub mod network;
-pub mod readers;
 pub mod report;
 pub mod results;
 pub mod router;

@@ -64,7 +64,6 @@ pub struct Plan {
     pub servers: u32,
     /// Tables of the `oltp_*` loads.
     pub tables: u32,
-    /// Rows of each table.
     pub table_rows: u32,
 }
 

@@ -20,9 +20,6 @@
 //! round_trip_ms = 80
 //! ```
 //!
-//! `region = ["north", "north", "south"]` names the region of each server, for `synod-lab regions`
-//! and `synod-lab feeding`.
-//!
 //! Beside every server there is a host for its clients, [`CLIENT_ROUND_TRIP`] away.
 
 use std::collections::BTreeMap;
@@ -39,19 +36,12 @@ use crate::results::{LinkRecord, TopologyRecord};
 pub const CLIENT_ROUND_TRIP: Duration = Duration::from_micros(100);
 
 /// The names of built-in topologies, with a line about each.
-pub const NAMED: [(&str, &str); 5] = [
+pub const NAMED: [(&str, &str); 4] = [
     ("same-dc", "three servers in one building: 0.1 ms"),
     ("three-dc", "three servers in three buildings: 1 ms"),
     ("two-region", "two servers 1 ms apart, a third at 30 ms"),
     ("three-region", "two servers 5 ms apart, a third at 30 ms"),
-    (
-        "five-in-three",
-        "five servers in three regions: two 100 ms apart, with two servers each, a third at 250 ms",
-    ),
 ];
-
-/// The regions of `five-in-three`.
-const FIVE_IN_THREE: [&str; 5] = ["north", "north", "south", "south", "east"];
 
 /// The distances between servers. Numbers of servers are from 0 here, and from 1 in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +50,6 @@ pub struct Topology {
     pub name: String,
     /// Number of servers.
     pub servers: usize,
-    /// The region of each server; empty: none is named.
-    pub regions: Vec<String>,
     links: BTreeMap<(usize, usize), Distance>,
 }
 
@@ -99,7 +87,6 @@ impl Topology {
             "three-dc" => [1_000, 1_000, 1_000],
             "two-region" => [1_000, 30_000, 30_000],
             "three-region" => [5_000, 30_000, 30_000],
-            "five-in-three" => return Some(Topology::five_in_three()),
             _ => return None,
         };
         let distance = |us| Distance {
@@ -110,32 +97,8 @@ impl Topology {
         Some(Topology {
             name: name.to_owned(),
             servers: 3,
-            regions: Vec::new(),
             links: pairs.zip(round_trips_us.map(distance)).collect(),
         })
-    }
-
-    /// Two large regions with two servers each, and a distant one that breaks ties.
-    fn five_in_three() -> Topology {
-        let round_trip_ms = |a: usize, b: usize| match (FIVE_IN_THREE[a], FIVE_IN_THREE[b]) {
-            (one, other) if one == other => 1,
-            (_, "east") => 250,
-            _ => 100,
-        };
-        let pairs = (0..5).flat_map(|a| (a + 1..5).map(move |b| (a, b)));
-        let links = pairs.map(|(a, b)| {
-            let distance = Distance {
-                round_trip: Duration::from_millis(round_trip_ms(a, b)),
-                bandwidth_bits: None,
-            };
-            ((a, b), distance)
-        });
-        Topology {
-            name: "five-in-three".to_owned(),
-            servers: 5,
-            regions: FIVE_IN_THREE.map(str::to_owned).to_vec(),
-            links: links.collect(),
-        }
     }
 
     fn read(path: &Path) -> Result<Topology> {
@@ -222,8 +185,6 @@ pub fn parse_bandwidth(text: &str) -> std::result::Result<u64, String> {
 struct File {
     servers: usize,
     bandwidth: Option<String>,
-    #[serde(default)]
-    region: Vec<String>,
     link: Vec<FileLink>,
 }
 
@@ -242,10 +203,6 @@ fn parse(name: &str, text: &str) -> std::result::Result<Topology, String> {
         return Err(format!(
             "servers = {servers}: there can be 1 to {SERVERS_MAX}"
         ));
-    }
-    let regions = file.region.len();
-    if ![0, servers].contains(&regions) {
-        return Err(format!("region has {regions} names for {servers} servers"));
     }
     let mut links = BTreeMap::new();
     for link in &file.link {
@@ -279,7 +236,6 @@ fn parse(name: &str, text: &str) -> std::result::Result<Topology, String> {
     Ok(Topology {
         name,
         servers,
-        regions: file.region,
         links,
     })
 }
@@ -324,16 +280,6 @@ mod tests {
     }
 
     #[test]
-    fn five_servers_in_three_regions_have_all_links() {
-        let topology = Topology::named("five-in-three").unwrap();
-        assert_eq!(topology.pairs().count(), 10);
-        let round_trip = |a, b| topology.distance(a, b).round_trip;
-        assert_eq!((round_trip(0, 1), round_trip(3, 2)), (ms(1), ms(1)));
-        assert_eq!((round_trip(0, 2), round_trip(1, 3)), (ms(100), ms(100)));
-        assert_eq!((round_trip(0, 4), round_trip(3, 4)), (ms(250), ms(250)));
-    }
-
-    #[test]
     fn bandwidth_of_the_command_line_limits_all_links() {
         let topology = Topology::find("two-region", Some(100_000_000)).unwrap();
         let limited = |(a, b)| topology.distance(a, b).bandwidth_bits == Some(100_000_000);
@@ -374,10 +320,6 @@ mod tests {
             ),
             (format!("servers = 2\n{}", link(1, 3)), "servers 1 to 2"),
             ("servers = 0\nlink = []".into(), "there can be 1 to 9"),
-            (
-                "servers = 2\nregion = ['a']\nlink = []".into(),
-                "1 names for 2",
-            ),
             (format!("servers = 2\nspeed = 1\n{}", link(1, 2)), "speed"),
             (
                 "servers = 2\n[[link]]\nbetween = [1, 2]\nround_trip_ms = -1".into(),

@@ -143,7 +143,6 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
             election_timeout_min_us: 700_000,
             election_timeout_max_us: 1_400_000,
             retry_us: 200_000,
-            ..Timing::default()
         },
         limits: Limits::default(),
         chunk_bytes: CHUNK_BYTES,

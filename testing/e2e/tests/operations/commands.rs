@@ -319,12 +319,12 @@ fn conflicts_name_the_table_and_the_row() {
         let text = ask(cluster, 2, &["conflicts", "--json"])?;
         let found: Value = serde_json::from_str(&text).why("conflicts as JSON")?;
         let tables = found["tables"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_it = |row: &&Value| row["table"] == "e2e_data.fought" && row["last_hour"] == 1;
+        let is_it = |row: &&Value| row["table"] == "e2e_data.fought" && row["recent"] == 1;
         ensure(tables.iter().any(|row| is_it(&row)), || {
             format!("the table is not named: {text}")
         })?;
         let is_it = |row: &Value| {
-            row["table"] == "e2e_data.fought" && row["hex"] == "0001000000" && row["total"] == 1
+            row["table"] == "e2e_data.fought" && row["hex"] == "0001000000" && row["recent"] == 1
         };
         let keys = found["keys"].as_array().map_or(&[][..], Vec::as_slice);
         ensure(keys.iter().any(is_it), || {

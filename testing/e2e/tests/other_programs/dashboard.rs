@@ -11,6 +11,9 @@ use synod_e2e::{Outcome, Shared, TestCluster, Why, ensure, usage};
 static CLUSTER: Shared = Shared::new("dashboard", 23706);
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Less than `evs.suspect_timeout`, after which the view changes. What the page says before, the
+/// connections between the members have told.
+const BEFORE_THE_VIEW: Duration = Duration::from_secs(4);
 const ALL: [u8; 3] = [1, 2, 3];
 
 /// Opens the page of a node's agent.
@@ -94,6 +97,48 @@ fn page_follows_a_group_whose_members_are_killed_and_come_back() {
         await_healthy(cluster, &mut page)?;
         writers.finish().check_rows(cluster, &ALL)?;
         print_cost(&agent, begun)?;
+        page.check()
+    });
+}
+
+#[test]
+fn dead_members_and_a_lost_majority_are_shown_before_the_view_changes() {
+    CLUSTER.scenario("the dashboard without a majority", |cluster| {
+        let leader = cluster.leader();
+        let [asked, other] = cluster.others(leader)[..] else {
+            return ensure(false, || "there are not three nodes".to_owned());
+        };
+        let (_agent, mut page) = open(cluster, asked)?;
+        await_healthy(cluster, &mut page)?;
+        let state = |node: u8| {
+            format!("document.querySelector('tr[data-member=node{node}]').dataset.state")
+        };
+        let killed = Instant::now();
+        for node in [other, leader] {
+            cluster.kill(node).why("kill")?;
+        }
+        page.browser.wait_until(&format!(
+            "/^(silent|absent)/.test({}) && /^(silent|absent)/.test({}) && \
+             document.getElementById('state').className === 'pill bad' && \
+             !document.getElementById('trouble').hidden",
+            state(other),
+            state(leader)
+        ))?;
+        let noticed = killed.elapsed();
+        eprintln!("  shown after {:.1} s", noticed.as_secs_f64());
+        ensure(noticed < BEFORE_THE_VIEW, || {
+            format!("only after {noticed:?}")
+        })?;
+
+        page.browser.wait_until(&format!(
+            "document.getElementById('state').textContent.startsWith('not primary') && \
+             document.getElementById('trouble').innerText.includes('hears no leader') && \
+             {} === 'absent' && {} === 'absent'",
+            state(other),
+            state(leader)
+        ))?;
+        cluster.up(&|_, _| ()).why("starting again")?;
+        await_healthy(cluster, &mut page)?;
         page.check()
     });
 }

@@ -36,6 +36,85 @@ fn alert_rules_pass_their_tests() -> Outcome {
     Ok(())
 }
 
+/// Each test of the packaged file, once more with each kind of member, all of them there or one
+/// absent: an alert is about its own cause only. Tests about absent members are not varied.
+#[test]
+fn alerts_do_not_depend_on_the_kinds_of_the_members() -> Outcome {
+    let file = packaged_rules().join("synod.rules.test.yml");
+    let file = fs::read_to_string(file).why("the tests of the rules")?;
+    let (head, tests) = file.split_once(TEST).ok_or("no test").why("the tests")?;
+    let rules = packaged_rules().join("synod.rules.yml");
+    let mut varied = head.replace("synod.rules.yml", &rules.display().to_string());
+    let is_varied = |test: &&str| !test.contains("synod_member_present");
+    let tests: Vec<&str> = tests.split(TEST).filter(is_varied).collect();
+    assert!(tests.len() >= 20, "{tests:?}");
+    for test in tests {
+        for absent in ["no member", "db2", "logger1", "relay1"] {
+            varied += &with_members(test, absent)?;
+        }
+    }
+    let dir = place::cluster_dir("prometheus-members")?;
+    fs::create_dir_all(&dir).why("a directory")?;
+    let file = dir.join("members.test.yml");
+    fs::write(&file, varied).why("the tests")?;
+    promtool(&["test", "rules", &file.display().to_string()], "")
+}
+
+/// Begin of each test in the packaged file.
+const TEST: &str = "  - name: ";
+/// The metrics about the members of two databases, a logger with a vote and a relay without one:
+/// name, other labels, the member that it is about.
+const MEMBERS: [(&str, &str, &str); 8] = [
+    ("synod_member_present", ",member=\"db1\"", "db1"),
+    ("synod_member_present", ",member=\"db2\"", "db2"),
+    ("synod_member_present", ",member=\"logger1\"", "logger1"),
+    ("synod_member_present", ",member=\"relay1\"", "relay1"),
+    ("synod_voters", "", ""),
+    ("synod_voters_present", "", ""),
+    ("synod_failures_tolerated", "", ""),
+    ("synod_primary", "", ""),
+];
+/// The alerts that are about absent members.
+const ABOUT_ABSENCE: &str = "SynodMemberAbsent|SynodNoFailureTolerated";
+
+/// A test with these metrics as well, if one member is absent.
+fn with_members(test: &str, absent: &str) -> Outcome<String> {
+    let is_about_absence = |line: &&str| ABOUT_ABSENCE.split('|').any(|alert| line.contains(alert));
+    let lines = test.lines().filter(|line| !is_about_absence(line));
+    let test: String = lines.map(|line| format!("{line}\n")).collect();
+    let instance = |line: &str| {
+        let (_, rest) = line.split_once("{instance=\"")?;
+        Some(rest.split_once('"')?.0.to_owned())
+    };
+    let instances: BTreeSet<String> = test.lines().filter_map(instance).collect();
+    let mut series = String::new();
+    for instance in &instances {
+        for (name, labels, member) in MEMBERS {
+            if test.contains(&format!("{name}{{instance=\"{instance}\"")) {
+                continue;
+            }
+            let value = match name {
+                "synod_voters" => 3,
+                "synod_voters_present" if matches!(absent, "db2" | "logger1") => 2,
+                "synod_voters_present" => 3,
+                "synod_failures_tolerated" => i32::from(!matches!(absent, "db2" | "logger1")),
+                _ => i32::from(member != absent),
+            };
+            let labels = format!("instance=\"{instance}\"{labels}");
+            series +=
+                &format!("      - {{series: '{name}{{{labels}}}', values: \"{value}x100\"}}\n");
+        }
+    }
+    let input = "    input_series:\n";
+    let (name, rest) = test.split_once(input).ok_or("no series").why("a test")?;
+    let firing = "alertstate=\"firing\"";
+    let others = format!("{firing},alertname!~\"{ABOUT_ABSENCE}\"");
+    let rest = rest.replace(firing, &others);
+    Ok(format!(
+        "{TEST}{absent} is absent, {name}{input}{series}{rest}"
+    ))
+}
+
 /// Checks the query of each panel as a recording rule, with a value for Grafana's variables.
 #[test]
 fn queries_of_the_dashboard_are_queries() -> Outcome {

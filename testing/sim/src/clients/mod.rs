@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use rand::Rng;
-use synod_certify::{Class, KeySet, KeyType};
+use synod_certify::{Class, KeyType};
 use synod_consensus::{EntryId, MemberId, Seqno, SessionId};
 use synod_member::{
-    Action, Client, Event as Input, Piece, ProposalResult, ReadDone, RefusedBy, ResultSlot,
-    Snapshot, Submission, Waiter, lock, split_into_chunks,
+    Action, Client, Event as Input, Piece, ProposalResult, ReadDone, ResultSlot, Snapshot,
+    Submission, Waiter, lock, split_into_chunks,
 };
 
 use crate::clients::content::{Content, Row, TABLES, row_keys, table_keys};
@@ -30,11 +30,6 @@ pub(crate) struct Transaction {
     pub(crate) member: MemberId,
     pub(crate) session: SessionId,
     pub(crate) rows: Vec<Row>,
-    pub(crate) keys: KeySet,
-    /// Whether its action has several pieces.
-    pub(crate) is_large: bool,
-    /// Epoch of the locks that protect it.
-    pub(crate) locks_epoch: u64,
     pub(crate) caller: Arc<WaitingClient>,
     /// Pieces of the action that the client has not handed over yet.
     rest: VecDeque<Piece>,
@@ -183,9 +178,6 @@ impl World {
             member: id,
             session,
             rows,
-            keys: action.keys.clone(),
-            is_large: pieces > 1,
-            locks_epoch: epoch,
             caller,
             rest,
             is_hesitant: pieces > 1 && share > 0.0 && self.chance(share),
@@ -253,11 +245,6 @@ impl World {
         transaction: u64,
         result: ProposalResult,
     ) {
-        if let ProposalResult::Conflict { with, by } = result
-            && by == RefusedBy::Origin
-        {
-            self.check_refused_early(id, transaction, with);
-        }
         match result {
             ProposalResult::Ordered { seqno, .. } => {
                 let number = transaction;

@@ -8,6 +8,7 @@
 use synod_consensus::MemberId;
 
 use crate::invariants::require;
+use crate::member::ApplierPace;
 use crate::member::failed_actions::{Failing, FailureStep, IN_DOUBT};
 use crate::member::storage::FLUSH_US;
 use crate::trace::What;
@@ -38,6 +39,7 @@ impl World {
             self.fail_and_die_at(step);
         }
         self.lose_power_once_left();
+        self.fail_and_stand_still();
         self.fail_and_return(0);
         for _ in 0..3 {
             self.fail_and_return(3 * FLUSH_US);
@@ -83,6 +85,24 @@ impl World {
         }
         self.expect_return(member);
         self.expect_no_copy(member, copies);
+    }
+
+    /// An action fails and is applied again, and those after it are not, which its engine says to
+    /// have. The member dies when the engine has flushed.
+    fn fail_and_stand_still(&mut self) {
+        let Some(member) = self.member_to_fail() else {
+            return;
+        };
+        self.set_failing(member, Some(Failing::Once));
+        let again = "failed action applied again";
+        let before = self.coverage.of(again);
+        let is_again = self.run_until(BACK_US, |world| world.coverage.of(again) > before);
+        self.expect(is_again, || format!("{member} applies nothing again"));
+        self.node_mut(member).applies = ApplierPace::StandsStill;
+        self.run_for(4 * FLUSH_US);
+        self.die(member);
+        self.node_mut(member).applies = ApplierPace::Usual;
+        self.expect_return(member);
     }
 
     /// An action fails and is applied again. The member dies at most so long after that.

@@ -4,8 +4,8 @@
 //!
 //! * processes and machines: any number of crashes, pauses and power cuts;
 //! * network: loss, duplicates, reordering, partitions, slow links;
-//! * clocks: drift and jumps within the bound that leases allow for; without leases also clocks
-//!   that stand still while a machine is suspended;
+//! * clocks: drift and jumps by a small share of the protocol's times; clocks that stand still
+//!   while a machine is suspended;
 //! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`]
 //!   allows;
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
@@ -298,15 +298,12 @@ impl World {
         self.note(id, What::Paused { until_us });
     }
 
-    /// A clock jumps or stalls, by less than the bound: with the drift, the errors of both ends of
-    /// a lease stay below four fifths of the time by which the lease is shortened.
+    /// A clock jumps or stalls, seldom and by little: rules about times have this much to spare.
     fn jump(&mut self, id: MemberId) {
         let timing = &self.options.timing;
-        let spare_us =
-            timing.promise_us * u64::from(timing.clock_drift_ppm.min(100_000)) / 1_000_000;
+        let spare_us = timing.promise_us * u64::from(self.options.clock_drift_ppm) / 1_000_000;
         let by_us = self.rng.random_range(0..=spare_us / 5);
         let now_us = self.now_us;
-        // At most once within a lease.
         if self
             .coverage
             .last_jump_us

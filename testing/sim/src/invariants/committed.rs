@@ -26,15 +26,6 @@ impl Committed {
         self.entries.get(position).map(|(header, _)| header)
     }
 
-    /// The ordered entry at a seqno.
-    pub(crate) fn action(&self, seqno: Seqno) -> Option<&EntryHeader> {
-        let place = self
-            .entries
-            .partition_point(|(header, _)| header.seqno < seqno);
-        let (header, _) = self.entries.get(place)?;
-        (header.seqno == seqno).then_some(header)
-    }
-
     pub(crate) fn last_seqno(&self) -> Seqno {
         self.entries
             .last()

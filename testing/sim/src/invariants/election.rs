@@ -1,7 +1,5 @@
 //! At most one leader per term (Raft, 5.2). It has everything committed in earlier terms (Raft,
 //! 5.4.3).
-//!
-//! While a lease is valid, there is no other leader.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +43,5 @@ impl Election {
             "a leader has everything committed",
             || format!("the leader of term {term} lacks {missing:?}"),
         )
-    }
-
-    /// A member holds a valid lease in `term`; `newest` is the term of the newest leader.
-    pub(crate) fn lease(member: MemberId, term: Term, newest: Term) -> Checked {
-        require(newest <= term, "no other leader during a lease", || {
-            format!("{member} has a lease in term {term}, but term {newest} has a leader")
-        })
     }
 }

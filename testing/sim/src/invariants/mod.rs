@@ -8,7 +8,6 @@ pub(crate) mod certified;
 pub(crate) mod committed;
 pub(crate) mod config_change;
 pub(crate) mod durable_first;
-pub(crate) mod early_refusal;
 pub(crate) mod election;
 pub(crate) mod everywhere;
 pub(crate) mod history;

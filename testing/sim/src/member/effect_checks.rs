@@ -251,12 +251,5 @@ impl World {
         let committed: &Committed = &self.checks.committed;
         let checked = Election::complete(term, committed.entries(), |entry| written.has(entry));
         self.judge(checked);
-        for other in self.up().into_iter().filter(|other| *other != id) {
-            let core = self.core(other);
-            if core.term() < term && core.lease_valid(self.local(other)) {
-                let checked = Election::lease(other, core.term(), term);
-                self.judge(checked);
-            }
-        }
     }
 }

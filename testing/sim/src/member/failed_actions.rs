@@ -31,6 +31,8 @@ const STEP_US: (u64, u64) = (50, 2 * MS);
 const SEARCH_US: u64 = 50 * MS;
 /// The table is full.
 const FULL: u32 = 1114;
+/// Threads that apply actions; one at a time is let into the order.
+const APPLIERS: i64 = 4;
 /// The key is there already.
 const DUPLICATE: u32 = 1062;
 /// Coverage: a start found an action that its database may have or not.
@@ -132,11 +134,19 @@ impl World {
                 self.restart_later(id);
                 return Err(());
             };
-            let record = &mut opened.record;
+            let mut record = opened.record.clone();
+            record.forget_outlived(starts_at);
+            record.forget_lost(starts_at);
             if record.is_in_doubt(starts_at) {
                 self.coverage.count(IN_DOUBT);
                 (record.behind, record.unusable) = (None, Some("in doubt".to_owned()));
             }
+            if !opened.keep(record) {
+                self.coverage.count("no start without the record");
+                self.restart_later(id);
+                return Err(());
+            }
+            let record = &opened.record;
             if record.needs_copy() {
                 self.node_mut(id).database.replace(Seqno(0));
                 starts_at = Seqno(0);
@@ -144,7 +154,6 @@ impl World {
                 self.coverage.count("engine corrected");
                 starts_at = behind.at;
             }
-            record.forget_outlived(starts_at);
             recorder = Some(opened);
         }
         self.node_mut(id).database.starts_at = starts_at;
@@ -319,7 +328,12 @@ impl World {
             }
             FailureStep::EngineMoved => FailureStep::Answered,
             FailureStep::Answered => return self.search_decision(id),
-            FailureStep::Decided => FailureStep::Leaving,
+            FailureStep::Decided => {
+                if !self.pass_over(id) {
+                    return;
+                }
+                FailureStep::Leaving
+            }
             FailureStep::Leaving => return,
         };
         if let Some(failed) = &mut self.process(id).failed {
@@ -359,6 +373,29 @@ impl World {
             failed.failures = failures;
         }
         self.keep_record(id, record)
+    }
+
+    /// Actions that other appliers have executed are not let into the order, and the engine's
+    /// position moves over them; false if the process has ended.
+    fn pass_over(&mut self, id: MemberId) -> bool {
+        let process = self.process(id);
+        let (Some(failed), Some(recorder)) = (&process.failed, &mut process.recorder) else {
+            return true;
+        };
+        let last = Seqno(failed.seqno.0 + APPLIERS - 1).min(process.shared.commit_seqno());
+        if last <= failed.seqno {
+            return true;
+        }
+        let mut record = recorder.record.clone();
+        let at = failed.seqno.prev();
+        recorder.lack.falls_behind(&mut record, at, last, 0);
+        if !self.keep_record(id, record) {
+            return false;
+        }
+        self.coverage.count("passed over");
+        let now_us = self.now_us;
+        self.node_mut(id).database.move_engine(now_us, last);
+        true
     }
 
     /// Notes that nothing of the action is in the database; false if the process has ended.

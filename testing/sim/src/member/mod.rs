@@ -4,7 +4,6 @@
 //! never comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
-mod early_refusals;
 mod effect_checks;
 pub(crate) mod failed_actions;
 mod member_runner;
@@ -132,9 +131,11 @@ impl Database {
         self.move_engine(now_us, seqno);
     }
 
-    /// The engine's position moves, with the data or without them.
+    /// The engine's position moves, with the data or without them. The engine gives the highest one
+    /// that it ever had.
     pub(crate) fn move_engine(&mut self, at_us: u64, engine: Seqno) {
-        self.engine = engine;
+        self.engine = self.engine.max(engine);
+        let engine = self.engine;
         let applied = self.applied;
         self.unflushed.push_back(Unflushed {
             at_us,

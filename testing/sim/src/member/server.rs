@@ -110,10 +110,16 @@ impl World {
         let process = self.process(id);
         let moved = std::sync::atomic::Ordering::Relaxed;
         process.effects.moved.store(false, moved);
+        // A member may die between any two.
+        let at_once = if process.recorder.is_some() {
+            1
+        } else {
+            AT_ONCE
+        };
         let Some(deliverer) = process.deliverer.as_mut() else {
             return self.settle(id);
         };
-        match deliverer.step(AT_ONCE) {
+        match deliverer.step(at_once) {
             Ok(Delivered::Some) => process.effects.moved.store(true, moved),
             Ok(Delivered::Nothing | Delivered::Stopped) => {}
             Ok(Delivered::Fetching) => {

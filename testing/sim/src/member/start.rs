@@ -189,13 +189,10 @@ impl World {
         }
     }
 
-    /// The timing that an operator gives a process. Members' promises and leases differ.
+    /// The timing that an operator gives a process. Members' promises differ.
     fn draw_timing(&mut self) -> Timing {
         let mut timing = self.options.timing.clone();
         timing.promise_us = self.draw((timing.promise_us / 2, timing.promise_us));
-        if self.chance(0.3) {
-            timing.lease_us = 0;
-        }
         timing
     }
 

@@ -1,4 +1,4 @@
-//! The rules that hold after every turn of a member: leases, repairs, versions, and bounds.
+//! The rules that hold after every turn of a member: repairs, versions, and bounds.
 //!
 //! A bound says how much of something a member may hold: log, caches, queues, ranges to be read.
 
@@ -9,7 +9,6 @@ use synod_consensus::{LogIndex, MemberId};
 use synod_member::DiskRead;
 
 use crate::invariants::bounds::{Held, within};
-use crate::invariants::election::Election;
 use crate::invariants::{Violation, repair, require, versions};
 use crate::options::Options;
 use crate::world::{SECOND, World};
@@ -17,16 +16,6 @@ use crate::world::{SECOND, World};
 impl World {
     /// The rules that hold after every turn of a member.
     pub(crate) fn check_member(&mut self, id: MemberId) {
-        let local = self.local(id);
-        let core = self.core(id);
-        if core.is_leader() && core.lease_valid(local) {
-            let newest = self
-                .leader()
-                .map_or(core.term(), |leader| self.core(leader).term());
-            let checked = Election::lease(id, core.term(), newest);
-            self.coverage.count("lease");
-            self.judge(checked);
-        }
         let core = self.core(id);
         let written = &self.node(id).disk.written;
         let agree = core.last_id() == written.last();

@@ -103,7 +103,6 @@ impl Core {
             } => Body::HeartbeatReply {
                 sent_at: *sent_at,
                 read_round: *read_round,
-                promised_us: 0,
             },
             Body::Vote { .. } => Body::VoteReply { granted: false },
             Body::PreVote { .. }
@@ -170,7 +169,7 @@ impl Core {
     /// Whether a vote for another member than the current leader would break a promise. A leader
     /// has promised to itself; it stops leading when it loses its quorum.
     pub(crate) fn is_promised(&self) -> bool {
-        planted!(BreakPromise, self.now < self.promise_until, else false) || self.is_leader()
+        self.now < self.promise_until || self.is_leader()
     }
 
     /// A message of the current term's leader has arrived. False if that is impossible because

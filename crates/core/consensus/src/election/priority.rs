@@ -72,7 +72,7 @@ impl std::fmt::Display for LeaderWeight {
 /// leads costs every client a way to another machine, and its own machine may be a small one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    has_data: bool,
+    pub(crate) has_data: bool,
     weight: LeaderWeight,
 }
 

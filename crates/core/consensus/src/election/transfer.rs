@@ -72,8 +72,9 @@ impl Core {
         Some(self.leading()?.leader_transfer.as_ref()?.to)
     }
 
-    /// Best successor among the other voters that have answered lately: the one of the highest rank
-    /// that has everything committed, or else the one with the most complete log.
+    /// Best successor among the other voters that have answered lately: one with a database that
+    /// keeps up; then the one of the highest rank that has everything committed, or else the one
+    /// with the most complete log. A logger often has an entry more than a server.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
         self.best_successor_of(|_| true)
     }
@@ -102,15 +103,16 @@ impl Core {
                 .get(&id)
                 .filter(|peer| lately(peer.last_heard) && is_fit(peer))?;
             let has_all = peer.match_index >= self.commit;
-            let rank = self.rank_of(id).filter(|_| has_all);
-            Some((rank, peer.match_index, id))
+            let keeps_up = has_all || lately(peer.acknowledged_at());
+            let rank = self.rank_of(id);
+            let serves = keeps_up && rank.is_some_and(|rank| rank.has_data);
+            Some((serves, rank.filter(|_| has_all), peer.match_index, id))
         });
-        candidates.max().map(|(_, _, id)| id)
+        candidates.max().map(|(_, _, _, id)| id)
     }
 
     /// Orders the target to become a candidate once its log is complete. From then on the target
-    /// may win in spite of all promises, whenever its requests arrive. So the lease ends for the
-    /// rest of the term.
+    /// may win in spite of all promises, whenever its requests arrive.
     pub(crate) fn advance_leader_transfer(&mut self) {
         let last = self.log.last().index;
         let Some(leading) = self.leading_mut() else {

@@ -232,7 +232,6 @@ impl Core {
             Body::HeartbeatReply {
                 sent_at,
                 read_round,
-                promised_us: self.timing.promise_us,
             },
         );
     }

@@ -4,9 +4,8 @@
 //! commits by counting durable positions of the voters, its own disk among them.
 //!
 //! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
-//! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 6.4.1
-//! (lease; see [`super::lease`]), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching
-//! and pipelining).
+//! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 10.2.1
+//! (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
 
 use std::collections::BTreeMap;
 
@@ -40,11 +39,8 @@ pub(crate) struct Leading {
     /// The leader transfer in progress.
     pub(crate) leader_transfer: Option<LeaderTransfer>,
     /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
-    /// arrive at any time, so there is no lease for the rest of the term.
+    /// arrive at any time in the rest of the term.
     pub(crate) has_ordered_election: bool,
-    /// Promises count only if they were asked for after this moment. Before it the clock may have
-    /// stood still.
-    pub(crate) no_lease_before: Time,
     pub(crate) reads: LeaderReads,
     pub(crate) succession: Succession,
 }
@@ -58,7 +54,6 @@ impl Leading {
             heartbeat_at: now,
             leader_transfer: None,
             has_ordered_election: false,
-            no_lease_before: Time(0),
             reads: LeaderReads::default(),
             succession: Succession::default(),
         }
@@ -341,7 +336,6 @@ impl Core {
         from: MemberId,
         sent_at: Time,
         read_round: u64,
-        promised_us: u64,
     ) {
         let current = self.leading().map_or(0, |leading| leading.reads.round());
         let Some(peer) = self.heard_from(from, sent_at) else {
@@ -350,7 +344,6 @@ impl Core {
         if read_round <= current {
             peer.read_round = peer.read_round.max(read_round);
         }
-        self.note_promise(from, sent_at, promised_us);
         self.answer_confirmed_reads();
     }
 

@@ -2,10 +2,8 @@
 //!
 //! [`leader`] appends, sends and counts acknowledgements. [`follower`] takes entries over and
 //! acknowledges those that its disk holds. [`progress`] is the leader's record of one other member.
-//! [`lease`] is the time for which the leader may rely on the others' promises. Entries only ever
-//! come from the leader of the current term (Raft, section 5.3).
+//! Entries only ever come from the leader of the current term (Raft, section 5.3).
 
 mod follower;
 pub(crate) mod leader;
-mod lease;
 pub(crate) mod progress;

@@ -61,9 +61,6 @@ pub(crate) struct Peer {
     /// When the leader last received any answer of its term from the member; `None`: not yet.
     /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// End of the member's promise, by the leader's own clock; see [`super::lease`]. Zero: the
-    /// member has promised nothing.
-    pub(crate) promised_until: Time,
     /// Highest read round that the member has confirmed; zero: none.
     ///
     /// Invariant: at most the leader's latest round.
@@ -158,7 +155,6 @@ impl Peer {
             },
             has_empty_log: false,
             last_heard: None,
-            promised_until: Time(0),
             read_round: 0,
             commit_sent: LogIndex(0),
             acknowledged_at: None,
@@ -168,6 +164,11 @@ impl Peer {
             leaving_until: None,
             install_base: None,
         }
+    }
+
+    /// When the latest acknowledgement arrived; `None`: none in this term.
+    pub(crate) fn acknowledged_at(&self) -> Option<Time> {
+        self.acknowledged_at
     }
 
     /// Sets where the member's log shall start if it needs a base.

@@ -54,10 +54,7 @@ impl Default for Options {
             hints: true,
             loggers: &[],
             limits: Limits::default(),
-            timing: Timing {
-                lease_us: Timing::default().lease_max_us,
-                ..Timing::default()
-            },
+            timing: Timing::default(),
         }
     }
 }
@@ -624,7 +621,6 @@ impl Sim {
             self.perform(node, effect);
         }
         self.send_proposals(node);
-        self.check_lease(node);
         self.check_image(node);
         let wake = self.core(node).poll_timeout();
         let at = wake.map(|at| self.global(node, at).max(self.now + 1));
@@ -652,7 +648,6 @@ impl Sim {
                     self.node_mut(node).dedup.new_term(change.term);
                     let image = &self.node(node).disk.written;
                     self.oracle.new_leader(change.term, |id| image.has(id));
-                    self.check_no_other_lease(node);
                 }
             }
             Effect::Config(config) => {
@@ -882,29 +877,6 @@ impl Sim {
         assert_eq!(*core.config(), image.config());
         assert!(core.commit_index() <= core.last_id().index);
         assert_eq!(self.node(node).delivered, core.commit_index());
-    }
-
-    /// While a lease is valid there is no newer leader.
-    fn check_lease(&mut self, node: MemberId) {
-        let core = self.core(node);
-        if core.lease_valid(self.local(node)) {
-            let newest = self.leader().map(|leader| self.core(leader).term());
-            assert!(
-                newest <= Some(core.term()),
-                "{node} has a lease in spite of {newest:?}"
-            );
-        }
-    }
-
-    fn check_no_other_lease(&self, leader: MemberId) {
-        for other in self.up().into_iter().filter(|n| *n != leader) {
-            let valid = self.core(other).lease_valid(self.local(other));
-            let older = self.core(other).term() < self.core(leader).term();
-            assert!(
-                !(valid && older),
-                "{other} has a lease while {leader} is elected"
-            );
-        }
     }
 
     // --- clients ----------------------------------------------------------------------------

@@ -44,12 +44,8 @@ impl World {
                 format!("{name} down")
             } else {
                 let field = |what| self.field(node, what).expect("a known field");
-                let lease = match field("lease").as_str() {
-                    "yes" => ", lease",
-                    _ => "",
-                };
                 format!(
-                    "{name} {} term {}, commit {}, last {}, durable {}, voters {}{lease}",
+                    "{name} {} term {}, commit {}, last {}, durable {}, voters {}",
                     field("role"),
                     field("term"),
                     field("commit"),
@@ -96,10 +92,6 @@ impl World {
             "last" => core.last_id().to_string(),
             "durable" => core.durable_index().to_string(),
             "voters" => show::members(core.config().config.voters()),
-            "lease" => {
-                let valid = core.lease_valid(self.sim.local(node));
-                if valid { "yes" } else { "no" }.to_owned()
-            }
             "log" => {
                 let terms = image.entries.iter();
                 let terms: Vec<String> = terms.map(|(header, _)| header.term.to_string()).collect();

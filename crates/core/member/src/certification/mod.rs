@@ -7,7 +7,6 @@
 //! ```text
 //! leader, before it appends:  check_chunk(chunk)   certify(last piece) -> verdict
 //! leader, after a refusal:    refused(piece)       the partial action to discard
-//! origin, before it sends:    foreseen_conflict(piece) -> what the leader would refuse it for
 //! every member:               appended(entry)      for each entry of its log
 //!                             truncated(from)      undoes what the removed entries did
 //!                             committed(entry)     the entry can never be undone
@@ -18,7 +17,6 @@
 //! one record for each uncommitted entry. A truncation that goes back to `start` or further empties
 //! the state, and the next entry says where it begins again.
 
-mod foresight;
 mod open_keys;
 mod partial_actions;
 
@@ -94,9 +92,6 @@ pub(crate) struct CertificationState {
     undo: VecDeque<UndoPoint>,
     /// The last action fed; at first `start_seqno`.
     last_seqno: Seqno,
-    /// The last action fed whose keys are unknown here; it counts as holding every key. Zero if
-    /// there is none.
-    last_vague: Seqno,
     /// The last entry fed; at first `start`.
     last_index: LogIndex,
     limits: CertLimits,
@@ -117,7 +112,6 @@ impl CertificationState {
             open_keys: OpenKeys::default(),
             undo: VecDeque::new(),
             last_seqno: seqno,
-            last_vague: Seqno(0),
             last_index: index,
             limits,
             start: index,
@@ -176,17 +170,13 @@ impl CertificationState {
         payload: &Bytes,
     ) -> Result<Verdict, CertifyError> {
         let piece = ActionPiece::decode(payload.clone())?;
-        self.certify_piece(origin, &piece)
-    }
-
-    fn certify_piece(&self, origin: &Origin, piece: &ActionPiece) -> Result<Verdict, CertifyError> {
         let next = self.last_seqno.next().0;
-        if let Some((open, last)) = self.last_part(origin, piece)? {
+        if let Some((open, last)) = self.last_part(origin, &piece)? {
             let verdict = self.certifier.certify_open(next, open, &last);
             return verdict.map_err(malformed_keys);
         }
-        let keys = self.keys_of(origin, piece)?;
-        let request = request(origin, piece, &keys);
+        let keys = self.keys_of(origin, &piece)?;
+        let request = request(origin, &piece, &keys);
         Ok(self.certifier.certify(next, &request))
     }
 
@@ -313,7 +303,6 @@ impl CertificationState {
             let mut everything = KeySet::new();
             everything.append(&[], KeyType::Exclusive);
             self.ingest_as(header.seqno, &everything, Class::TotalOrder);
-            self.last_vague = header.seqno;
             match error {
                 CertifyError::Malformed(error) => error,
                 CertifyError::ChunksUnknown

@@ -274,12 +274,6 @@ impl Driver {
         self.reads.fail_all();
     }
 
-    /// The clock stood still, for how long is not known: a leader's lease ends.
-    pub fn clock_stood_still(&mut self, now: Time) {
-        self.turns.observe(now);
-        self.core.drop_lease(now);
-    }
-
     /// Does what is due, and what the events since the last turn led to.
     pub fn turn(&mut self, now: Time) {
         if self.is_stopped() && !synod_planted::is(synod_planted::Bug::TurnAfterStop) {

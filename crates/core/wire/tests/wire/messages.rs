@@ -77,7 +77,6 @@ fn in_version_1(message: PeerMessage) -> PeerMessage {
     };
     if let PeerMessage::Consensus(Message { body, .. }) = &mut message {
         match body {
-            Body::HeartbeatReply { promised_us, .. } => *promised_us = 0,
             Body::InstallBase { base, .. } => unbind(&mut base.config),
             _ => {}
         }
@@ -1003,7 +1002,6 @@ fn heartbeat_reply() -> PeerMessage {
         body: Body::HeartbeatReply {
             sent_at: Time(4),
             read_round: 5,
-            promised_us: 6,
         },
     })
 }
@@ -1043,6 +1041,17 @@ fn install_base() -> PeerMessage {
             sent_at: Time(4),
         },
     })
+}
+
+/// Programs before this one wrote how long they vote for no other leader.
+#[test]
+fn reserved_field_of_a_heartbeat_reply_is_read_whatever_it_holds() {
+    let mut frame = parse(&frame_bytes_of(2, &heartbeat_reply()));
+    let mut body = frame.body.to_vec();
+    let end = body.len() - 8;
+    body[end..].copy_from_slice(&6_u64.to_le_bytes());
+    frame.body = body.into();
+    assert_eq!(PeerMessage::decode(2, frame), Ok(heartbeat_reply()));
 }
 
 #[test]
@@ -1101,13 +1110,13 @@ const HEARTBEAT_REPLY_1: &str = concat!(
     "09",
     "04000000000000000500000000000000",
 );
-/// Bytes of version 1, then the promise.
+/// Bytes of version 1, then the reserved field.
 const HEARTBEAT_REPLY_2: &str = concat!(
-    "537910003100000064d7f4f8598cc5da",
+    "537910003100000047af914bf974e17d",
     "010000000000000002000000000000000300000000000000",
     "09",
     "04000000000000000500000000000000",
-    "0600000000000000",
+    "0000000000000000",
 );
 /// Header, sender to term, code, last entry, seqno, configuration (index, protocol, members), time.
 const INSTALL_BASE_1: &str = concat!(

@@ -193,11 +193,10 @@ fn bare_body() -> impl Strategy<Value = Body> {
                 read_round,
             }
         }),
-        (time(), any::<u64>(), any::<u64>()).prop_map(|(sent_at, read_round, promised_us)| {
+        (time(), any::<u64>()).prop_map(|(sent_at, read_round)| {
             Body::HeartbeatReply {
                 sent_at,
                 read_round,
-                promised_us,
             }
         }),
         index().prop_map(|commit| Body::CommitNotice { commit }),

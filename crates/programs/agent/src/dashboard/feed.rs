@@ -13,13 +13,14 @@
 //! | `happened` | events as of `synod why`, when they have changed |
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use serde::Serialize;
 use synod_admin::event::Event;
 use synod_admin::status::Status;
+use synod_admin::unix_ms;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -172,12 +173,6 @@ async fn send_all(
             return;
         }
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 shows 1970.
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `synod conflicts`: which tables and rows lose, to whom, and when.
+//! `synod conflicts`: the tables and rows that lose most, and to whom.
 
 use clap::Args;
 use synod_admin::conflict::{Conflicts, LostTransaction};
@@ -74,7 +74,10 @@ fn text(conflicts: &Conflicts) -> String {
         conflicts.total(),
         kinds.join(", ")
     )];
-    parts.extend(last_hour(&conflicts.by_minute));
+    if let Some(since) = conflicts.recent_since_unix_ms {
+        let (recent, since) = (conflicts.recent, utc::text(since));
+        parts.push(format!("recent: the last {recent} of them, since {since}"));
+    }
     if !conflicts.tables.is_empty() {
         parts.push(tables(conflicts));
     }
@@ -92,38 +95,14 @@ fn text(conflicts: &Conflicts) -> String {
     parts.join("\n\n")
 }
 
-/// Losers in each minute of the last hour, as bars; none if none lost.
-fn last_hour(by_minute: &[u32]) -> Option<String> {
-    const BARS: [char; 9] = ['.', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = by_minute.iter().copied().max().filter(|most| *most > 0)?;
-    let top = BARS.len() as u64 - 1;
-    let bars = by_minute.iter().map(|count| {
-        let height = (u64::from(*count) * top).div_ceil(u64::from(most));
-        BARS[height as usize] // at most the last one
-    });
-    let bars: String = bars.collect();
-    let all: u64 = by_minute.iter().map(|count| u64::from(*count)).sum();
-    Some(format!(
-        "last hour by minute: {bars} now ({all}; {most} in the worst minute)"
-    ))
-}
-
 fn tables(conflicts: &Conflicts) -> String {
-    let head = [
-        "table",
-        "all",
-        "last hour",
-        "last 10 min",
-        "latest",
-        "lost to seqno",
-    ];
+    let head = ["table", "all", "recent", "latest", "lost to seqno"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(conflicts.tables.iter().map(|row| {
         [
             row.table.clone(),
             row.total.to_string(),
-            row.last_hour.to_string(),
-            row.last_10_minutes.to_string(),
+            row.recent.to_string(),
             utc::text(row.last_unix_ms),
             or_dash(row.last_lost_to),
         ]
@@ -132,32 +111,29 @@ fn tables(conflicts: &Conflicts) -> String {
     lay_out(&rows)
 }
 
-/// The rows for which most transactions have lost.
+/// The rows for which most of the last losers have lost.
 fn keys(conflicts: &Conflicts) -> String {
-    let head = ["table", "key", "all", "last hour", "last 10 min", "latest"];
+    let head = ["table", "key", "recent", "latest"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(conflicts.keys.iter().map(|row| {
         let table = (!row.table.is_empty()).then_some(&row.table);
         [
             or_dash(table),
             row.key.clone(),
-            row.total.to_string(),
-            row.last_hour.to_string(),
-            row.last_10_minutes.to_string(),
+            row.recent.to_string(),
             utc::text(row.last_unix_ms),
         ]
     }));
     let unknown = conflicts.unknown_keys;
     rows.extend(
-        (unknown > 0)
-            .then(|| ["(key not known)", "", &unknown.to_string(), "", "", ""].map(str::to_owned)),
+        (unknown > 0).then(|| ["(key not known)", "", &unknown.to_string(), ""].map(str::to_owned)),
     );
     lay_out(&rows)
 }
 
 /// A line for the tables that have no line of their own.
-fn others_row(count: u64) -> Option<[String; 6]> {
-    (count > 0).then(|| ["(other tables)", &count.to_string(), "", "", "", ""].map(str::to_owned))
+fn others_row(count: u64) -> Option<[String; 5]> {
+    (count > 0).then(|| ["(other tables)", &count.to_string(), "", "", ""].map(str::to_owned))
 }
 
 /// The last losers, latest first.
@@ -240,12 +216,5 @@ mod tests {
         ] {
             assert!(shown.contains(words), "{words}: {shown}");
         }
-    }
-
-    #[test]
-    fn last_hour_has_a_bar_for_each_minute() {
-        assert_eq!(last_hour(&[0; 60]), None);
-        let shown = last_hour(&[0, 1, 400, 800]).unwrap();
-        assert!(shown.contains(": .▁▄█ now (1201; 800 in"), "{shown}");
     }
 }

@@ -12,7 +12,6 @@ pub struct Programs {
     pub backup: bool,
     /// `socat`, which carries the copy.
     pub socat: bool,
-    /// `rsync`.
     pub rsync: bool,
 }
 

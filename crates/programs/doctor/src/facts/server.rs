@@ -8,7 +8,6 @@ use super::tables::{self, SequenceFacts, TableFacts};
 /// Facts that the server reports.
 #[derive(Debug, Default)]
 pub struct ServerFacts {
-    /// `VERSION()`.
     pub version: String,
     /// Global variables by name; paths with the data directory in front.
     pub variables: BTreeMap<String, String>,

@@ -32,7 +32,6 @@ pub(crate) struct Gap {
 /// Result of reading an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<P> {
-    /// Nothing.
     Nothing,
     /// A transaction, with what was given with each of its parts.
     Whole {

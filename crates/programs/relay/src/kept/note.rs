@@ -20,18 +20,11 @@ const PURGE: u8 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// The place of this reader is held from now on.
-    Register {
-        /// Its `server_id`.
-        server_id: u32,
-    },
+    Register { server_id: u32 },
     /// Unregister a reader: nothing is held for it any longer.
-    Remove {
-        /// Its `server_id`.
-        server_id: u32,
-    },
+    Remove { server_id: u32 },
     /// Position of a registered reader.
     At {
-        /// Its `server_id`.
         server_id: u32,
         /// Action up to which the reader has everything.
         passed: Seqno,

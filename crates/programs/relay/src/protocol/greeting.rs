@@ -1,5 +1,7 @@
 //! The greeting of a connection: the relay shows a random text, the reader its name and a proof.
 
+use synod_binlog::until_zero;
+
 use crate::accounts::{Challenge, HASH_BYTES};
 
 /// Server version shown to readers; it decides which events they expect. MariaDB puts the first
@@ -66,7 +68,6 @@ pub(crate) fn other_proof(challenge: &Challenge) -> Vec<u8> {
 pub(crate) struct Credentials {
     /// The account.
     pub(crate) name: String,
-    /// The proof.
     pub(crate) proof: Vec<u8>,
     /// The kind of proof; empty: the one that the greeting names.
     pub(crate) plugin: String,
@@ -115,14 +116,6 @@ pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
 fn text(rest: &mut &[u8]) -> Option<String> {
     let text = until_zero(rest)?;
     Some(String::from_utf8_lossy(text).into_owned())
-}
-
-/// The bytes before the next zero byte, which is taken, too.
-fn until_zero<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    let (bytes, after) = rest.split_at_checked(end)?;
-    *rest = after.get(1..)?;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use synod_node::{MemberId, MemberStatus};
 const FIRST: Duration = Duration::from_secs(10);
 /// First patience of a relay that has not: it bounds how fast leadership rotates.
 const FRUITLESS: Duration = Duration::from_secs(60);
-/// The longest.
 const LONGEST: Duration = Duration::from_secs(16 * 60);
 
 /// Time that this relay tries before another one is to.

@@ -14,7 +14,6 @@ use crate::kept::tail::Tail;
 #[derive(Clone)]
 pub(crate) struct Room {
     pub(crate) log: CommittedLog,
-    /// Policy for a full log.
     pub(crate) policy: FullLogPolicy,
     /// Size of the log's files, in bytes.
     pub(crate) segment_bytes: u64,

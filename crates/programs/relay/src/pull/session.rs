@@ -43,7 +43,6 @@ pub(super) enum PullError {
     Number {
         /// The transaction.
         gtid: Gtid,
-        /// Its number.
         number: u64,
     },
     /// The log is one of the other kind of server.

@@ -59,7 +59,6 @@ enum Form {
     Unchanged,
     /// With the error that readers are to expect.
     Expecting(u16),
-    /// With a condition.
     If(words::Condition),
 }
 

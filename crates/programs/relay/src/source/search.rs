@@ -15,8 +15,10 @@ const WINDOW: u64 = 512;
 /// Entries found on the way back.
 enum Past {
     /// A fragment of the transaction.
-    Fragment { begins: bool, places: Places },
-    /// The sessions of a view.
+    Fragment {
+        begins: bool,
+        places: Places,
+    },
     View(Vec<Session>),
 }
 

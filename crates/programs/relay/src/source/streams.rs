@@ -43,7 +43,6 @@ pub(crate) struct TooManyFragments;
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     open: BTreeMap<StreamId, Stream>,
-    /// Places noted in all of them.
     places: usize,
     /// Sessions of the latest view, if one has passed.
     present: Option<Vec<Session>>,
@@ -97,7 +96,6 @@ impl Streams {
     }
 }
 
-/// The sessions of a view.
 pub(crate) fn sessions(view: &View) -> Vec<Session> {
     let members = view.members.iter();
     members

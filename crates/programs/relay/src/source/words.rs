@@ -16,7 +16,6 @@ pub(super) struct Condition {
 /// The work that a failed statement may have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfFailed {
-    /// Nothing.
     Nothing,
     /// A part: it names several objects, or replaces one. It makes no table.
     Part,

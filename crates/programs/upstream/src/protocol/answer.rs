@@ -3,7 +3,6 @@
 /// Rows that an answer may have.
 pub(crate) const ROWS_MAX: usize = 1000;
 
-/// An error of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerError {
     pub(crate) code: u16,

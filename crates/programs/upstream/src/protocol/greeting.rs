@@ -1,6 +1,8 @@
 //! The beginning of a connection: the server says what it is and shows a random text, the client
 //! says its name and proves its password.
 
+use synod_binlog::until_zero;
+
 use super::proof::{CHALLENGE_BYTES, NATIVE_PASSWORD};
 
 /// Long passwords and flags, the protocol of 4.1, transactions, proofs by plugins.
@@ -127,14 +129,6 @@ impl OtherProof {
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (taken, after) = rest.split_at_checked(count)?;
     *rest = after;
-    Some(taken)
-}
-
-/// The bytes before the next zero byte, which is taken, too.
-fn until_zero<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    let taken = take(rest, end)?;
-    take(rest, 1)?;
     Some(taken)
 }
 

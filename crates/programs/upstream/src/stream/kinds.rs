@@ -30,7 +30,6 @@ pub(crate) enum EventKind {
     Gtid,
     /// Part of a transaction.
     InTransaction(Member),
-    /// Unknown.
     Unknown,
 }
 

@@ -20,7 +20,6 @@ pub(crate) enum Statement {
 }
 
 impl Statement {
-    /// The statement in the body of an event.
     pub(crate) fn of(event_type: EventType, body: &[u8]) -> Result<Statement, EventError> {
         let query = Query::parse(body)?;
         if event_type == EventType::QUERY_COMPRESSED {

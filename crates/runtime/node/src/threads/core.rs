@@ -15,7 +15,7 @@ use synod_wire::Lane;
 use super::delivery::Delivery;
 use super::driving::{Driving, Machine};
 use super::event_queue::Queued;
-use crate::clock::{Clock, StandstillWatch};
+use crate::clock::Clock;
 use crate::transport::Transport;
 use crate::wait::{BudgetShare, ByteBudget, InboundBudgets};
 
@@ -80,11 +80,10 @@ impl Queued for Incoming {
     }
 }
 
-/// The driver and its clocks.
+/// The driver and its clock.
 struct DriverMachine {
     driver: Driver,
     clock: Clock,
-    standstill: StandstillWatch,
     transport: Arc<Transport>,
     delivery: Arc<Delivery>,
     /// When the first event was taken whose messages may wait for others of the turn.
@@ -101,7 +100,7 @@ impl Machine<Incoming> for DriverMachine {
 
     fn handle(&mut self, incoming: Incoming) {
         let Incoming { event, share, .. } = incoming;
-        let now = self.look_at_the_clocks();
+        let now = self.clock.now();
         self.delivery.in_turn(|| self.driver.handle(now, event));
         drop(share);
         self.turn_began.get_or_insert(now);
@@ -119,7 +118,7 @@ impl Machine<Incoming> for DriverMachine {
 
     fn turn(&mut self) {
         self.turn_began = None;
-        let now = self.look_at_the_clocks();
+        let now = self.clock.now();
         self.delivery.in_turn(|| self.driver.turn(now));
         self.send_messages();
         self.delivery.end_turn();
@@ -142,16 +141,6 @@ impl DriverMachine {
     fn send_messages(&mut self) {
         self.held_since = None;
         self.transport.end_turn();
-    }
-
-    /// This node's time, which may have stood still: then no lease counts any more, before anything
-    /// else is done.
-    fn look_at_the_clocks(&mut self) -> Time {
-        let now = self.clock.now();
-        if self.standstill.notices(now) {
-            self.driver.clock_stood_still(now);
-        }
-        now
     }
 }
 
@@ -178,7 +167,6 @@ impl CoreThread {
         let machine = Box::new(DriverMachine {
             driver: self.driver,
             clock,
-            standstill: StandstillWatch::new(),
             transport: self.transport,
             delivery: self.delivery.clone(),
             held_since: None,

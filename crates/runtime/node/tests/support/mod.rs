@@ -271,7 +271,6 @@ impl Member {
                 election_timeout_min_us: 600_000,
                 election_timeout_max_us: 1_200_000,
                 retry_us: 200_000,
-                ..Timing::default()
             },
             limits: Limits::default(),
             chunk_bytes: CHUNK_BYTES,

@@ -271,7 +271,6 @@ pub struct StatVar {
     pub value: StatValue,
 }
 
-/// Kind of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewStatus {
     /// This part of the group may commit.
@@ -281,7 +280,6 @@ pub enum ViewStatus {
     Disconnected,
 }
 
-/// One member of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMember {
     /// Name of the member's session.

@@ -29,10 +29,11 @@ impl Connection {
     pub(crate) fn note_failing(&self, seqno: i64, entered: Entered) {
         let error = boundary::statement_error().unwrap_or_default();
         match entered {
-            _ if error == 0 => {}
+            Entered::Yes if error == 0 => {}
             Entered::Yes => {
                 self.note_failure(seqno, error);
             }
+            // Also without an error: fragments that are rolled back have none.
             Entered::Interrupted | Entered::Stopped => self.note_passed_over(seqno),
         }
     }
@@ -62,7 +63,7 @@ impl Connection {
         if position.was_lacking(seqno) && position.heals(seqno, failed_alike) {
             self.log(
                 LogLevel::Info,
-                format!("the database has what it lacked: it is at {seqno}"),
+                format!("the database has action {seqno}, which it lacked"),
             );
             self.forget_once_flushed();
         }

@@ -101,7 +101,6 @@ fn leftover_copy(data_dir: &Path) -> BTreeSet<i32> {
     left.filter(|process| !has_server(*process)).collect()
 }
 
-/// The parent, its parent, and so on.
 fn ancestors(parents: &BTreeMap<i32, i32>, of: i32) -> impl Iterator<Item = i32> {
     std::iter::successors(parents.get(&of).copied(), |process| {
         parents.get(process).copied()

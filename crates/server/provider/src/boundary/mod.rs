@@ -48,7 +48,7 @@ pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
 pub(crate) use process_image::close_files_on_exec;
 pub use services::{
-    service_notes, wsrep_deinit_allowlist_service_v1, wsrep_deinit_config_service_v1,
+    wsrep_deinit_allowlist_service_v1, wsrep_deinit_config_service_v1,
     wsrep_deinit_connection_monitor_service_v1, wsrep_deinit_event_service_v1,
     wsrep_deinit_membership_service_v1, wsrep_deinit_thread_service_v1,
     wsrep_deinit_tls_service_v1, wsrep_init_allowlist_service_v1, wsrep_init_config_service_v1,

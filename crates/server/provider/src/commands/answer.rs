@@ -1,8 +1,8 @@
 //! Dispatches requests to their answers.
 
 use synod_admin::protocol::{Answer, Reply, Request};
+use synod_commands::carry_out;
 use synod_commands::status::name_of;
-use synod_commands::{carry_out, unix_ms};
 
 use super::{recovery, status};
 use crate::provider::Provider;
@@ -14,7 +14,7 @@ pub(crate) fn answer(provider: &Provider, request: Request) -> Reply {
         Request::Conflicts => {
             let members = provider.running_node().map(|node| node.status().members);
             let name = |member| name_of(members.as_deref().unwrap_or_default(), member);
-            let conflicts = provider.counters().conflicts.shown(unix_ms(), name);
+            let conflicts = provider.counters().conflicts.shown(name);
             Reply::Answer(Answer::Conflicts(conflicts))
         }
         Request::RecoveryPlan => recovery::plan(provider),

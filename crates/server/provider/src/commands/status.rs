@@ -1,13 +1,14 @@
 //! The answer to the request for the status: what the node knows, and what `SHOW STATUS` shows.
 
-use synod_admin::status::{CommitStep, Counters, Server, Status};
+use std::time::Instant;
+
+use synod_admin::status::{Counters, Server, Status};
 use synod_commands::status::{OwnDatabase, name_of, of_node, with_name};
 use synod_commands::unix_ms;
 use synod_node::MemberStatus;
 
 use crate::provider::Provider;
-use crate::status::commit_steps::{CommitSteps, Step};
-use crate::status::inputs::{LocalState, StatusInputs};
+use crate::status::inputs::{GroupStatus, LocalState, StatusInputs};
 use crate::status::time_counts::BOUNDS_US;
 
 pub(super) fn gather(provider: &Provider) -> Status {
@@ -25,7 +26,7 @@ pub(super) fn gather(provider: &Provider) -> Status {
     status.at_unix_ms = now;
     status.server = server(provider, &inputs);
     let measured = &provider.counters().steps;
-    status.commit_steps = commit_steps(&inputs, measured);
+    status.commit_steps = measured.shown(Instant::now(), provider.stats_period());
     status.commits = measured.commit_times();
     status.time_bounds_us = BOUNDS_US.to_vec();
     status.counters = counters(&inputs);
@@ -34,7 +35,7 @@ pub(super) fn gather(provider: &Provider) -> Status {
     let known = node.as_ref().map(|(node, _)| node);
     status.last_election = provider.last_election().map(|e| with_name(e, known));
     let name = |member| name_of(members, member);
-    status.conflicts = provider.counters().conflicts.shown(now, name);
+    status.conflicts = provider.counters().conflicts.shown(name);
     status
 }
 
@@ -52,7 +53,10 @@ fn committed_seqno(inputs: &StatusInputs) -> Option<i64> {
 }
 
 fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
-    let is_primary = inputs.group.as_ref().is_some_and(|group| group.operational);
+    let is_primary = inputs
+        .group
+        .as_ref()
+        .is_some_and(|group| group.node.primary);
     Server {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -64,23 +68,8 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
     }
 }
 
-fn commit_steps(inputs: &StatusInputs, measured: &CommitSteps) -> Vec<CommitStep> {
-    let steps = Step::ALL.into_iter().map(|step| {
-        let times = inputs.steps[step as usize];
-        CommitStep {
-            step: step.name().to_owned(),
-            p50_us: times.p50,
-            p95_us: times.p95,
-            p99_us: times.p99,
-            samples: times.samples,
-            times: measured.all_times(step),
-        }
-    });
-    steps.collect()
-}
-
 fn counters(inputs: &StatusInputs) -> Counters {
-    let counted = &inputs.counters;
+    let (counted, group) = (&inputs.counters, inputs.group.as_ref());
     Counters {
         local_commits: count(counted.local_commits),
         local_refused: count(counted.local_cert_failures),
@@ -91,8 +80,8 @@ fn counters(inputs: &StatusInputs) -> Counters {
         received_actions: count(counted.received),
         received_bytes: count(counted.received_bytes),
         causal_reads: count(counted.causal_reads),
-        refused_messages: inputs.consensus.refused_messages,
-        compression_saved_bytes: inputs.consensus.compression_saved_bytes,
+        refused_messages: group.map_or(0, |group| group.node.refused_messages),
+        compression_saved_bytes: count(group.map_or(0, GroupStatus::compression_saved_bytes)),
     }
 }
 

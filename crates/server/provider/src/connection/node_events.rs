@@ -48,10 +48,6 @@ impl Host for Connection {
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
-        if let Delivery::Action { seqno, origin, .. } = &delivery {
-            let conflicts = &self.shared.counters.conflicts;
-            conflicts.delivered(seqno.0, origin.member);
-        }
         let taken = match delivery {
             Delivery::View(view) => {
                 self.shared.counters.received.one();

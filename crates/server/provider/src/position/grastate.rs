@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use synod_node::GroupId;
 
-/// Name of the file.
 pub const FILE_NAME: &str = "grastate.dat";
 /// Line of a file whose `safe_to_bootstrap` is no order.
 const LAST_MEMBER: &str = "# set by the server: the other members have left";

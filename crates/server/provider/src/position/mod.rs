@@ -154,15 +154,14 @@ impl PositionKeeper {
         };
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
-        if recorded::refuse_doubtful(&mut record, engine_position(start, saved)) {
+        let found = record.clone();
+        recorded::compare(&mut record, start, saved);
+        if record != found {
             record_file.write(&record)?;
         }
         let (position, notice) = start_position(start, saved, &record);
         if let Some(notice) = notice {
             callbacks.log(LogLevel::Info, &notice);
-        }
-        if record.group == position.group {
-            record.forget_outlived(position.seqno);
         }
         let first_lacking = AtomicI64::new(recorded::first_lacking(&record));
         let current = Mutex::new(Known {
@@ -323,16 +322,6 @@ fn accepted(saved: Option<SavedPosition>, group: GroupId) -> SavedPosition {
 
 fn is_unusable(saved: Option<SavedPosition>) -> bool {
     saved.is_some_and(|saved| saved.group == GroupId::NONE)
-}
-
-/// Position by the engine, or by the last stop in order.
-fn engine_position(start: Gtid, saved: Option<SavedPosition>) -> Gtid {
-    let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
-    let (group, seqno) = (saved.group, saved.seqno);
-    match start.is_defined() {
-        true => start,
-        false => Gtid { group, seqno },
-    }
 }
 
 /// Position at start, with the log line about it.

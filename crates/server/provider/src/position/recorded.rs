@@ -15,6 +15,7 @@ use synod_node::{
     STREAMS_MAX, Seqno, SessionId,
 };
 
+use super::grastate::SavedPosition;
 use super::{Known, PositionKeeper, UNKNOWN};
 use crate::api::{Gtid, LogLevel};
 
@@ -58,23 +59,33 @@ pub(super) fn corrected(
     (DatabasePosition { seqno, ..position }, Some(notice))
 }
 
-/// Has the data replaced if they may have an action that was applied again, or not. `engine` is the
-/// position by their engine.
-pub(super) fn refuse_doubtful(record: &mut DatabaseRecord, engine: Gtid) -> bool {
-    let behind = record
-        .behind
-        .filter(|_| record.group == engine.group && record.is_in_doubt(Seqno(engine.seqno)));
-    let Some(behind) = behind else {
-        return false;
-    };
-    let after = behind.applied_again_after.unwrap_or(behind.at);
-    record.behind = None;
-    record.unusable = Some(format!(
-        "the server was killed, or lost its power, before its engine had flushed action {}, which \
-         had failed and was applied again: the data may have it or not",
-        after.0 + 1
-    ));
-    true
+/// Compares the record with the position at a start: by the engine, or else by the last stop in
+/// order. Leaves out what is over; has the data replaced if they may have an action that was
+/// applied again, or not.
+pub(super) fn compare(record: &mut DatabaseRecord, start: Gtid, saved: Option<SavedPosition>) {
+    let saved = saved.map_or(Gtid::UNDEFINED, |saved| Gtid {
+        group: saved.group,
+        seqno: saved.seqno,
+    });
+    let is_engine = start.is_defined();
+    let Gtid { group, seqno } = if is_engine { start } else { saved };
+    if record.group != group {
+        return;
+    }
+    let position = Seqno(seqno);
+    record.forget_outlived(position);
+    if is_engine {
+        record.forget_lost(position);
+    }
+    let is_in_doubt = record.is_in_doubt(position);
+    if let Some(behind) = record.behind.take_if(|_| is_in_doubt) {
+        let after = behind.applied_again_after.unwrap_or(behind.at);
+        record.unusable = Some(format!(
+            "the server was killed, or lost its power, before its engine had flushed action {}, \
+             which had failed and was applied again: the data may have it or not",
+            after.0 + 1
+        ));
+    }
 }
 
 /// Why the data are not used at this start.
@@ -133,18 +144,19 @@ impl PositionKeeper {
         seqno >= self.first_lacking.load(Ordering::Acquire)
     }
 
-    /// The action was applied, or has failed as it should: the database has what it lacked. True if
-    /// the record must be kept until the engine has flushed.
+    /// The action was applied, or has failed as it should. True if the engine's flush has to be
+    /// waited for, and nothing waits for it yet.
     pub(crate) fn heals(&self, seqno: i64, failed_alike: bool) -> bool {
         let mut current = self.lock();
         let mut record = current.record.clone();
         let lack = &mut current.healing.lack;
         let must_last = lack.ended(&mut record, Seqno(seqno), failed_alike);
+        let is_awaited = current.healing.run.is_some();
         if must_last {
             current.healing.run = Some((Duration::ZERO, Instant::now()));
         }
         self.keep_changes(&mut current, record);
-        must_last
+        must_last && !is_awaited
     }
 
     /// Whether something was applied again that the engine has not flushed.
@@ -467,13 +479,21 @@ mod tests {
         dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
         let keeper = dir.start(42);
         keeper.begins(42);
-        assert_eq!(dir.position(41), 41, "all of it is lost");
         let text = dir.start(42).record().defects().concat();
         assert!(
             text.contains("flushed action 42, which had failed"),
             "{text}"
         );
         assert_eq!(dir.position(42), -1, "until a full copy");
+    }
+
+    #[test]
+    fn server_that_has_lost_the_second_application_applies_it_again() {
+        let dir = Dir::new("again-lost");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        dir.start(42).begins(42);
+        assert_eq!(dir.position(41), 41);
+        assert_eq!(dir.position(41), 41);
     }
 
     #[test]

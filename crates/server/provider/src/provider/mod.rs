@@ -24,9 +24,7 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
-use crate::boundary::{
-    self, StatementErrors, at_process_exit, hear_statement_errors, service_notes,
-};
+use crate::boundary::{self, StatementErrors, at_process_exit, hear_statement_errors};
 use crate::commands::{CommandServer, EventLog};
 use crate::connection::Connection;
 use crate::connection::returning::Restart;
@@ -85,9 +83,6 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         node_address: args.node_address.clone(),
     };
     let (options, update) = Options::new(defaults, &args.options)?;
-    for (level, text) in service_notes() {
-        callbacks.log(level, text);
-    }
     log_notices(&callbacks, &update);
     hear_of_failed_statements(&callbacks);
     let data_dir = PathBuf::from(&args.data_dir);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use synod_admin::event::Event;
 use synod_admin::protocol::{Reason, Reply};
@@ -63,6 +64,11 @@ impl Provider {
 
     pub(crate) fn last_election(&self) -> Option<Election> {
         self.events.last_election()
+    }
+
+    /// `evs.stats_report_period`
+    pub(crate) fn stats_period(&self) -> Duration {
+        self.live.stats_period()
     }
 
     pub(crate) fn counters(&self) -> &Counters {

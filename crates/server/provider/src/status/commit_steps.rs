@@ -1,4 +1,4 @@
-//! Times of the steps of a commit on this server, for `wsrep_synod_commit_*`.
+//! Times of the steps of a commit on this server, for `synod status`, `synod watch` and the agent.
 //!
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
@@ -18,14 +18,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use synod_admin::status::TimeCounts;
+use synod_admin::status::{CommitStep, TimeCounts};
 
-use crate::status::inputs::StepTimes;
 use crate::status::time_counts::TimeCounter;
 
 /// A step of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// From `certify` until the last piece is handed to the node.
     Queue,
     /// Until the action is known to be ordered: the way to the leader, certification, the disks of
@@ -59,10 +58,10 @@ pub enum Step {
 
 impl Step {
     /// Number of steps.
-    pub const COUNT: usize = Step::ApplyTurn as usize + 1;
+    const COUNT: usize = Step::ApplyTurn as usize + 1;
 
     /// All of them, in their order.
-    pub const ALL: [Step; Step::COUNT] = [
+    const ALL: [Step; Step::COUNT] = [
         Step::Queue,
         Step::Order,
         Step::Certify,
@@ -78,8 +77,7 @@ impl Step {
         Step::ApplyTurn,
     ];
 
-    /// Its name in `wsrep_synod_commit_*` or `wsrep_synod_*`.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Step::Queue => "queue",
             Step::Order => "order",
@@ -161,7 +159,6 @@ pub(crate) struct CommitSteps {
     /// Index of the present window; the other one is the last.
     present: AtomicUsize,
     windows: [Window; 2],
-    /// All times of each step.
     all: [TimeCounter; Step::COUNT],
     /// Times of whole commits.
     commits: TimeCounter,
@@ -221,20 +218,15 @@ impl CommitSteps {
         self.commits.add(micros(took));
     }
 
-    /// All times of a step since the server's start.
-    pub(crate) fn all_times(&self, step: Step) -> TimeCounts {
-        self.all[step as usize].counted()
-    }
-
     /// All times of whole commits since the server's start.
     pub(crate) fn commit_times(&self) -> TimeCounts {
         self.commits.counted()
     }
 
-    /// Times of each step.
-    pub(crate) fn shown(&self, now: Instant, period: Duration) -> [StepTimes; Step::COUNT] {
+    /// Times of each step: quantiles of the present and the last period, and all since the start.
+    pub(crate) fn shown(&self, now: Instant, period: Duration) -> Vec<CommitStep> {
         self.turn_to(now, period);
-        std::array::from_fn(|step| self.times(step))
+        Step::ALL.into_iter().map(|step| self.times(step)).collect()
     }
 
     /// `FLUSH STATUS`. What counts since the start stays.
@@ -271,9 +263,9 @@ impl CommitSteps {
         self.begun.store(begins, Ordering::Relaxed);
     }
 
-    fn times(&self, step: usize) -> StepTimes {
+    fn times(&self, step: Step) -> CommitStep {
         let [one, two] = &self.windows;
-        let (one, two) = (&one[step].0, &two[step].0);
+        let (one, two) = (&one[step as usize].0, &two[step as usize].0);
         let counts: Vec<u64> = (one.iter().zip(two))
             .map(|(a, b)| {
                 u64::from(a.load(Ordering::Relaxed)) + u64::from(b.load(Ordering::Relaxed))
@@ -289,11 +281,13 @@ impl CommitSteps {
             };
             counts.iter().position(reaches).map_or(0, largest_in)
         };
-        StepTimes {
-            p50: quantile(50),
-            p95: quantile(95),
-            p99: quantile(99),
+        CommitStep {
+            step: step.name().to_owned(),
+            p50_us: quantile(50),
+            p95_us: quantile(95),
+            p99_us: quantile(99),
             samples,
+            times: self.all[step as usize].counted(),
         }
     }
 }
@@ -339,10 +333,10 @@ mod tests {
         note(Duration::from_secs(1), 100);
         note(Duration::from_secs(61), 1000);
         let shown = |secs| steps.shown(start + Duration::from_secs(secs), PERIOD);
-        let times = shown(62)[Step::Turn as usize];
-        assert_eq!((times.p50, times.p95, times.p99), (5, 5, 103));
-        assert_eq!(times.samples, 100);
-        assert_eq!(shown(62)[Step::Order as usize], StepTimes::default());
+        let times = &shown(62)[Step::Turn as usize];
+        assert_eq!((times.p50_us, times.p95_us, times.p99_us), (5, 5, 103));
+        assert_eq!((&*times.step, times.samples), ("turn", 100));
+        assert_eq!(shown(62)[Step::Order as usize].samples, 0);
         assert_eq!(
             shown(125)[Step::Turn as usize].samples,
             1,
@@ -360,11 +354,11 @@ mod tests {
             steps.note(Step::Fsync, now - Duration::from_micros(took), now, PERIOD);
         }
         steps.note_commit(Duration::from_micros(7));
-        steps.shown(start + Duration::from_secs(3600), PERIOD);
         steps.reset();
-        let times = steps.all_times(Step::Fsync);
+        let shown = steps.shown(start + Duration::from_secs(3600), PERIOD);
+        let times = &shown[Step::Fsync as usize].times;
         assert_eq!((times.total(), times.sum_us), (2, 200_005));
-        assert_eq!(steps.all_times(Step::Turn).total(), 0);
+        assert_eq!(shown[Step::Turn as usize].times.total(), 0);
         let commits = steps.commit_times();
         assert_eq!((commits.total(), commits.sum_us), (1, 7));
     }

@@ -18,7 +18,6 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -68,7 +67,6 @@ pub(crate) struct Counters {
     pub(crate) replicated_bytes: Counter,
     /// Keys in the own write sets.
     pub(crate) repl_keys: Counter,
-    /// Bytes of the keys.
     pub(crate) repl_keys_bytes: Counter,
     /// Bytes of row data.
     pub(crate) repl_data_bytes: Counter,
@@ -78,8 +76,6 @@ pub(crate) struct Counters {
     pub(crate) received_bytes: Counter,
     pub(crate) local_commits: Counter,
     pub(crate) local_cert_failures: Counter,
-    /// Part refused by this server itself, before they were sent.
-    pub(crate) refused_early: Counter,
     /// Writes of own clients refused, because another server is the writer.
     pub(crate) writes_refused: Counter,
     pub(crate) local_replays: Counter,
@@ -112,7 +108,6 @@ impl Counters {
             &self.received_bytes,
             &self.local_commits,
             &self.local_cert_failures,
-            &self.refused_early,
             &self.writes_refused,
             &self.local_replays,
             &self.causal_reads,
@@ -143,7 +138,6 @@ impl Counters {
             received_bytes: self.received_bytes.get(),
             local_commits: self.local_commits.get(),
             local_cert_failures: self.local_cert_failures.get(),
-            refused_early: self.refused_early.get(),
             writes_refused: self.writes_refused.get(),
             local_replays: self.local_replays.get(),
             causal_reads: self.causal_reads.get(),

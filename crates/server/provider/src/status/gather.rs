@@ -2,23 +2,13 @@
 //!
 //! Short, and takes leaf locks only: the server calls it with locks of its own held.
 
-use std::time::{Duration, Instant};
-
-use synod_node::{
-    CommitWait, CommitWaitStatus, CompressionStatus, MemberId, NodeStatus, PaceStatus, RoleName,
-    Writers,
-};
+use std::time::Instant;
 
 use crate::api::Gtid;
 use crate::connection::Connection;
-use crate::connection::write_gate::Writer;
 use crate::position::PositionKeeper;
 use crate::status::counters::Counters;
-use crate::status::inputs::{
-    CommitWaitInputs, ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs, Trouble,
-    WritersInputs,
-};
-use crate::status::laggard::is_shown_desynced;
+use crate::status::inputs::{GroupStatus, LocalState, StatusInputs, Trouble};
 use crate::transaction::Transactions;
 
 /// Everything for one `SHOW STATUS`.
@@ -40,10 +30,6 @@ pub(crate) fn gather(
         trouble: trouble(connection, position),
         ..StatusInputs::default()
     };
-    if let Some(connection) = connection {
-        let period = connection.shared.options.stats_period();
-        inputs.steps = counters.steps.shown(Instant::now(), period);
-    }
     let Some((connection, node)) = connection.and_then(|c| c.node().map(|node| (c, node))) else {
         return inputs;
     };
@@ -79,25 +65,17 @@ pub(crate) fn gather(
         .map(|m| m.incoming.clone())
         .collect();
     inputs.group = Some(GroupStatus {
-        protocol: i64::from(status.protocol),
-        voters: to_i64(status.members.iter().filter(|m| m.voter).count()),
+        compression: node.compression(),
         desync_count: i64::from(desyncs),
         latency: counters
             .latency
             .shown(Instant::now(), connection.shared.options.stats_period()),
-        operational: status.primary,
+        paused: counters.paused.share(Instant::now(), status.pace.paused),
+        takes_writes: status.primary && connection.takes_writes(),
         member: connection.own_uuid(),
         segment,
+        node: status,
     });
-    inputs.consensus = consensus(&status, &node.compression());
-    inputs.pace = pace(&status.pace, &status, counters);
-    inputs.commit_wait = commit_wait(&status.commit_wait);
-    inputs.writers = writers(&status, status.primary && connection.takes_writes());
-    let laggard_after = connection.shared.options.laggard_after();
-    let lags = status.pace.lags.iter().map(|(_, _, lag)| *lag);
-    if local == LocalState::Synced && is_shown_desynced(status.pace.own_lag, laggard_after, lags) {
-        inputs.state = LocalState::DonorDesynced;
-    }
     inputs
 }
 
@@ -116,108 +94,6 @@ fn trouble(connection: Option<&Connection>, position: &PositionKeeper) -> Troubl
             defects => Trouble::Defects(defects),
         },
     }
-}
-
-fn consensus(status: &NodeStatus, compression: &CompressionStatus) -> ConsensusStatus {
-    let role = match status.role {
-        Some(RoleName::Leader) => "leader",
-        Some(_) if !status.voter => "learner",
-        Some(RoleName::Follower) => "follower",
-        Some(RoleName::PreCandidate | RoleName::Candidate) => "candidate",
-        None => "",
-    };
-    ConsensusStatus {
-        role: role.to_owned(),
-        term: status.term.0,
-        commit_index: status.commit_index.0,
-        leader: status.leader_name.clone(),
-        log_size_bytes: status.log_bytes,
-        log_syncs: status.log_syncs,
-        log_first_seqno: status.first_seqno.0,
-        voters: status.members.iter().filter(|m| m.voter).count() as u64,
-        leader_weight: status.leader_weight.get(),
-        region: own_region(status),
-        refused_messages: status.refused_messages,
-        compression_saved_bytes: compression
-            .plain_bytes
-            .saturating_sub(compression.sent_bytes),
-        compressed_to: names_of(&compression.members, status),
-    }
-}
-
-fn own_region(status: &NodeStatus) -> String {
-    let own = status.members.iter().find(|m| m.member == status.member);
-    let region = own.and_then(|member| member.region.as_ref());
-    region.map_or_else(String::new, ToString::to_string)
-}
-
-fn names_of(members: &[MemberId], status: &NodeStatus) -> String {
-    let known = status.members.iter();
-    let named = known.filter(|member| members.contains(&member.member));
-    let names: Vec<&str> = named.map(|member| member.name.as_str()).collect();
-    names.join(",")
-}
-
-fn pace(pace: &PaceStatus, status: &NodeStatus, counters: &Counters) -> PaceInputs {
-    let paused_us = micros(pace.paused);
-    let own = status.members.iter().find(|m| m.member == status.member);
-    let own = own.map_or("", |member| &member.name);
-    let is_active = pace.rate > 0;
-    let reason = format!(
-        "{} lags {} ms and is needed for a majority",
-        pace.slowest,
-        pace.slowest_lag.as_millis()
-    );
-    let lags = pace.lags.iter().map(|(name, actions, lag)| {
-        let lag_ms = lag.as_millis();
-        format!("{name}:{actions}:{lag_ms}")
-    });
-    PaceInputs {
-        lag_ms: micros(pace.own_lag) / 1000,
-        rate: if is_active {
-            pace.rate as f64 / 1000.0
-        } else {
-            -1.0
-        },
-        reason: if is_active { reason } else { String::new() },
-        lags: lags.collect::<Vec<String>>().join(","),
-        paused_ns: paused_us.saturating_mul(1000),
-        paused: counters.paused.share(Instant::now(), pace.paused),
-        sent: pace.caused,
-        received: pace.pauses,
-        active: is_active,
-        requested: is_active && pace.slowest == own,
-    }
-}
-
-fn commit_wait(status: &CommitWaitStatus) -> CommitWaitInputs {
-    CommitWaitInputs {
-        in_force: match status.in_force {
-            CommitWait::Durable => "durable",
-            CommitWait::Applied => "applied",
-        },
-        excluded: status.excluded.join(","),
-        exclusions: status.exclusions,
-    }
-}
-
-fn writers(status: &NodeStatus, here: bool) -> WritersInputs {
-    let writer = Writer::of(status).filter(|_| status.writers == Writers::Leader);
-    let (writer, writer_address) =
-        writer.map_or_else(Default::default, |writer| (writer.name, writer.incoming));
-    WritersInputs {
-        writers: match status.writers {
-            Writers::Any => "any",
-            Writers::Leader => "leader",
-        },
-        writer,
-        writer_address,
-        here,
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn to_i64(count: usize) -> i64 {

@@ -4,8 +4,10 @@
 //! Only what is measured has a field here. What Galera shows and this provider does not measure is
 //! a constant in the table.
 
+use synod_node::{CommitWait, CompressionStatus, MemberStatus, NodeStatus, RoleName, Writers};
+
 use crate::api::{Gtid, Uuid};
-use crate::status::commit_steps::Step;
+use crate::connection::write_gate::Writer;
 
 /// State of this server between start and service, as `wsrep_local_state` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,127 +111,128 @@ impl LatencyStats {
     }
 }
 
-/// Times of a step of a commit, over the present and the last period. Zero: there was none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepTimes {
-    /// Half of them took at most so many microseconds.
-    pub p50: u64,
-    /// 95 of a hundred did.
-    pub p95: u64,
-    /// 99 of a hundred did.
-    pub p99: u64,
-    /// Number of measurements.
-    pub samples: u64,
-}
-
-impl StepTimes {
-    /// Four numbers with slashes between them.
-    pub fn text(&self) -> String {
-        let StepTimes {
-            p50,
-            p95,
-            p99,
-            samples,
-        } = self;
-        format!("{p50}/{p95}/{p99}/{samples}")
-    }
-}
-
 /// Values that exist only while connected to the group.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupStatus {
-    /// Version of the messages that the members agreed on.
-    pub protocol: i64,
-    pub voters: i64,
+    /// The log and the group, as the node knows them.
+    pub node: NodeStatus,
+    pub compression: CompressionStatus,
     /// Desync requests that were not taken back.
     pub desync_count: i64,
     /// Times in which the group orders this server's actions.
     pub latency: LatencyStats,
-    /// Whether this member hears a leader with a quorum.
-    pub operational: bool,
+    /// Share of the time since `FLUSH STATUS` in which writes of the group waited, 0 to 1.
+    pub paused: f64,
+    /// Whether this server takes writes.
+    pub takes_writes: bool,
     /// This session's name in views.
     pub member: Uuid,
     /// The option `gmcast.segment`.
     pub segment: i64,
 }
 
-/// The log and the group as consensus sees them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ConsensusStatus {
-    /// `leader`, `follower`, `candidate` or `learner`; empty: not connected.
-    pub role: String,
-    /// Present term; zero: none yet.
-    pub term: u64,
-    /// Highest log index known to be committed.
-    pub commit_index: u64,
-    /// Name of the leader; empty: none is known.
-    pub leader: String,
-    /// Size of the log on disk in bytes.
-    pub log_size_bytes: u64,
-    /// Number of syncs of the log since this server connected.
-    pub log_syncs: u64,
-    /// Seqno of the first action that is still in the log; -1: none.
-    pub log_first_seqno: i64,
-    pub voters: u64,
-    /// The option `synod.leader_weight`, 0 to 100.
-    pub leader_weight: u8,
-    /// The option `synod.region`; may be empty.
-    pub region: String,
-    /// Messages refused because their senders have no right to them.
-    pub refused_messages: u64,
-    /// Bytes that compression has saved since the node's start.
-    pub compression_saved_bytes: u64,
+impl GroupStatus {
+    pub(super) fn voters(&self) -> i64 {
+        let voters = self.node.members.iter().filter(|m| m.voter).count();
+        i64::try_from(voters).unwrap_or(i64::MAX)
+    }
+
+    /// `leader`, `follower`, `candidate` or `learner`; empty before the member has started.
+    pub(super) fn role(&self) -> &'static str {
+        match self.node.role {
+            Some(RoleName::Leader) => "leader",
+            Some(_) if !self.node.voter => "learner",
+            Some(RoleName::Follower) => "follower",
+            Some(RoleName::PreCandidate | RoleName::Candidate) => "candidate",
+            None => "",
+        }
+    }
+
+    pub(super) fn region(&self) -> String {
+        let region = self.own_row().and_then(|member| member.region.as_ref());
+        region.map_or_else(String::new, ToString::to_string)
+    }
+
+    fn own_row(&self) -> Option<&MemberStatus> {
+        let node = &self.node;
+        node.members.iter().find(|m| m.member == node.member)
+    }
+
+    /// The only server that takes writes; none: all do, or none is known.
+    pub(super) fn writer(&self) -> Option<Writer> {
+        Writer::of(&self.node).filter(|_| self.node.writers == Writers::Leader)
+    }
+
+    pub(super) fn writers(&self) -> &'static str {
+        match self.node.writers {
+            Writers::Any => "any",
+            Writers::Leader => "leader",
+        }
+    }
+
+    pub(super) fn commit_wait(&self) -> &'static str {
+        match self.node.commit_wait.in_force {
+            CommitWait::Durable => "durable",
+            CommitWait::Applied => "applied",
+        }
+    }
+
     /// Names of the members to which messages are compressed at the moment, with commas.
-    pub compressed_to: String,
-}
+    pub(super) fn compressed_to(&self) -> String {
+        let members = &self.compression.members;
+        let known = self.node.members.iter();
+        let named = known.filter(|member| members.contains(&member.member));
+        let names: Vec<&str> = named.map(|member| member.name.as_str()).collect();
+        names.join(",")
+    }
 
-/// Lag of databases, and the pace at which the leader takes writes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PaceInputs {
-    /// For how long this database has lacked a committed action, in milliseconds.
-    pub lag_ms: u64,
-    /// Actions per second that are admitted; negative: all are.
-    pub rate: f64,
-    /// Why not all are; empty: all are.
-    pub reason: String,
-    /// The databases as the leader knows them.
-    pub lags: String,
-    /// Nanoseconds in which writes of the group waited, since this server's start.
-    pub paused_ns: u64,
-    /// Share of the time since `FLUSH STATUS` in which writes of the group waited, 0 to 1.
-    pub paused: f64,
-    /// Number of waits that began because of this database.
-    pub sent: u64,
-    /// Number of waits that began.
-    pub received: u64,
+    pub(crate) fn compression_saved_bytes(&self) -> i64 {
+        let saved = &self.compression;
+        let bytes = saved.plain_bytes.saturating_sub(saved.sent_bytes);
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    }
+
     /// Whether writes are slowed down now.
-    pub active: bool,
-    /// Whether this database is the one that they wait for.
-    pub requested: bool,
-}
+    pub(super) fn is_slowed_down(&self) -> bool {
+        self.node.pace.rate > 0
+    }
 
-/// Waits of local commits.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CommitWaitInputs {
-    /// `durable` or `applied`; empty: not connected.
-    pub in_force: &'static str,
-    /// Names of the members that are not waited for because they were too slow, with commas.
-    pub excluded: String,
-    /// Number of exclusions of a member.
-    pub exclusions: u64,
-}
+    /// Whether this database is the one that writes wait for.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let own = self.own_row().map_or("", |member| &member.name);
+        self.is_slowed_down() && self.node.pace.slowest == own
+    }
 
-/// Permission to write.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WritersInputs {
-    /// `any` or `leader`; empty: not connected.
-    pub writers: &'static str,
-    /// Name of the only server that takes writes; empty: all do, or none is known.
-    pub writer: String,
-    /// Client address of the writer; empty with the name.
-    pub writer_address: String,
-    /// Whether this server takes writes.
-    pub here: bool,
+    /// Actions per second that are admitted; negative: all are.
+    pub(super) fn admission_rate(&self) -> f64 {
+        if self.is_slowed_down() {
+            self.node.pace.rate as f64 / 1000.0
+        } else {
+            -1.0
+        }
+    }
+
+    /// Reason why not all actions are admitted; empty: all are.
+    pub(super) fn admission_reason(&self) -> String {
+        if !self.is_slowed_down() {
+            return String::new();
+        }
+        let pace = &self.node.pace;
+        let lag_ms = pace.slowest_lag.as_millis();
+        format!(
+            "{} lags {lag_ms} ms and is needed for a majority",
+            pace.slowest
+        )
+    }
+
+    /// The databases as the leader knows them.
+    pub(super) fn lags(&self) -> String {
+        let lags = self.node.pace.lags.iter().map(|(name, actions, lag)| {
+            let lag_ms = lag.as_millis();
+            format!("{name}:{actions}:{lag_ms}")
+        });
+        lags.collect::<Vec<String>>().join(",")
+    }
 }
 
 /// Counters since the server's start, or since the last `FLUSH STATUS`.
@@ -241,7 +244,6 @@ pub struct Counters {
     pub replicated_bytes: i64,
     /// Keys of the own write sets.
     pub repl_keys: i64,
-    /// Bytes of the keys.
     pub repl_keys_bytes: i64,
     /// Bytes of row data.
     pub repl_data_bytes: i64,
@@ -254,8 +256,6 @@ pub struct Counters {
     pub local_commits: i64,
     /// Local transactions refused by certification.
     pub local_cert_failures: i64,
-    /// Part that was not sent to the leader.
-    pub refused_early: i64,
     /// Writes of local clients refused, because another server is the writer.
     pub writes_refused: i64,
     pub local_replays: i64,
@@ -264,13 +264,11 @@ pub struct Counters {
 }
 
 /// Everything that the status shows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct StatusInputs {
     /// Group of the database, and the highest seqno released with all before it.
     pub last_committed: Gtid,
     pub counters: Counters,
-    /// Times of the steps of a commit, by [`Step`].
-    pub steps: [StepTimes; Step::COUNT],
     /// Local actions that are submitted and whose result is not known.
     pub send_queue: i64,
     /// Committed actions that are not released here.
@@ -290,11 +288,6 @@ pub struct StatusInputs {
     /// Client addresses of the members, in the view's order.
     pub incoming_addresses: Vec<String>,
     pub group: Option<GroupStatus>,
-    /// The log and the group.
-    pub consensus: ConsensusStatus,
-    pub pace: PaceInputs,
-    pub commit_wait: CommitWaitInputs,
-    pub writers: WritersInputs,
 }
 
 impl Default for StatusInputs {
@@ -302,7 +295,6 @@ impl Default for StatusInputs {
         StatusInputs {
             last_committed: Gtid::UNDEFINED,
             counters: Counters::default(),
-            steps: Default::default(),
             send_queue: 0,
             recv_queue: 0,
             cached_downto: -1,
@@ -313,16 +305,19 @@ impl Default for StatusInputs {
             open_transactions: 0,
             incoming_addresses: Vec::new(),
             group: None,
-            consensus: ConsensusStatus {
-                log_first_seqno: -1,
-                ..ConsensusStatus::default()
-            },
-            pace: PaceInputs {
-                rate: -1.0,
-                ..PaceInputs::default()
-            },
-            commit_wait: CommitWaitInputs::default(),
-            writers: WritersInputs::default(),
         }
+    }
+}
+
+impl StatusInputs {
+    /// A value of the group; `without` while not connected.
+    pub(super) fn of_group<T>(&self, without: T, read: impl FnOnce(&GroupStatus) -> T) -> T {
+        self.group.as_ref().map_or(without, read)
+    }
+
+    /// A number of the node; zero while not connected.
+    pub(super) fn of_node(&self, read: impl FnOnce(&NodeStatus) -> u64) -> i64 {
+        let number = self.of_group(0, |group| read(&group.node));
+        i64::try_from(number).unwrap_or(i64::MAX)
     }
 }

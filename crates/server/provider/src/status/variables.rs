@@ -5,7 +5,8 @@
 //! a counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing
 //! clashes. The server puts `wsrep_` before each name and appends variables of its own.
 
-use super::commit_steps::Step;
+use std::time::Duration;
+
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
 
@@ -65,11 +66,11 @@ impl Section {
             Section::Group => {
                 "These variables exist only while the server is connected to the group."
             }
-            Section::Position
-            | Section::Queues
-            | Section::Parallelism
-            | Section::State
-            | Section::Own => "",
+            Section::Own => {
+                "Values of `wsrep_synod_commit_*` that are times: microseconds, as\n\
+                 p50/p95/p99/samples over the present and the last `evs.stats_report_period`."
+            }
+            Section::Position | Section::Queues | Section::Parallelism | Section::State => "",
         }
     }
 }
@@ -105,6 +106,9 @@ impl Reading {
         }
     }
 }
+
+/// Text of a variable that has a value for the sake of its name only.
+pub(super) const NOT_MEASURED: &str = "Always zero or empty: not measured.";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -151,15 +155,15 @@ pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
 const PROTOCOL_APPLICATION: i64 = 4;
 
 fn protocol(inputs: &StatusInputs) -> i64 {
-    inputs.group.as_ref().map_or(-1, |group| group.protocol)
+    inputs.of_group(-1, |group| group.node.protocol.into())
 }
 
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 96] = [
+pub const VARIABLES: [Variable; 82] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -172,8 +176,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Position,
         name: "protocol_version",
         reading: Reading::Int(protocol),
-        text: "Version of the messages that the members agreed on; -1 while not connected. It \
-         stays the lowest that all members speak until the last one is upgraded.",
+        text: "Version of the messages that the members agreed on; -1 while not connected.",
     },
     Variable {
         section: Section::Position,
@@ -203,8 +206,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Position,
         name: "last_committed",
         reading: Reading::Int(|s| s.last_committed.seqno),
-        text: "Highest seqno that is committed here with all before it; -1: no position. The \
-         difference between two servers is how far one lags.",
+        text: "Highest seqno that is committed here with all before it; -1: no position.",
     },
     // Traffic and results.
     Variable {
@@ -266,66 +268,65 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Traffic,
         name: "local_cert_failures",
         reading: Reading::Int(|s| s.counters.local_cert_failures),
-        text: "Local transactions refused by certification; their clients got a deadlock error. \
-         Many of them mean that several servers write the same rows.",
+        text: "Local transactions refused by certification; their clients got a deadlock error.",
     },
     Variable {
         section: Section::Traffic,
         name: "local_replays",
         reading: Reading::Int(|s| s.counters.local_replays),
-        text: "Local transactions applied again in their place after a BF abort. Their clients \
-         notice nothing.",
+        text: "Local transactions applied again in their place after a BF abort, unnoticed by \
+         clients.",
     },
     // Queues.
     Variable {
         section: Section::Queues,
         name: "local_send_queue",
         reading: Reading::Int(|s| s.send_queue),
-        text: "Local actions with the group whose result is not known yet. It grows when the \
-         network or the disks of a majority are slow.",
+        text: "Local actions whose result is not known yet. It grows when the network or a majority's \
+         disks are slow.",
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_max",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_min",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_send_queue_avg",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue",
         reading: Reading::Int(|s| s.recv_queue),
-        text: "Committed actions that are not finished on this server: those that it lags. \
-         ProxySQL compares it with `max_transactions_behind`.",
+        text: "Committed actions that are not finished on this server. ProxySQL compares it with \
+         `max_transactions_behind`.",
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_max",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_min",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
         name: "local_recv_queue_avg",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Queues,
@@ -338,39 +339,38 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused_ns",
-        reading: Reading::Int(|s| signed(s.pace.paused_ns)),
-        text: "Time in nanoseconds in which writes of any member waited because the databases of \
-         a majority lag (`synod.max_apply_lag`), since this server's start. They are slowed \
-         down, not stopped: while this grows, look at `wsrep_synod_admission_rate`.",
+        reading: Reading::Int(|s| s.of_node(|n| micros(n.pace.paused).saturating_mul(1000))),
+        text: "Nanoseconds since the start in which writes of any member were slowed down because the \
+         databases of a majority lag (`synod.max_apply_lag`, `wsrep_synod_admission_rate`).",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused",
-        reading: Reading::Double(|s| s.pace.paused),
+        reading: Reading::Double(|s| s.of_group(0.0, |g| g.paused)),
         text: "The same as a share of the time since the last `FLUSH STATUS`, 0 to 1.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_sent",
-        reading: Reading::Int(|s| signed(s.pace.sent)),
+        reading: Reading::Int(|s| s.of_node(|n| n.pace.caused)),
         text: "How often writes began to wait because of this server's database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_recv",
-        reading: Reading::Int(|s| signed(s.pace.received)),
+        reading: Reading::Int(|s| s.of_node(|n| n.pace.pauses)),
         text: "How often writes began to wait because of any database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_active",
-        reading: Reading::Text(|s| s.pace.active.to_string()),
+        reading: Reading::Text(|s| s.of_group(false, GroupStatus::is_slowed_down).to_string()),
         text: "`true` while the leader takes writes at the pace of the databases.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_requested",
-        reading: Reading::Text(|s| s.pace.requested.to_string()),
+        reading: Reading::Text(|s| s.of_group(false, GroupStatus::is_waited_for).to_string()),
         text: "`true` while this server's database is the one that writes wait for.",
     },
     // Certification and parallel apply.
@@ -378,9 +378,8 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "cert_deps_distance",
         reading: Reading::Double(|s| s.deps_distance),
-        text: "Average distance between the seqno of an applied action and the last one it \
-         depends on, since the last `FLUSH STATUS`. More appliers than this bring \
-         nothing.",
+        text: "Average distance from an applied action to the last one it depends on, since the last \
+         `FLUSH STATUS`. More appliers than this bring nothing.",
     },
     Variable {
         section: Section::Parallelism,
@@ -392,31 +391,31 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "cert_interval",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_oooe",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_oool",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_window",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
         name: "apply_waits",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Parallelism,
@@ -434,7 +433,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Parallelism,
         name: "commit_window",
         reading: Reading::Constant(Zero::Double),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     // State of this server.
     Variable {
@@ -442,14 +441,14 @@ pub const VARIABLES: [Variable; 96] = [
         name: "local_state",
         reading: Reading::Int(|s| s.state.number()),
         text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. \
-         Only a server in state 4 should get clients; see `synod.laggard_after`.",
+         Only a server in state 4 should get clients.",
     },
     Variable {
         section: Section::State,
         name: "local_state_comment",
         reading: Reading::Text(|s| s.state.comment().to_owned()),
-        text: "The same as a word. `Inconsistent`: this server has left the group, because its \
-         data may differ.",
+        text: "The same as a word. `Inconsistent`: this server has left the group, because its data \
+         may differ.",
     },
     Variable {
         section: Section::State,
@@ -468,7 +467,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::State,
         name: "open_connections",
         reading: Reading::Constant(Zero::Int),
-        text: "Always 0: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::State,
@@ -481,7 +480,7 @@ pub const VARIABLES: [Variable; 96] = [
     Variable {
         section: Section::Group,
         name: "cluster_weight",
-        reading: Reading::Group(|g| g.voters.to_string()),
+        reading: Reading::Group(|g| g.voters().to_string()),
         text: "Number of voters. Votes are never weighted.",
     },
     Variable {
@@ -494,7 +493,7 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Group,
         name: "evs_delayed",
         reading: Reading::Constant(Zero::Text("")),
-        text: "Always empty: not measured.",
+        text: NOT_MEASURED,
     },
     Variable {
         section: Section::Group,
@@ -506,15 +505,14 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Group,
         name: "evs_repl_latency",
         reading: Reading::Group(|g| g.latency.text()),
-        text: "Time until the group has ordered a local action: \
-         minimum/average/maximum/deviation in seconds, and the number of samples. It \
-         covers the present and the last `evs.stats_report_period`.",
+        text: "Time until the group has ordered a local action: minimum/average/maximum/deviation in \
+         seconds, samples; over the present and the last `evs.stats_report_period`.",
     },
     Variable {
         section: Section::Group,
         name: "evs_state",
         reading: Reading::Group(|g| {
-            if g.operational {
+            if g.node.primary {
                 "OPERATIONAL"
             } else {
                 "GATHER"
@@ -540,281 +538,173 @@ pub const VARIABLES: [Variable; 96] = [
         section: Section::Own,
         name: "synod_trouble",
         reading: Reading::Text(|s| s.trouble.text()),
-        text: "Why this server is out of its group, and whether it comes back by itself or waits \
-         for a person; or what its data lack, or why they must not be used. Empty: nothing.",
+        text: "Why this server is out of its group, and whether it comes back by itself; or why its \
+         data must not be used. Empty: nothing.",
     },
     Variable {
         section: Section::Own,
         name: "synod_role",
-        reading: Reading::Text(|s| s.consensus.role.clone()),
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::role).to_owned()),
         text: "`leader`, `follower`, `candidate` or `learner`; empty while not connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_term",
-        reading: Reading::Int(|s| signed(s.consensus.term)),
-        text: "Present term. It grows with each election, so fast growth means an unstable \
-         network.",
+        reading: Reading::Int(|s| s.of_node(|n| n.term.0)),
+        text: "Present term; it grows with each election.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_index",
-        reading: Reading::Int(|s| signed(s.consensus.commit_index)),
+        reading: Reading::Int(|s| s.of_node(|n| n.commit_index.0)),
         text: "Highest log index that this member knows to be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_leader",
-        reading: Reading::Text(|s| s.consensus.leader.clone()),
-        text: "Name of the leader; empty: none is known, so no write can be committed.",
+        reading: Reading::Text(|s| s.of_group(String::new(), |g| g.node.leader_name.clone())),
+        text: "Name of the leader; empty: none is known, no write can be committed.",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_size_bytes",
-        reading: Reading::Int(|s| signed(s.consensus.log_size_bytes)),
-        text: "Size of the log on disk in bytes. Its target is `synod.log_retain_size`.",
+        reading: Reading::Int(|s| s.of_node(|n| n.log_bytes)),
+        text: "Size of the log on disk (`synod.log_retain_size`).",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_syncs",
-        reading: Reading::Int(|s| signed(s.consensus.log_syncs)),
-        text: "How often the log was synced since this server connected. One sync covers all \
-         that gathered during the one before.",
+        reading: Reading::Int(|s| s.of_node(|n| n.log_syncs)),
+        text: "Syncs of the log since this server connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_log_first_seqno",
-        reading: Reading::Int(|s| s.consensus.log_first_seqno),
+        reading: Reading::Int(|s| s.of_group(-1, |g| g.node.first_seqno.0)),
         text: "Seqno of the first action that is still in the log; -1: none.",
     },
     Variable {
         section: Section::Own,
         name: "synod_voters",
-        reading: Reading::Int(|s| signed(s.consensus.voters)),
-        text: "Number of voters; more than half of them make a quorum.",
+        reading: Reading::Int(|s| s.of_group(0, GroupStatus::voters)),
+        text: "Number of voters; more than half make a quorum.",
     },
     Variable {
         section: Section::Own,
         name: "synod_leader_weight",
-        reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
+        reading: Reading::Int(|s| s.of_node(|n| n.leader_weight.get().into())),
         text: "This member's `synod.leader_weight`, 0 to 100.",
     },
     Variable {
         section: Section::Own,
         name: "synod_region",
-        reading: Reading::Text(|s| s.consensus.region.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::region)),
         text: "This member's `synod.region`; empty: none is named.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writers",
-        reading: Reading::Text(|s| s.writers.writers.to_owned()),
-        text: "Whose writes the group takes: `any` or `leader` (`synod.writers`); empty while not \
-         connected.",
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::writers).to_owned()),
+        text: "Whose writes the group takes (`synod.writers`); empty while not connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer",
-        reading: Reading::Text(|s| s.writers.writer.clone()),
-        text: "Name of the only server that takes writes; empty: all do, or the group has no \
-         leader now.",
+        reading: Reading::Text(|s| {
+            s.of_group(None, GroupStatus::writer)
+                .map_or_else(String::new, |w| w.name)
+        }),
+        text: "Name of the only server that takes writes; empty: all do, or there is no leader.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writer_address",
-        reading: Reading::Text(|s| s.writers.writer_address.clone()),
-        text: "Where clients reach the server in `wsrep_synod_writer`; empty: all take writes, or \
-         it is not known.",
+        reading: Reading::Text(|s| {
+            s.of_group(None, GroupStatus::writer)
+                .map_or_else(String::new, |w| w.incoming)
+        }),
+        text: "Where clients reach that server; empty: all take writes, or it is not known.",
     },
     Variable {
         section: Section::Own,
         name: "synod_takes_writes",
-        reading: Reading::Int(|s| i64::from(s.writers.here)),
-        text: "1 if this server takes writes now; 0 if another one is the writer, if it has still \
-         to apply what the one before wrote, or without a group.",
+        reading: Reading::Int(|s| s.of_group(false, |g| g.takes_writes).into()),
+        text: "1 if this server takes writes now; 0 if another one is the writer, if it has still to \
+         apply what the one before wrote, or without a group.",
     },
     Variable {
         section: Section::Own,
         name: "synod_writes_refused",
         reading: Reading::Int(|s| s.counters.writes_refused),
-        text: "Statements and commits of clients refused because another server is the writer, \
-         since the start or the last `FLUSH STATUS`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_refused_early",
-        reading: Reading::Int(|s| s.counters.refused_early),
-        text: "Those of `wsrep_local_cert_failures` that this server refused itself: it had the \
-         action that they conflict with, and did not send them to the leader.",
+        text: "Clients' statements and commits refused because another server is the writer, since \
+         the last `FLUSH STATUS`.",
     },
     Variable {
         section: Section::Own,
         name: "synod_apply_lag_ms",
-        reading: Reading::Int(|s| signed(s.pace.lag_ms)),
-        text: "For how long, in milliseconds, this server's database has lacked a committed \
-         action; 0: it lacks none. Reads without `wsrep_sync_wait` may be this old.",
+        reading: Reading::Int(|s| s.of_node(|n| micros(n.pace.own_lag) / 1000)),
+        text: "For how many milliseconds this server's database has lacked a committed action: reads \
+         without `wsrep_sync_wait` may be this old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_apply_lags",
-        reading: Reading::Text(|s| s.pace.lags.clone()),
-        text: "The databases of the group as the leader knows them, with commas: name, committed \
-         actions that it lacks, lag in milliseconds.",
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::lags)),
+        text: "The databases as the leader knows them, with commas: name, actions that it lacks, lag \
+         in milliseconds.",
     },
     Variable {
         section: Section::Own,
         name: "synod_admission_rate",
-        reading: Reading::Double(|s| s.pace.rate),
+        reading: Reading::Double(|s| s.of_group(-1.0, GroupStatus::admission_rate)),
         text: "Writes per second that the leader takes; -1: all of them.",
     },
     Variable {
         section: Section::Own,
         name: "synod_admission_reason",
-        reading: Reading::Text(|s| s.pace.reason.clone()),
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::admission_reason)),
         text: "Why the leader does not take all writes at once; empty: it does.",
     },
     Variable {
         section: Section::Own,
         name: "synod_refused_messages",
-        reading: Reading::Int(|s| signed(s.consensus.refused_messages)),
+        reading: Reading::Int(|s| s.of_node(|n| n.refused_messages)),
         text: "Messages refused since the start, because their senders have no right to them \
-         ([rights.md](rights.md)). A few are normal when members come and go; if it grows, the \
-         error log names the senders.",
+         ([rights.md](rights.md)). If it grows, the error log names the senders.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compressed_to",
-        reading: Reading::Text(|s| s.consensus.compressed_to.clone()),
-        text: "Names of the members to which messages are compressed at the moment \
-         (`synod.compression`), separated by commas. With `auto`, a member here has a link that is \
-         slower than the load.",
+        reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::compressed_to)),
+        text: "Members to which messages are compressed now (`synod.compression`), with commas.",
     },
     Variable {
         section: Section::Own,
         name: "synod_compression_saved_bytes",
-        reading: Reading::Int(|s| signed(s.consensus.compression_saved_bytes)),
-        text: "Bytes that compression has kept off the network since this server connected, over \
-         all members. Zero if no link was slow.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_queue",
-        reading: Reading::Text(|s| s.steps[Step::Queue as usize].text()),
-        text: "Time from the commit of a local transaction until it is handed over whole. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_order",
-        reading: Reading::Text(|s| s.steps[Step::Order as usize].text()),
-        text: "Time from there until the transaction is known to be ordered: the way to the \
-         leader and back, certification, the disks of a majority. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_certify",
-        reading: Reading::Text(|s| s.steps[Step::Certify as usize].text()),
-        text: "Within that time, at the leader alone, for actions of all members: the comparison \
-         of an action with those ordered before it. Microseconds, as p50/p95/p99/samples over the \
-         present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_append",
-        reading: Reading::Text(|s| s.steps[Step::Append as usize].text()),
-        text: "Time from the append of a local action to this server's log until the sync of its \
-         disk begins: the wait for the sync before it, and the write. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_fsync",
-        reading: Reading::Text(|s| s.steps[Step::Fsync as usize].text()),
-        text: "Time from there until the action is durable on this server's disk. Microseconds, \
-         as p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_quorum",
-        reading: Reading::Text(|s| s.steps[Step::Quorum as usize].text()),
-        text: "Time from the same append until the action is known here to be committed: durable \
-         on the disks of a majority. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_wake",
-        reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
-        text: "Time from there until the client's thread runs. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_turn",
-        reading: Reading::Text(|s| s.steps[Step::Turn as usize].text()),
-        text: "Time that an ordered local transaction waits for those before it. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_engine",
-        reading: Reading::Text(|s| s.steps[Step::Engine as usize].text()),
-        text: "Time of the commit in the engine, from its turn in the order to its end. \
-         Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_release",
-        reading: Reading::Text(|s| s.steps[Step::Release as usize].text()),
-        text: "Time from there until the server is done with the transaction. Microseconds, \
-         as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_applied",
-        reading: Reading::Text(|s| s.steps[Step::Applied as usize].text()),
-        text: "Time from there until all servers that are waited for have applied it, with \
-         `synod.commit_wait=applied`. Microseconds, as p50/p95/p99/samples over the present and \
-         the last `evs.stats_report_period`.",
+        reading: Reading::Int(|s| s.of_group(0, GroupStatus::compression_saved_bytes)),
+        text: "Bytes that compression has kept off the network since this server connected.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait",
-        reading: Reading::Text(|s| s.commit_wait.in_force.to_owned()),
+        reading: Reading::Text(|s| s.of_group("", GroupStatus::commit_wait).to_owned()),
         text: "What commits on this server wait for now: `durable` or `applied`. It differs from \
-         the option `synod.commit_wait` while some member's program is too old for it.",
+         `synod.commit_wait` while a member's program is too old.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait_excluded",
-        reading: Reading::Text(|s| s.commit_wait.excluded.clone()),
-        text: "Names of the synced servers that commits do not wait for, with commas: they lacked \
-         one for `evs.suspect_timeout` and have not caught up. Reads there may be old.",
+        reading: Reading::Text(|s| {
+            s.of_group(String::new(), |g| g.node.commit_wait.excluded.join(","))
+        }),
+        text: "Synced servers that commits do not wait for, with commas: they lacked one for \
+         `evs.suspect_timeout` and have not caught up.",
     },
     Variable {
         section: Section::Own,
         name: "synod_commit_wait_exclusions",
-        reading: Reading::Int(|s| signed(s.commit_wait.exclusions)),
+        reading: Reading::Int(|s| s.of_node(|n| n.commit_wait.exclusions)),
         text: "How often a server was excluded so, since this server connected.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply",
-        reading: Reading::Text(|s| s.steps[Step::Apply as usize].text()),
-        text: "Time in which an applier changes the rows of an action. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
-    },
-    Variable {
-        section: Section::Own,
-        name: "synod_commit_apply_turn",
-        reading: Reading::Text(|s| s.steps[Step::ApplyTurn as usize].text()),
-        text: "Time that an applier then waits for those before it. Microseconds, as \
-         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
     },
 ];
 

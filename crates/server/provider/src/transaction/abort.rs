@@ -72,7 +72,7 @@ impl Connection {
     /// Counts a transaction that loses without having had a place in the order.
     fn count_abort(&self, gathered: &mut Gathered, bf_seqno: i64) {
         let by = (bf_seqno >= 0).then_some(bf_seqno);
-        self.count_loss(gathered, Loss::Aborted { by });
+        gathered.note_loss(Loss::Aborted { by });
     }
 }
 

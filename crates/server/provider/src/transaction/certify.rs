@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use synod_binlog::write_set::HEADER_BYTES;
-use synod_node::{Action, Class, Pending, ProposalResult, RefusedBy, Seqno, WaitResult};
+use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
@@ -127,7 +127,7 @@ impl Connection {
     /// The position that a refused transaction has to see before its retry can succeed.
     fn winner_over(&self, result: ProposalResult) -> Option<i64> {
         match result {
-            ProposalResult::Conflict { with, .. } => Some(with.0),
+            ProposalResult::Conflict { with } => Some(with.0),
             // The history begins somewhere before this.
             ProposalResult::TooOld => self.node().map(|node| node.commit_seqno().0),
             ProposalResult::Ordered { .. }
@@ -185,7 +185,7 @@ impl Connection {
     /// Counts a transaction that was refused.
     fn count_refusal(&self, gathered: &mut Gathered, result: ProposalResult) {
         let loss = match result {
-            ProposalResult::Conflict { with, .. } => Loss::Refused { to: with.0 },
+            ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },
             ProposalResult::TooOld => Loss::TooOld,
             ProposalResult::GivenUp => Loss::GivenUp,
             // Counted when it was aborted, if by an action of higher priority.
@@ -196,21 +196,14 @@ impl Connection {
             | ProposalResult::Unknown
             | ProposalResult::NotProposed => return,
         };
-        self.count_loss(gathered, loss);
+        gathered.note_loss(loss);
     }
 
     /// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server
     /// answer error 1213 and retry the statement, so only refused actions get it.
     pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
         let why = match result {
-            ProposalResult::Conflict { by, .. } => match by {
-                RefusedBy::Leader => "it conflicts with an action ordered before it",
-                RefusedBy::Origin => {
-                    self.shared.counters.refused_early.one();
-                    "it conflicts with an action ordered before it, which this server knew (it \
-                     was not sent to the leader)"
-                }
-            },
+            ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
             ProposalResult::TooOld => "its snapshot is older than the certification history",
             ProposalResult::GivenUp => {
                 "the group has discarded the first part of it, see the leader's error log"

@@ -6,7 +6,7 @@
 
 use synod_binlog::write_set::WriteSet;
 use synod_commands::unix_ms;
-use synod_node::{KeySet, OrderedAction, Seqno};
+use synod_node::{KeySet, Seqno};
 
 use crate::connection::Connection;
 use crate::status::conflicts::{Loser, Loss};
@@ -25,15 +25,7 @@ pub(super) fn kept(keys: KeySet) -> KeySet {
 }
 
 impl Connection {
-    /// Counts a transaction that has lost. Waits for nothing.
-    pub(super) fn count_loss(&self, gathered: &mut Gathered, loss: Loss) {
-        let now = unix_ms();
-        let conflicts = &self.shared.counters.conflicts;
-        conflicts.lost(loss, &gathered.touched, now);
-        gathered.loss = Some((loss, now));
-    }
-
-    /// Finds out for which keys a transaction has lost, if it has. It is over: it holds no locks,
+    /// Counts a transaction that has lost, with its keys. It is over: it holds no locks,
     /// and what it has lost to was delivered here, unless that took too long.
     pub(super) fn explain_loss(&self, transaction: &Transaction) {
         let mut gathered = transaction.lock();
@@ -44,26 +36,27 @@ impl Connection {
         let touched = std::mem::take(&mut gathered.touched);
         let connection = (gathered.conn != u64::MAX).then_some(gathered.conn);
         drop(gathered);
-        let winner = loss.to().and_then(|seqno| self.ordered_action(seqno));
+        let winner = loss
+            .to()
+            .and_then(|seqno| self.node()?.ordered_action(Seqno(seqno)));
         let found = winner.as_ref().map(|winner| keys.conflicting(&winner.keys));
-        let keys = touched.describe(&found.unwrap_or_default());
-        let mut tables = touched.names();
-        let table = tables.next().filter(|_| tables.next().is_none());
-        drop(tables);
-        self.shared.counters.conflicts.explained(Loser {
+        self.shared.counters.conflicts.count(Loser {
             at_ms,
             loss,
             connection,
-            winner: winner.and_then(|winner| {
-                let write_set = WriteSet::decode(-1, winner.data).ok()?;
-                Some((winner.origin.member, write_set.conn))
+            winner: winner.map(|winner| {
+                let write_set = WriteSet::decode(-1, winner.data).ok();
+                (winner.origin.member, write_set.map(|set| set.conn))
             }),
-            table,
-            keys,
+            tables: touched.names().collect(),
+            keys: touched.describe(&found.unwrap_or_default()),
         });
     }
+}
 
-    fn ordered_action(&self, seqno: i64) -> Option<OrderedAction> {
-        self.node()?.ordered_action(Seqno(seqno))
+impl Gathered {
+    /// Notes that the transaction has lost; counted when it is over.
+    pub(super) fn note_loss(&mut self, loss: Loss) {
+        self.loss = Some((loss, unix_ms()));
     }
 }

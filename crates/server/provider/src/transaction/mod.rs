@@ -193,7 +193,6 @@ impl Transactions {
         transaction
     }
 
-    /// The transaction of a handle.
     pub(crate) fn get(&self, handle: &TrxHandle) -> Option<Arc<Transaction>> {
         let OpaqueId(id) = handle.opaque?;
         self.by_id.part(id.get()).get(&id).cloned()

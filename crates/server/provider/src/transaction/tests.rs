@@ -185,7 +185,6 @@ fn releasing_loser(
 fn conflict(with: i64) -> ProposalResult {
     ProposalResult::Conflict {
         with: synod_node::Seqno(with),
-        by: synod_node::RefusedBy::Leader,
     }
 }
 

@@ -53,24 +53,3 @@ fn unusable_secret_is_named_with_its_file_and_line() {
         server.inner.log_lines()
     );
 }
-
-/// Offers TLS as a server that could encrypt connections itself. The service is the process's:
-/// other tests may see one more warning.
-#[test]
-fn server_that_offers_its_own_tls_is_told_that_it_is_not_used() {
-    let mut service = wsrep_tls_service_v1_t {
-        functions: [None; 10],
-        context: std::ptr::null_mut(),
-    };
-    let registered = synod::boundary::wsrep_init_tls_service_v1(&mut service);
-    assert_eq!(registered, WSREP_OK);
-    let server = server("synod.insecure=yes");
-    synod::boundary::wsrep_deinit_tls_service_v1();
-    let lines = server.inner.log_lines();
-    let warning = lines.iter().find(|(_, text)| text.contains("TLS service"));
-    assert_eq!(
-        warning.map(|(level, _)| *level),
-        Some(WSREP_LOG_WARN),
-        "{lines:?}"
-    );
-}

@@ -218,7 +218,7 @@ impl Server {
         let data_dir = c(&format!("{}/", self.dir.display()));
         let options = c(&format!(
             "base_port={};gmcast.listen_addr=tcp://127.0.0.1:{};synod.election_timeout=PT0.5S;\
-             synod.heartbeat_period=PT0.05S;synod.promise=PT0.2S;evs.suspect_timeout=PT1.5S;\
+             synod.heartbeat_period=PT0.05S;evs.suspect_timeout=PT1.5S;\
              synod.log_segment_size=1M;{more}",
             self.port, self.port
         ));

@@ -228,7 +228,6 @@ impl Bench<'_> {
     }
 }
 
-/// A measurement in a line.
 fn line(m: &Measurement) -> String {
     let key = &m.key;
     let what = format!(

@@ -29,7 +29,6 @@ pub struct Script {
 /// The server to put a load on, and the host of the clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
-    /// The host of the clients.
     pub(super) client: &'a Host,
     pub(super) address: IpAddr,
     pub(super) port: u16,

@@ -27,9 +27,7 @@ pub struct Workload(&'static str);
 pub struct Sizes {
     /// Tables of the `oltp_*` loads.
     pub tables: u32,
-    /// Rows of each of them.
     pub table_rows: u32,
-    /// Rows of `hot-rows`.
     pub hot_rows: u32,
     /// Warehouses of `tpcc`.
     pub warehouses: u32,

@@ -9,7 +9,7 @@ use super::{PlaceArgs, say};
 use crate::bench;
 use crate::bench::plan::{Plan, WriteTo};
 use crate::bench::workload::{Sizes, Workload};
-use crate::error::{IoContext, Result};
+use crate::error::Result;
 use crate::network::Network;
 use crate::report::{self, Report};
 use crate::systems::kind::{MeasuredSystem, SystemKind};
@@ -75,9 +75,6 @@ pub(super) struct BenchArgs {
     /// Write the results to this file, after each measurement
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with tables and plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     #[command(flatten)]
     servers: ServerArgs,
 }
@@ -87,7 +84,7 @@ const EXAMPLE: &str = "\
 Synod beside Galera, which syncs nothing at commit, and Galera that syncs:
 
   synod-lab bench --system synod,galera,galera-flush1 --topology same-dc,three-dc \\
-      --threads 1,16,64 --seconds 30 --repeat 3 --html bench.html
+      --threads 1,16,64 --seconds 30 --repeat 3 --json bench.json
 
 docs/performance.md says how it measures, and what to mind when reading the figures.";
 
@@ -112,9 +109,6 @@ pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
         benches: vec![results],
         ..Report::default()
     };
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, report::html(&report)).context("write", path)?;
-    }
     say(&report::markdown(&report));
     Ok(u8::from(failed))
 }

@@ -5,19 +5,13 @@
 //! - `network` brings an emulated network up, to look at it.
 //! - `link` changes a link of a running lab.
 //! - `clean` removes what a killed lab left.
-//! - `delay`, `apply`, `giant`, `lag`, `fair` observe running servers ([`crate::meters`]).
-//! - `regions` measures commits of clients of several regions, and a leader that follows them.
-//! - `readers` measures readers of a binlog, at the server itself and at a relay.
-//! - `feeding` counts the bytes that cross the link to a region of learners.
+//! - `delay`, `apply`, `giant`, `lag` observe running servers ([`crate::meters`]).
 //! - `report` makes one page of several files.
 //! - `router` is the process that emulates the network, started by the others.
 
 mod bench;
-mod feeding;
 mod meter;
 mod network;
-mod readers;
-mod regions;
 mod report;
 pub(crate) mod servers;
 mod up;
@@ -83,12 +77,6 @@ enum LabCommand {
     Link(network::LinkArgs),
     #[command(flatten)]
     Meter(MeterCommand),
-    /// Measure commits from several regions, before and after the leader follows the writer
-    Regions(regions::RegionsArgs),
-    /// Count the bytes to a region of learners, with one of them feeding the others and without
-    Feeding(feeding::FeedingArgs),
-    /// Measure readers of a server's binlog, at the server itself and at a relay, in turns
-    Readers(readers::ReadersArgs),
     /// Make one page from the files of several runs
     Report(report::ReportArgs),
     /// Remove what a killed lab left behind
@@ -118,9 +106,6 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),
         LabCommand::Meter(meter) => meter::run(place, meter),
-        LabCommand::Regions(regions) => regions::run(place, regions),
-        LabCommand::Feeding(feeding) => feeding::run(place, feeding),
-        LabCommand::Readers(readers) => readers::run(readers),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
         LabCommand::Router(router) => run_router(router),

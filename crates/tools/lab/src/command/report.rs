@@ -14,9 +14,6 @@ pub(super) struct ReportArgs {
     /// Files that the bench or meters wrote by --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write a page with tables and plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
 }
 
 /// Prints the tables, and writes the page.
@@ -24,9 +21,6 @@ pub(super) fn run(arguments: &ReportArgs) -> Result<u8> {
     let mut report = Report::default();
     for file in &arguments.files {
         add(&mut report, file)?;
-    }
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, report::html(&report)).context("write", path)?;
     }
     say(&report::markdown(&report));
     Ok(0)

@@ -51,8 +51,6 @@ impl ServerArgs {
             galera: self.galera.clone(),
             program,
             extra_lines: self.server_option.clone(),
-            regions: Vec::new(),
-            learners: Vec::new(),
         })
     }
 }

@@ -65,7 +65,6 @@ impl Host {
         }
     }
 
-    /// The file of its namespace.
     pub fn namespace_file(&self) -> PathBuf {
         Path::new(NAMESPACES).join(&self.namespace)
     }

@@ -75,7 +75,6 @@ impl Place {
         &self.data
     }
 
-    /// The socket of the router.
     pub fn router_socket(&self) -> PathBuf {
         self.state().join("router")
     }

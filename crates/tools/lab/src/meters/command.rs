@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::apply::{self, ApplyPlan};
 use super::delay::{self, DelayPlan};
 use super::error::{IoContext, MeterError, Result};
-use super::fair::{self, FairPlan};
 use super::giant::{self, GiantPlan};
 use super::group::{Group, Server};
-use super::lag::{self, LagPlan, Slowness};
+use super::lag::{self, LagPlan};
 use super::record::{FORMAT, Findings, MeterRecord};
 use super::surroundings;
 use crate::bench::machine;
@@ -30,8 +29,6 @@ pub enum MeterCommand {
     Giant(GiantArgs),
     /// Make one server slow: the group's pace with and without it, and how it catches up
     Lag(LagArgs),
-    /// Write to the same rows on all servers: commits and refusals of each
-    Fair(FairArgs),
 }
 
 /// Options of all meters.
@@ -50,9 +47,6 @@ pub struct MeterArgs {
     /// Write what was found to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with tables and plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) lab: LabGroupArgs,
 }
@@ -149,10 +143,7 @@ pub struct GiantArgs {
 pub struct LagArgs {
     #[command(flatten)]
     common: MeterArgs,
-    /// How the server is made slow
-    #[arg(long, value_enum, default_value_t = Slow::Core)]
-    slow: Slow,
-    /// Share of one core that it gets, with '--slow core'
+    /// Share of one core that the slow server gets
     #[arg(long, default_value_t = 0.1)]
     share: f64,
     /// The slow server, by its place in the list from 1 [default: the last that does not lead]
@@ -167,31 +158,6 @@ pub struct LagArgs {
     /// Clients of the load
     #[arg(long, default_value_t = 16)]
     clients: u32,
-}
-
-/// Means of slowing a server down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Slow {
-    /// A share of one core
-    Core,
-    /// One applier thread
-    Applier,
-}
-
-/// Arguments of `fair`.
-#[derive(Debug, Args)]
-pub struct FairArgs {
-    #[command(flatten)]
-    common: MeterArgs,
-    /// Rows that all clients change; several: one after the other
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 10_000, 100_000])]
-    rows: Vec<u32>,
-    /// Clients of each server
-    #[arg(long, default_value_t = 8)]
-    clients: u32,
-    /// How long each part runs
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
 }
 
 impl MeterCommand {
@@ -227,7 +193,6 @@ impl MeterCommand {
             MeterCommand::Apply(own) => &own.common,
             MeterCommand::Giant(own) => &own.common,
             MeterCommand::Lag(own) => &own.common,
-            MeterCommand::Fair(own) => &own.common,
         }
     }
 
@@ -237,7 +202,6 @@ impl MeterCommand {
             MeterCommand::Apply(own) => own.observe(group).map(Findings::Apply),
             MeterCommand::Giant(own) => own.observe(group).map(Findings::Giant),
             MeterCommand::Lag(own) => own.observe(group).map(Box::new).map(Findings::Lag),
-            MeterCommand::Fair(own) => own.observe(group).map(Findings::Fair),
         }
     }
 }
@@ -284,9 +248,6 @@ impl MeterArgs {
             ..Report::default()
         };
         print!("{}", report::markdown(&report));
-        if let Some(path) = &self.html {
-            std::fs::write(path, report::html(&report)).context("write", path.display())?;
-        }
         Ok(())
     }
 }
@@ -344,26 +305,12 @@ impl LagArgs {
         let last = others.find(|at| *at != leader && *at != origin);
         let plan = LagPlan {
             slow: place(group, "--server", self.server)?.or(last).unwrap_or(0),
-            slowness: match self.slow {
-                Slow::Core => Slowness::Share(self.share),
-                Slow::Applier => Slowness::OneApplier,
-            },
+            share: self.share,
             origin,
             clients: self.clients,
             seconds: self.seconds,
         };
         lag::run(group, &plan)
-    }
-}
-
-impl FairArgs {
-    fn observe(&self, group: &Group) -> Result<Vec<super::record::FairFindings>> {
-        let plan = FairPlan {
-            rows: self.rows.clone(),
-            clients: self.clients,
-            seconds: self.seconds,
-        };
-        fair::run(group, &plan)
     }
 }
 

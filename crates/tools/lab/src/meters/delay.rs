@@ -35,7 +35,6 @@ pub struct DelayPlan {
     pub reader: usize,
     /// Duration of each of the six parts.
     pub seconds: u64,
-    /// Clients of the load.
     pub load_clients: u32,
 }
 

@@ -47,7 +47,7 @@ pub enum MeterError {
     /// Only a server on this machine can be slowed down.
     #[error(
         "{server} does not run on this machine (its process was not found), so it cannot get a \
-         tenth of a core; use '--slow applier', or run the meter on its machine"
+         tenth of a core; run the meter on its machine"
     )]
     NotHere { server: String },
     /// A condition did not come true in time.

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
-
 use super::clients::{Crew, Work};
 use super::error::{MeterError, Result};
-use super::group::{Group, Server, number};
+use super::group::{Group, number};
 use super::interrupt::pause;
 use super::record::{LagFindings, Pace};
 use super::throttle::Throttle;
@@ -26,21 +24,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest time to catch up when the load has ended.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Means of slowing a server down.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Slowness {
-    /// One applier thread (`wsrep_slave_threads=1`).
-    OneApplier,
-    /// This share of one core.
-    Share(f64),
-}
-
 /// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LagPlan {
     /// Place of the server that gets slow.
     pub slow: usize,
-    pub slowness: Slowness,
+    /// Share of one core that it gets.
+    pub share: f64,
     /// Place of the server that is written to.
     pub origin: usize,
     /// Clients of the load.
@@ -69,11 +59,19 @@ pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
     let running = crew.start(group, &[plan.origin], clock)?;
     pause(part)?;
     let before_us = us_since(clock);
-    let brake = Brake::press(&group.servers[plan.slow], plan.slowness)?;
-    let slowed_by = brake.in_words(plan.slowness);
+    let slow = &group.servers[plan.slow];
+    let pid = slow.pid.ok_or_else(|| MeterError::NotHere {
+        server: slow.name.clone(),
+    })?;
+    let throttle = Throttle::start(pid, plan.share)?;
+    let slowed_by = format!(
+        "{:.0} % of a core, by {}",
+        plan.share * 100.0,
+        throttle.means
+    );
     pause(part)?;
     let slowed_us = us_since(clock);
-    drop(brake);
+    drop(throttle);
     let under_load = await_keeping_up(group, plan, part * 2)?;
     let after_us = us_since(clock);
     pause(part)?;
@@ -164,60 +162,6 @@ fn states(moments: &[Moment], place: usize) -> BTreeMap<String, u64> {
 fn fewest_members(moments: &[Moment], place: usize) -> i64 {
     let size = |m: &Moment| number(m.get(place)?.as_ref()?, "wsrep_cluster_size");
     moments.iter().filter_map(size).min().unwrap_or_default()
-}
-
-/// Means of slowing a server down; dropping it makes the server fast again.
-enum Brake {
-    Appliers { server: Box<Server>, before: u32 },
-    Throttle(Throttle),
-}
-
-impl Brake {
-    fn press(server: &Server, slowness: Slowness) -> Result<Brake> {
-        match slowness {
-            Slowness::OneApplier => {
-                let read = "SELECT @@GLOBAL.wsrep_slave_threads";
-                let value = server.connect()?.query_first(read);
-                let value = value.map_err(|source| server.refused(read, source))?;
-                let brake = Brake::Appliers {
-                    server: Box::new(server.clone()),
-                    before: value.unwrap_or(1),
-                };
-                server.execute(&["SET GLOBAL wsrep_slave_threads = 1"])?;
-                Ok(brake)
-            }
-            Slowness::Share(share) => {
-                let pid = server.pid.ok_or_else(|| MeterError::NotHere {
-                    server: server.name.clone(),
-                })?;
-                Throttle::start(pid, share).map(Brake::Throttle)
-            }
-        }
-    }
-
-    fn in_words(&self, slowness: Slowness) -> String {
-        match (self, slowness) {
-            (Brake::Throttle(throttle), Slowness::Share(share)) => {
-                format!("{:.0} % of a core, by {}", share * 100.0, throttle.means)
-            }
-            _ => "one applier".to_owned(),
-        }
-    }
-}
-
-impl Drop for Brake {
-    fn drop(&mut self) {
-        let Brake::Appliers { server, before } = self else {
-            return; // the throttle ends by itself
-        };
-        let set = format!("SET GLOBAL wsrep_slave_threads = {before}");
-        if let Err(error) = server.execute(&[&set]) {
-            eprintln!(
-                "synod: {} keeps one applier; '{set}' gives them back: {error}",
-                server.name
-            );
-        }
-    }
 }
 
 #[cfg(test)]

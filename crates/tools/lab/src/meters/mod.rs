@@ -6,7 +6,6 @@
 //! | [`apply`] | how long do the others still apply when a load has ended? |
 //! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
 //! | [`lag`] | what does one slow server do to the group, and does it catch up again? |
-//! | [`fair`] | how many commits does each server get when all are written to? |
 //!
 //! They take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a test
 //! group of a DBA (`--servers`). Clients are threads of this process; all times are by one clock.
@@ -25,7 +24,6 @@ pub mod clients;
 pub mod command;
 pub mod delay;
 pub mod error;
-pub mod fair;
 pub mod giant;
 pub mod group;
 pub mod interrupt;

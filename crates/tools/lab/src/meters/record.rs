@@ -49,8 +49,6 @@ pub enum Findings {
     Giant(Vec<GiantFindings>),
     /// `lag`: what one slow server does to the group.
     Lag(Box<LagFindings>),
-    /// `fair`: commits and refusals of each server when all are written to.
-    Fair(Vec<FairFindings>),
 }
 
 impl Findings {
@@ -61,7 +59,6 @@ impl Findings {
             Findings::Apply(_) => "apply",
             Findings::Giant(_) => "giant",
             Findings::Lag(_) => "lag",
-            Findings::Fair(_) => "fair",
         }
     }
 }
@@ -231,32 +228,6 @@ pub struct Pace {
     pub tps: f64,
     /// Commits of each second.
     pub tps_by_second: Vec<f64>,
-    /// Failed transactions by error.
-    pub errors: BTreeMap<String, u64>,
-}
-
-/// Found by `fair`, with one number of rows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FairFindings {
-    /// Rows that all clients change.
-    pub rows: u32,
-    /// Clients of each server.
-    pub clients: u32,
-    /// Duration, seconds.
-    pub seconds: u64,
-    pub servers: Vec<FairServer>,
-}
-
-/// One server of `fair`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FairServer {
-    pub server: String,
-    pub leads: bool,
-    pub tps: f64,
-    /// Commits of each second.
-    pub tps_by_second: Vec<f64>,
-    /// Failed transactions per second.
-    pub refused_per_second: f64,
     /// Failed transactions by error.
     pub errors: BTreeMap<String, u64>,
 }

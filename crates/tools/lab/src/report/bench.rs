@@ -1,10 +1,8 @@
-//! Tables and plots of a run of the bench.
+//! Tables of a run of the bench.
 
+use super::Section;
 use super::figure;
-use super::plot::bars::{Bar, Bars};
-use super::plot::lines::{Lines, Series};
 use super::table::Table;
-use super::{Block, Section};
 use crate::results::{Key, Machine, Measurement, Results, TopologyRecord};
 use crate::statistics::{coefficient_of_variation, median, ratio_of_runs, spread};
 
@@ -60,15 +58,15 @@ fn overview(results: &Results) -> Section {
             figure::time(crate::results::Disturbance::MARKED_FROM_MS)
         ));
     }
-    let mut blocks = vec![Block::Table(networks(&results.topologies))];
+    let mut tables = vec![networks(&results.topologies)];
     let failures = failures(&results.measurements);
     if !failures.rows.is_empty() {
-        blocks.push(Block::Table(failures));
+        tables.push(failures);
     }
     Section {
         title: format!("Bench of {}", results.date),
         notes,
-        blocks,
+        tables,
     }
 }
 
@@ -163,7 +161,6 @@ struct Scene<'a> {
     points: Vec<Point<'a>>,
 }
 
-/// One figure of a measurement.
 type Figure = fn(&Measurement) -> Option<f64>;
 
 impl Point<'_> {
@@ -213,23 +210,20 @@ impl Scene<'_> {
             "all" => "all servers written to".to_owned(),
             place => format!("the {place} written to"),
         };
-        let mut blocks = vec![Block::Table(self.rates())];
+        let mut tables = vec![self.rates()];
         let ratios = self.ratios();
         if !ratios.rows.is_empty() {
-            blocks.push(Block::Table(ratios));
-            blocks.push(self.ratio_plot());
+            tables.push(ratios);
         }
-        blocks.push(Block::Table(self.latencies()));
-        blocks.push(self.latency_plot());
-        blocks.push(Block::Table(self.costs()));
+        tables.push(self.latencies());
+        tables.push(self.costs());
         if key.write_to == "all" {
-            blocks.push(Block::Table(self.by_server()));
+            tables.push(self.by_server());
         }
-        blocks.push(self.time_plot());
         Section {
             title: format!("{}, {}, {place}", key.topology, key.workload),
             notes: Vec::new(),
-            blocks,
+            tables,
         }
     }
 
@@ -308,33 +302,6 @@ impl Scene<'_> {
         })
     }
 
-    fn ratio_plot(&self) -> Block {
-        let mut bars = Vec::new();
-        for other in self.others() {
-            // The colour that the system has in the other plots.
-            let group = self.systems().iter().position(|name| *name == other);
-            for threads in self.threads() {
-                let Some(ratio) = self.ratio(other, threads) else {
-                    continue;
-                };
-                bars.push(Bar {
-                    name: format!("{other}, {}", self::threads(threads)),
-                    group: group.unwrap_or_default(),
-                    value: ratio.median,
-                    spread: (ratio.low, ratio.high),
-                    count: ratio.pairs,
-                });
-            }
-        }
-        let title = "Rate of Synod as a multiple of the other system's".to_owned();
-        let svg = Bars {
-            title: title.clone(),
-            bars,
-        }
-        .svg();
-        Block::Plot { title, svg }
-    }
-
     fn latencies(&self) -> Table {
         let columns = [
             "system",
@@ -364,32 +331,6 @@ impl Scene<'_> {
             ]);
         }
         table
-    }
-
-    fn latency_plot(&self) -> Block {
-        let title = "Latency over threads: 95 of 100 transactions were faster".to_owned();
-        let series = |system: &str| {
-            let points = self.points.iter().filter(|p| p.key.system == system);
-            let of = |point: &Point<'_>| {
-                let p95 = point.median(|m| Some(m.latency.p95_ms))?;
-                Some((f64::from(point.key.threads), p95))
-            };
-            let mut points: Vec<(f64, f64)> = points.filter_map(of).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series {
-                name: system.to_owned(),
-                points,
-            }
-        };
-        let svg = Lines {
-            title: title.clone(),
-            unit: "ms".into(),
-            across: "threads".into(),
-            series: self.systems().into_iter().map(series).collect(),
-            by_rank: true,
-        }
-        .svg();
-        Block::Plot { title, svg }
     }
 
     fn costs(&self) -> Table {
@@ -454,32 +395,6 @@ impl Scene<'_> {
             }
         }
         table
-    }
-
-    /// The rate over time of each system's first repetition, with the most threads.
-    fn time_plot(&self) -> Block {
-        let most = self.threads().last().copied().unwrap_or_default();
-        let series = |system: &str| {
-            let run = self.point(system, most)?.runs.first().copied()?;
-            let seconds = (1..).map(f64::from);
-            Some(Series {
-                name: system.to_owned(),
-                points: seconds.zip(run.tps_by_second.iter().copied()).collect(),
-            })
-        };
-        let title = format!(
-            "Transactions in each second, {}, first repetition",
-            threads(most)
-        );
-        let svg = Lines {
-            title: title.clone(),
-            unit: "per second".into(),
-            across: "seconds".into(),
-            series: self.systems().into_iter().filter_map(series).collect(),
-            by_rank: false,
-        }
-        .svg();
-        Block::Plot { title, svg }
     }
 }
 

@@ -1,11 +1,9 @@
 //! Tables of what meters found. Runs of the same meter share tables, one line per system.
 
-use super::plot::lines::{Lines, Series};
 use super::table::Table;
-use super::{Block, Section, bench, figure};
+use super::{Section, bench, figure};
 use crate::meters::record::{
-    ApplyFindings, DelayFindings, FairFindings, Findings, GiantFindings, LagFindings, LoadOn,
-    MeterRecord, Pace,
+    ApplyFindings, DelayFindings, Findings, GiantFindings, LagFindings, LoadOn, MeterRecord,
 };
 use crate::statistics::coefficient_of_variation;
 
@@ -14,10 +12,10 @@ const BUSY_FROM: f64 = 0.5;
 
 /// One section per meter that was run.
 pub(super) fn sections(records: &[MeterRecord]) -> Vec<Section> {
-    let all = [delay, apply, giant, lag, fair];
+    let all = [delay, apply, giant, lag];
     let sections = all.into_iter().filter_map(|section| section(records));
     sections
-        .filter(|section| !section.blocks.is_empty())
+        .filter(|section| !section.tables.is_empty())
         .collect()
 }
 
@@ -27,7 +25,7 @@ fn section<'a, T: 'a>(
     title: &str,
     explanation: &str,
     of: impl Fn(&'a Findings) -> Option<&'a T>,
-    blocks: impl FnOnce(&[(String, &'a T)]) -> Vec<Block>,
+    tables: impl FnOnce(&[(String, &'a T)]) -> Vec<Table>,
 ) -> Option<Section> {
     let mut notes = vec![explanation.to_owned()];
     let mut found = Vec::new();
@@ -43,7 +41,7 @@ fn section<'a, T: 'a>(
     Some(Section {
         title: title.to_owned(),
         notes,
-        blocks: blocks(&found),
+        tables: tables(&found),
     })
 }
 
@@ -87,7 +85,7 @@ fn delay(records: &[MeterRecord]) -> Option<Section> {
             Findings::Delay(delay) => Some(delay),
             _ => None,
         },
-        |found| vec![Block::Table(delays(found))],
+        |found| vec![delays(found)],
     )
 }
 
@@ -144,7 +142,7 @@ fn apply(records: &[MeterRecord]) -> Option<Section> {
             Findings::Apply(apply) => Some(apply),
             _ => None,
         },
-        |found| vec![Block::Table(applies(found))],
+        |found| vec![applies(found)],
     )
 }
 
@@ -185,12 +183,7 @@ fn giant(records: &[MeterRecord]) -> Option<Section> {
             Findings::Giant(giants) => Some(giants),
             _ => None,
         },
-        |found| {
-            vec![
-                Block::Table(giant_statements(found)),
-                Block::Table(giant_servers(found)),
-            ]
-        },
+        |found| vec![giant_statements(found), giant_servers(found)],
     )
 }
 
@@ -290,7 +283,7 @@ fn lag(records: &[MeterRecord]) -> Option<Section> {
             Findings::Lag(lag) => Some(&**lag),
             _ => None,
         },
-        |found| vec![Block::Table(lags(found)), lag_plot(found)],
+        |found| vec![lags(found)],
     )
 }
 
@@ -334,123 +327,6 @@ fn lags(found: &[(String, &LagFindings)]) -> Table {
             caught_up,
             figure::kinds(&lag.states),
         ]);
-    }
-    table
-}
-
-fn lag_plot(found: &[(String, &LagFindings)]) -> Block {
-    let title = "Commits in each second: before, while slow, and after".to_owned();
-    let series = |(system, lag): &(String, &LagFindings)| {
-        let parts: [&Pace; 3] = [&lag.before, &lag.slowed, &lag.after];
-        let values = parts.into_iter().flat_map(|part| part.tps_by_second.iter());
-        Series {
-            name: system.clone(),
-            points: (1..).map(f64::from).zip(values.copied()).collect(),
-        }
-    };
-    let svg = Lines {
-        title: title.clone(),
-        unit: "per second".into(),
-        across: "seconds of the three parts".into(),
-        series: found.iter().map(series).collect(),
-        by_rank: false,
-    }
-    .svg();
-    Block::Plot { title, svg }
-}
-
-fn fair(records: &[MeterRecord]) -> Option<Section> {
-    let explanation = "Clients on all servers change two random rows of one table per \
-                       transaction. Refused: the client was told to try again, because another \
-                       server's transaction was ordered first.";
-    section(
-        records,
-        "Fair: all servers written to",
-        explanation,
-        |findings| match findings {
-            Findings::Fair(fair) => Some(fair),
-            _ => None,
-        },
-        |found| {
-            vec![
-                Block::Table(fairs(found)),
-                Block::Table(fair_servers(found)),
-            ]
-        },
-    )
-}
-
-fn fairs(found: &[(String, &Vec<FairFindings>)]) -> Table {
-    let columns = [
-        "system",
-        "rows",
-        "clients",
-        "commits/s",
-        "refused/s",
-        "slowest/fastest",
-        "refused, most/least",
-        "variation",
-    ];
-    let mut table = Table::new("All servers together", &columns);
-    for (system, parts) in found {
-        for part in *parts {
-            let rates: Vec<f64> = part.servers.iter().map(|s| s.tps).collect();
-            let refused: Vec<f64> = part.servers.iter().map(|s| s.refused_per_second).collect();
-            let ratio = |values: &[f64]| {
-                let (low, high) = crate::statistics::spread(values)?;
-                (high > 0.0).then_some((low, high))
-            };
-            table.rows.push(vec![
-                system.clone(),
-                part.rows.to_string(),
-                format!("{} x {}", part.servers.len(), part.clients),
-                figure::number(rates.iter().sum()),
-                figure::number(refused.iter().sum()),
-                figure::optional(ratio(&rates).map(|(low, high)| low / high)),
-                figure::optional(ratio(&refused).map(|(low, high)| high / low)),
-                figure::optional(coefficient_of_variation(&by_second(part))),
-            ]);
-        }
-    }
-    table
-}
-
-/// Commits of all servers in each second.
-fn by_second(part: &FairFindings) -> Vec<f64> {
-    let mut sum = Vec::new();
-    for server in &part.servers {
-        sum.resize(sum.len().max(server.tps_by_second.len()), 0.0);
-        for (sum, commits) in sum.iter_mut().zip(&server.tps_by_second) {
-            *sum += commits;
-        }
-    }
-    sum
-}
-
-fn fair_servers(found: &[(String, &Vec<FairFindings>)]) -> Table {
-    let columns = [
-        "system",
-        "rows",
-        "server",
-        "commits/s",
-        "refused/s",
-        "errors",
-    ];
-    let mut table = Table::new("Each server", &columns);
-    for (system, parts) in found {
-        for part in *parts {
-            for server in &part.servers {
-                let leads = if server.leads { " (leader)" } else { "" };
-                table.rows.push(vec![
-                    system.clone(),
-                    part.rows.to_string(),
-                    format!("{}{leads}", server.server),
-                    figure::number(server.tps),
-                    figure::number(server.refused_per_second),
-                    figure::kinds(&server.errors),
-                ]);
-            }
-        }
     }
     table
 }

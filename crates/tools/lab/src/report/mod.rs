@@ -1,20 +1,13 @@
-//! The report of the bench and the meters, as one HTML page and as Markdown tables.
+//! The report of the bench and the meters, as Markdown tables.
 //!
-//! Both come from the same tables (`table`), so they never disagree. The page is one file: no
-//! script, nothing that is fetched; plots are SVG in it. It follows the reader's choice of dark or
-//! light, and fits a phone: wide things scroll by themselves.
-//!
-//! - `bench`: tables and plots of a [`Results`].
+//! - `bench`: tables of a [`Results`].
 //! - `meters`: tables of a [`MeterRecord`].
-//! - `table`, `plot`: a table, a plot.
-//! - `page`: the page around them.
+//! - `table`: a table.
 //! - `figure`: formatting of numbers.
 
 mod bench;
 mod figure;
 mod meters;
-mod page;
-mod plot;
 mod table;
 
 use crate::meters::MeterRecord;
@@ -35,24 +28,7 @@ struct Section {
     title: String,
     /// Paragraphs that explain the section.
     notes: Vec<String>,
-    /// Tables and plots, in this order.
-    blocks: Vec<Block>,
-}
-
-/// Table or plot of a section.
-#[derive(Debug, Clone, PartialEq)]
-enum Block {
-    Table(table::Table),
-    /// A plot: its title, and the SVG. Markdown has none.
-    Plot {
-        title: String,
-        svg: String,
-    },
-}
-
-/// The whole report as one HTML page.
-pub fn html(report: &Report) -> String {
-    page::render(&sections(report))
+    tables: Vec<table::Table>,
 }
 
 /// The report's tables as Markdown.
@@ -63,11 +39,7 @@ pub fn markdown(report: &Report) -> String {
         for note in &section.notes {
             text += &format!("{note}\n\n");
         }
-        for block in &section.blocks {
-            if let Block::Table(table) = block {
-                text += &table.markdown();
-            }
-        }
+        text.extend(section.tables.iter().map(table::Table::markdown));
     }
     text
 }

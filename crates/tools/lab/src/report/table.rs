@@ -1,6 +1,4 @@
-//! A table, as HTML and as Markdown.
-
-use super::page::escape;
+//! A table, as Markdown.
 
 /// A table with one line of column names.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,29 +17,6 @@ impl Table {
             columns: columns.iter().map(|&name| name.to_owned()).collect(),
             rows: Vec::new(),
         }
-    }
-
-    /// The table as HTML. Wide ones scroll by themselves.
-    pub(super) fn html(&self) -> String {
-        let cells = |tag: &str, row: &[String]| -> String {
-            let cell = |text: &String| format!("<{tag}>{}</{tag}>", escape(text));
-            row.iter().map(cell).collect()
-        };
-        let row = |row: &Vec<String>| match row.split_first() {
-            Some((name, rest)) => format!(
-                "<tr><th scope=\"row\">{}</th>{}</tr>\n",
-                escape(name),
-                cells("td", rest)
-            ),
-            None => String::new(),
-        };
-        let rows: String = self.rows.iter().map(row).collect();
-        format!(
-            "<div class=\"wide\"><table>\n<caption>{}</caption>\n\
-             <thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n",
-            escape(&self.caption),
-            cells("th", &self.columns)
-        )
     }
 
     /// The table as Markdown, with an empty line after it.
@@ -75,14 +50,5 @@ mod tests {
     fn markdown_has_a_rule_and_keeps_bars_in_their_cells() {
         let expected = "Rates:\n\n| system | TPS |\n|---|---|\n| a<b | 1\\|2 |\n\n";
         assert_eq!(table().markdown(), expected);
-    }
-
-    #[test]
-    fn html_cells_cannot_become_tags() {
-        let html = table().html();
-        assert!(
-            html.contains("<th scope=\"row\">a&lt;b</th><td>1|2</td>"),
-            "{html}"
-        );
     }
 }

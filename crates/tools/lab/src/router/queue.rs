@@ -43,7 +43,6 @@ pub struct LinkCounters {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     pub to: usize,
-    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 

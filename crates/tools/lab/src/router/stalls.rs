@@ -22,7 +22,6 @@ pub struct Stalls {
     longest_us: AtomicU64,
 }
 
-/// A reading of [`Stalls`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallsRead {
     /// Sum of the times above 20 ms, all cores, microseconds.

@@ -77,23 +77,10 @@ pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) ->
         };
         settings.hosts.insert(node(server), place);
         let mut own = overrides(kind, server, certificate.as_ref());
-        if let Some(options) = &mut own.provider_options {
-            *options += &place_options(setup, server);
-        }
         own.extra_lines.extend(setup.extra_lines.iter().cloned());
         settings.overrides.insert(node(server), own);
     }
     Ok(settings)
-}
-
-/// The options of a server of Synod that say where it is, and whether it votes.
-fn place_options(setup: &Setup, server: usize) -> String {
-    let region = setup.regions.get(server);
-    let mut options = region.map_or_else(String::new, |region| format!(";synod.region={region}"));
-    if setup.learners.contains(&server) {
-        options += ";synod.voter=no";
-    }
-    options
 }
 
 fn library(kind: SystemKind, setup: &Setup) -> &Path {

@@ -52,10 +52,6 @@ pub struct Setup {
     pub program: PathBuf,
     /// Lines for the configuration of every server of every system.
     pub extra_lines: Vec<String>,
-    /// The region of each server of Synod; empty: they have none.
-    pub regions: Vec<String>,
-    /// Servers of Synod that do not vote, by their numbers.
-    pub learners: Vec<usize>,
 }
 
 /// One system, running or not.

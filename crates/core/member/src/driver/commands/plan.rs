@@ -166,17 +166,18 @@ fn check_next_leader(facts: &Facts, to: MemberId) -> Result<(), CommandRefusal> 
     Ok(())
 }
 
-/// The new voter comes first if the old one answers, and last if it does not: so the voters that
-/// answer are the largest majority at each step.
+/// The new voter comes first if the old one answers, or has no vote, and last otherwise: so the
+/// voters that answer are the largest majority at each step.
 fn replace(facts: &Facts, old: MemberId, new: MemberId) -> Result<Plan, CommandRefusal> {
     if old == new {
         return Err(already(facts, old, "that member"));
     }
     let remove = ConfigChange::Remove(old);
-    if !facts.config.is_voter(old) {
-        return Ok(Plan::Change(vec![remove]));
-    }
+    let has_vote = facts.config.is_voter(old);
     if facts.config.is_voter(new) {
+        if !has_vote {
+            return Ok(Plan::Change(vec![remove]));
+        }
         let (old, new) = (facts.name(old), facts.name(new));
         let text = format!(
             "{new} votes already: name a member without a vote. To take {old} out without a \
@@ -186,7 +187,7 @@ fn replace(facts: &Facts, old: MemberId, new: MemberId) -> Result<Plan, CommandR
     }
     check_caught_up(facts, new)?;
     let promote = ConfigChange::Promote(new);
-    if facts.answers(old) {
+    if !has_vote || facts.answers(old) {
         return Ok(Plan::Change(vec![promote, remove]));
     }
     check_quorum(facts, old)?;
@@ -340,6 +341,12 @@ mod tests {
         assert_eq!(ask(&four, &[1, 2, 4], &replace("c", "d")), Ok(dead));
         let lags = ask(&four, &[1, 2], &replace("c", "d"));
         assert_eq!(lags, Err(RefusalReason::NotCaughtUp));
+        let learners = Plan::Change(vec![
+            ConfigChange::Promote(MemberId(3)),
+            ConfigChange::Remove(MemberId(4)),
+        ]);
+        let without_vote = ask(&config(2, 2), &[1, 2, 3], &replace("d", "c"));
+        assert_eq!(without_vote, Ok(learners), "c votes, as the answer says");
         let alone = ask(&config(2, 1), &[1, 3], &replace("b", "c"));
         assert!(alone.is_ok(), "one voter is left, and it answers");
     }

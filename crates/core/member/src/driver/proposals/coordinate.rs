@@ -10,10 +10,9 @@ use synod_consensus::{
 use synod_log::PAYLOAD_BYTES_MAX;
 use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
-use super::foresight::Foresight;
 use super::local::Submitted;
 use super::ordering::ProposalAnswer;
-use crate::client::{ProposalResult, RefusedBy};
+use crate::client::ProposalResult;
 use crate::driver::writers::WriterRule;
 use crate::driver::{Driver, ReadDone, Submission};
 use crate::host::Level;
@@ -30,21 +29,13 @@ impl Driver {
             submission.waiter.decide(ProposalResult::NotProposed);
             return;
         }
-        let foresight = Foresight::new(&self.core, &self.ordering, self.identity.me);
-        self.proposals.submit(submission, &|kind, payload| {
-            foresight.conflict(kind, payload)
-        });
+        self.proposals.submit(submission);
     }
 
     /// Sends what is due to the leader; whether anything was due.
     pub(in crate::driver) fn send_proposals(&mut self) -> bool {
         let mut sent = false;
-        loop {
-            let foresight = Foresight::new(&self.core, &self.ordering, self.identity.me);
-            let foreseen = |kind, payload: &Bytes| foresight.conflict(kind, payload);
-            let Some(outgoing) = self.proposals.next_send(&foreseen) else {
-                break;
-            };
+        while let Some(outgoing) = self.proposals.next_send() {
             sent = true;
             if outgoing.to == self.identity.me.member {
                 self.handle_propose(outgoing.to, outgoing.propose);
@@ -72,10 +63,7 @@ impl Driver {
         reason: ProposalRefusal,
     ) {
         let result = match reason {
-            ProposalRefusal::Conflict { with } => ProposalResult::Conflict {
-                with,
-                by: RefusedBy::Leader,
-            },
+            ProposalRefusal::Conflict { with } => ProposalResult::Conflict { with },
             ProposalRefusal::TooOld => ProposalResult::TooOld,
             ProposalRefusal::GivenUp => ProposalResult::GivenUp,
             ProposalRefusal::NotWriter => ProposalResult::NotWriter,

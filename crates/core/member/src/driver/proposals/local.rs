@@ -6,23 +6,19 @@
 //! The pieces of large actions wait here for *credit*: a few chunks of this member are on their way
 //! at a time. They get their numbers only then, so small actions that come later go first. Without
 //! that, a small action would wait for all chunks before it: in the connection, and in the log.
-//!
-//! When a proposal gets its number, it may be foreseen that the leader will refuse it. It is then
-//! refused here. What has a number is not judged again: it may be in a log already.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Outbox, Seqno, Term};
+use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Outbox, Term};
 use synod_wire::Propose;
 
 use super::connections::{Connections, Link};
 use super::deferred::ActionSize;
-use crate::client::{ProposalResult, RefusedBy, WaitPolicy, Waiter};
+use crate::client::{WaitPolicy, Waiter};
 use crate::driver::{Me, Submission};
-use crate::payload::action::{ActionPiece, Chunk};
 use crate::snapshots::Snapshot;
 
 /// Payload bytes on their way to the leader at which sending pauses; the proposal that reaches the
@@ -46,30 +42,6 @@ pub(super) struct Submitted {
     /// Held as long as the proposal is on its way.
     _held: (Option<Arc<Snapshot>>, Option<Box<dyn Any + Send>>),
 }
-
-impl Submitted {
-    /// Ends the wait of its client: the leader would refuse it because of the action `with`.
-    fn refuse(&self, with: Seqno) {
-        let by = RefusedBy::Origin;
-        self.waiter.decide(ProposalResult::Conflict { with, by });
-    }
-
-    /// Puts in the place of a piece the word that its action ends here: the logs may have pieces
-    /// before it, which the leader then discards.
-    fn withdraw(&mut self) {
-        let action_no = match self.kind {
-            EntryKind::Chunk => Chunk::decode(self.payload.clone()).map(|chunk| chunk.action_no),
-            _ => ActionPiece::decode(self.payload.clone()).map(|piece| piece.action_no),
-        };
-        if let Ok(action_no) = action_no {
-            self.kind = EntryKind::Chunk;
-            self.payload = Chunk::withdrawal(action_no).encode();
-        }
-    }
-}
-
-/// Foresight of the leader's verdict: the action that a proposal is certain to lose to.
-pub(super) type Foreseen<'a> = &'a dyn Fn(EntryKind, &Bytes) -> Option<Seqno>;
 
 /// A proposal to send.
 pub(super) struct Outgoing {
@@ -121,8 +93,8 @@ impl LocalProposals {
         self.submitted.len() + self.without_credit.len()
     }
 
-    /// Takes a proposal, or refuses it at once.
-    pub(super) fn submit(&mut self, submission: Submission, foreseen: Foreseen<'_>) {
+    /// Takes a proposal.
+    pub(super) fn submit(&mut self, submission: Submission) {
         let Submission {
             kind,
             payload,
@@ -138,10 +110,7 @@ impl LocalProposals {
             _held: (snapshot, held),
         };
         match ActionSize::of(submitted.kind, &submitted.payload) {
-            ActionSize::Small => match foreseen(submitted.kind, &submitted.payload) {
-                Some(with) => submitted.refuse(with),
-                None => self.give_number(submitted),
-            },
+            ActionSize::Small => self.give_number(submitted),
             ActionSize::Large => self.without_credit.push_back(submitted),
         }
     }
@@ -156,7 +125,7 @@ impl LocalProposals {
 
     /// Gives numbers to pieces of large actions, as far as the credit reaches. An action that has a
     /// result already is not continued: without its last piece it is never ordered.
-    fn spend_credit(&mut self, foreseen: Foreseen<'_>) {
+    fn spend_credit(&mut self) {
         while let Some(next) = self.without_credit.front() {
             let bytes = self.chunk_bytes + next.payload.len();
             let has_credit = self.chunks < CHUNKS_MAX && bytes <= CHUNK_BYTES_MAX;
@@ -165,20 +134,15 @@ impl LocalProposals {
                 return;
             }
             let next = self.without_credit.pop_front();
-            let Some(mut next) = next.filter(|_| !is_over) else {
-                continue;
-            };
-            if let Some(with) = foreseen(next.kind, &next.payload) {
-                next.refuse(with);
-                next.withdraw();
+            if let Some(next) = next.filter(|_| !is_over) {
+                self.give_number(next);
             }
-            self.give_number(next);
         }
     }
 
     /// The next proposal to send, if one may be sent now.
-    pub(super) fn next_send(&mut self, foreseen: Foreseen<'_>) -> Option<Outgoing> {
-        self.spend_credit(foreseen);
+    pub(super) fn next_send(&mut self) -> Option<Outgoing> {
+        self.spend_credit();
         loop {
             if self.sent_bytes >= SENT_BYTES_MAX {
                 return None;
@@ -330,12 +294,10 @@ impl LocalProposals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
 
-    use crate::client::{Client, ResultSlot};
-    use crate::payload::action::Part;
+    use crate::client::{Client, ProposalResult};
     use crate::snapshots::Snapshots;
-    use synod_consensus::{LogIndex, SessionId};
+    use synod_consensus::{LogIndex, Seqno, SessionId};
 
     const ME: Me = Me {
         member: MemberId(1),
@@ -356,11 +318,6 @@ mod tests {
         fn decide(&self, _result: ProposalResult) -> bool {
             true
         }
-    }
-
-    /// No conflict is foreseen.
-    fn nothing(_kind: EntryKind, _payload: &Bytes) -> Option<Seqno> {
-        None
     }
 
     struct Decided;
@@ -405,14 +362,14 @@ mod tests {
     /// With two proposals, the first of which ends with the group; the leader is known.
     fn two_proposals() -> LocalProposals {
         let mut proposals = LocalProposals::new(ME, TERM);
-        proposals.submit(submission(WaitPolicy::UntilGroupLost), &nothing);
-        proposals.submit(submission(WaitPolicy::UntilKnown), &nothing);
+        proposals.submit(submission(WaitPolicy::UntilGroupLost));
+        proposals.submit(submission(WaitPolicy::UntilKnown));
         proposals.leader_changed(TERM, Some(LEADER));
         proposals
     }
 
     fn sent(proposals: &mut LocalProposals) -> Vec<(u64, Option<u64>)> {
-        std::iter::from_fn(|| proposals.next_send(&nothing))
+        std::iter::from_fn(|| proposals.next_send())
             .map(|outgoing| (outgoing.propose.origin.number, outgoing.connection))
             .collect()
     }
@@ -437,13 +394,10 @@ mod tests {
         let mut proposals = LocalProposals::new(ME, TERM);
         let chunk = Bytes::from(vec![0; SENT_BYTES_MAX / 2]);
         for _ in 0..4 {
-            proposals.submit(
-                Submission {
-                    payload: chunk.clone(),
-                    ..submission(WaitPolicy::UntilKnown)
-                },
-                &nothing,
-            );
+            proposals.submit(Submission {
+                payload: chunk.clone(),
+                ..submission(WaitPolicy::UntilKnown)
+            });
         }
         proposals.leader_changed(TERM, Some(LEADER));
         assert_eq!(sent(&mut proposals), [(1, None), (2, None)]);
@@ -463,23 +417,20 @@ mod tests {
         let mut proposals = LocalProposals::new(ME, TERM);
         let chunk = Bytes::from(vec![0; 1 << 20]);
         for _ in 0..128 {
-            proposals.submit(
-                Submission {
-                    kind: EntryKind::Chunk,
-                    payload: chunk.clone(),
-                    ..submission(WaitPolicy::UntilGroupLost)
-                },
-                &nothing,
-            );
+            proposals.submit(Submission {
+                kind: EntryKind::Chunk,
+                payload: chunk.clone(),
+                ..submission(WaitPolicy::UntilGroupLost)
+            });
         }
         proposals.leader_changed(TERM, Some(LEADER));
         let kinds = |proposals: &mut LocalProposals| -> Vec<EntryKind> {
-            std::iter::from_fn(|| proposals.next_send(&nothing))
+            std::iter::from_fn(|| proposals.next_send())
                 .map(|outgoing| outgoing.propose.kind)
                 .collect()
         };
         assert_eq!(kinds(&mut proposals), [EntryKind::Chunk; CHUNKS_MAX]);
-        proposals.submit(submission(WaitPolicy::UntilGroupLost), &nothing);
+        proposals.submit(submission(WaitPolicy::UntilGroupLost));
         assert_eq!(kinds(&mut proposals), [EntryKind::Action]);
         assert!(proposals.committed(&entry(1)).is_some());
         assert_eq!(kinds(&mut proposals), [EntryKind::Chunk]);
@@ -494,94 +445,13 @@ mod tests {
         let mut proposals = LocalProposals::new(ME, TERM);
         proposals.leader_changed(TERM, Some(LEADER));
         let decided = Waiter::new(Arc::new(Decided));
-        proposals.submit(
-            Submission {
-                kind: EntryKind::Chunk,
-                waiter: decided,
-                ..submission(WaitPolicy::UntilKnown)
-            },
-            &nothing,
-        );
+        proposals.submit(Submission {
+            kind: EntryKind::Chunk,
+            waiter: decided,
+            ..submission(WaitPolicy::UntilKnown)
+        });
         assert_eq!(sent(&mut proposals), []);
         assert_eq!(proposals.len(), 0);
-    }
-
-    /// Keeps the results that it gets; decided by the first.
-    #[derive(Default)]
-    struct Noting(Mutex<ResultSlot>);
-
-    impl Client for Noting {
-        fn is_decided(&self) -> bool {
-            self.0.lock().unwrap().result().is_some()
-        }
-        fn decide(&self, result: ProposalResult) -> bool {
-            self.0.lock().unwrap().decide(result)
-        }
-    }
-
-    const LOST: ProposalResult = ProposalResult::Conflict {
-        with: Seqno(8),
-        by: RefusedBy::Origin,
-    };
-
-    fn noted(client: &Arc<Noting>) -> Option<ProposalResult> {
-        client.0.lock().unwrap().result()
-    }
-
-    #[test]
-    fn proposal_of_a_foreseen_conflict_is_refused_and_gets_no_number() {
-        let mut proposals = LocalProposals::new(ME, TERM);
-        proposals.leader_changed(TERM, Some(LEADER));
-        let client = Arc::new(Noting::default());
-        let loser = Submission {
-            waiter: Waiter::new(client.clone()),
-            ..submission(WaitPolicy::UntilKnown)
-        };
-        proposals.submit(loser, &|_, _| Some(Seqno(8)));
-        assert_eq!((noted(&client), proposals.len()), (Some(LOST), 0));
-        proposals.submit(submission(WaitPolicy::UntilKnown), &nothing);
-        let numbers = |proposals: &mut LocalProposals| {
-            let sent = proposals.next_send(&|_, _| Some(Seqno(8)));
-            sent.map(|outgoing| outgoing.propose.origin.number)
-        };
-        assert_eq!(numbers(&mut proposals), Some(1), "it has a number already");
-    }
-
-    #[test]
-    fn large_action_of_a_foreseen_conflict_ends_with_a_withdrawal() {
-        let mut proposals = LocalProposals::new(ME, TERM);
-        proposals.leader_changed(TERM, Some(LEADER));
-        let client = Arc::new(Noting::default());
-        let chunk = |chunk_index| Chunk {
-            part: Part::Data,
-            chunk_index,
-            action_no: 3,
-            bytes: Bytes::from(vec![0; 1 << 20]),
-        };
-        for index in 0..5 {
-            let piece = Submission {
-                kind: EntryKind::Chunk,
-                payload: chunk(index).encode(),
-                waiter: Waiter::new(client.clone()),
-                ..submission(WaitPolicy::UntilKnown)
-            };
-            proposals.submit(piece, &nothing);
-        }
-        let foreseen = |_: EntryKind, payload: &Bytes| {
-            let chunk = Chunk::decode(payload.clone()).unwrap();
-            (chunk.chunk_index == 2).then_some(Seqno(8))
-        };
-        let sent = std::iter::from_fn(|| proposals.next_send(&foreseen));
-        let sent: Vec<Chunk> = sent
-            .map(|outgoing| Chunk::decode(outgoing.propose.payload).unwrap())
-            .collect();
-        assert_eq!(sent, [chunk(0), chunk(1), Chunk::withdrawal(3)]);
-        assert_eq!(noted(&client), Some(LOST));
-        for number in 1..=3 {
-            assert!(proposals.refused(TERM, number).is_some());
-        }
-        assert_eq!((proposals.chunks, proposals.chunk_bytes), (0, 0));
-        assert_eq!((proposals.len(), proposals.sent_bytes), (0, 0));
     }
 
     #[test]

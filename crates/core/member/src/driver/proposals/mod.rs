@@ -3,13 +3,11 @@
 //!
 //! - [`LocalProposals`]: the proposals of this session without a result, and what is to be sent;
 //! - [`Ordering`]: the leader's answer: a proposal is appended, refused, or waits for room;
-//! - `foresight`: the own proposals that the leader will refuse for certain;
 //! - [`Reads`]: the clients that wait for the group's position.
 
 mod connections;
 mod coordinate;
 mod deferred;
-mod foresight;
 mod local;
 mod ordering;
 mod reads;

@@ -97,14 +97,13 @@ export function conflicts() {
   const sum = html("p", { id: "conflicts" });
   const tables = table([
     { title: "table", kind: "long", text: (t) => t.table },
-    { title: "in 10 min", kind: "number", text: (t) => count(t.last_10_minutes) },
+    { title: "recent", kind: "number", text: (t) => count(t.recent) },
     { title: "in all", kind: "number", text: (t) => count(t.total) },
     { title: "latest", kind: "number roomy", text: (t) => clock(t.last_unix_ms) },
   ]);
   const keys = table([
     { title: "row or table", kind: "long", text: (k) => `${k.table} ${k.key}` },
-    { title: "in 10 min", kind: "number", text: (k) => count(k.last_10_minutes) },
-    { title: "in all", kind: "number", text: (k) => count(k.total) },
+    { title: "recent", kind: "number", text: (k) => count(k.recent) },
     { title: "latest", kind: "number roomy", text: (k) => clock(k.last_unix_ms) },
   ]);
   return {

@@ -129,7 +129,6 @@ impl Sequencer {
         }
     }
 
-    /// A task is done.
     pub(crate) fn task_done(&self) {
         let mut state = self.lock();
         state.task_running = false;

@@ -1,34 +1,29 @@
-//! Statistics of refused local transactions: by table, key, winning server and time.
+//! Transactions of this server's clients that lost, for `synod conflicts`.
 //!
-//! Bounded: so many tables and keys have a row each, what comes after them is counted together. The
-//! rows are counted by minute for an hour. A transaction that fails costs a few comparisons more,
-//! one that commits a few copied bytes ([`touched`]).
+//! Bounded: totals since the start by table and by winning server, and the last losers one by one.
+//! Hot rows are counted among those on demand. A transaction that commits has paid for a few copied
+//! bytes ([`touched`]).
 
-mod hot_keys;
-mod latest;
-mod minutes;
-mod origins;
 pub(crate) mod touched;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use synod_admin::conflict::{Conflicts, TableConflicts, Winner};
+use synod_admin::conflict::{Conflicts, KeyConflicts, LostTransaction, TableConflicts, Winner};
 use synod_node::MemberId;
 
-use hot_keys::HotKeys;
-use latest::LatestLosers;
-pub(crate) use latest::Loser;
-use minutes::{MINUTES, MinuteCounts};
-use origins::{DeliveredOrigins, Origin};
-use touched::Touched;
+use touched::LostKey;
 
-/// Tables that have a row.
+/// Tables that have a row; losers of others are counted together.
 const TABLES_MAX: usize = 64;
-/// Losers that wait for the delivery of what they lost to.
-const UNNAMED_MAX: usize = 1024;
+/// Losers that are kept.
+const RECENT_MAX: usize = 1000;
+/// Conflicting keys of one loser that are kept.
+const KEYS_OF_LOSER_MAX: usize = 8;
+const KEYS_SHOWN: usize = 20;
+/// Losers that are shown one by one.
+const LATEST_SHOWN: usize = 32;
 
-/// Kind of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// To an action ordered before it.
@@ -64,224 +59,255 @@ impl Loss {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct ConflictTable {
-    state: Mutex<State>,
-    origins: DeliveredOrigins,
+/// A transaction that lost, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Loser {
+    /// Time of the loss, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) loss: Loss,
+    /// Its connection; none if it lost before it came to commit.
+    pub(crate) connection: Option<u64>,
+    /// The member whose action won, and the connection there.
+    pub(crate) winner: Option<(MemberId, Option<u64>)>,
+    /// The tables that it has changed.
+    pub(crate) tables: Vec<String>,
+    /// The keys that conflict.
+    pub(crate) keys: Vec<LostKey>,
 }
 
-impl std::fmt::Debug for ConflictTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConflictTable").finish_non_exhaustive()
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct ConflictTable(Mutex<State>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
-    refused: u64,
-    too_old: u64,
-    given_up: u64,
-    aborted: u64,
-    minutes: MinuteCounts,
-    tables: BTreeMap<String, LossCount>,
-    other_tables: u64,
-    keys: HotKeys,
-    latest: LatestLosers,
+    /// Totals since the start; tables, keys and losers are added when they are shown.
+    totals: Conflicts,
+    tables: BTreeMap<String, TableConflicts>,
     winners: BTreeMap<MemberId, u64>,
-    /// Actions that transactions have lost to, and that were not delivered here yet.
-    unnamed: VecDeque<i64>,
-}
-
-/// Losers of one table, or for one key.
-#[derive(Default)]
-struct LossCount {
-    total: u64,
-    minutes: MinuteCounts,
-    last_unix_ms: u64,
-    last_lost_to: Option<i64>,
-}
-
-impl LossCount {
-    fn count(&mut self, loss: Loss, now_ms: u64) {
-        self.total += 1;
-        self.minutes.count(now_ms);
-        self.last_unix_ms = now_ms;
-        self.last_lost_to = loss.to();
-    }
+    /// The latest first.
+    recent: VecDeque<Loser>,
 }
 
 impl ConflictTable {
-    /// A transaction that changed these tables has lost.
-    pub(crate) fn lost(&self, loss: Loss, touched: &Touched, now_ms: u64) {
+    /// Counts a transaction that has lost and is over.
+    pub(crate) fn count(&self, mut loser: Loser) {
         let mut state = self.state();
-        let counter = match loss {
-            Loss::Refused { .. } => &mut state.refused,
-            Loss::TooOld => &mut state.too_old,
-            Loss::GivenUp => &mut state.given_up,
-            Loss::Aborted { .. } => &mut state.aborted,
-        };
-        *counter += 1;
-        state.minutes.count(now_ms);
-        if let Some(to) = loss.to() {
-            if state.unnamed.len() == UNNAMED_MAX {
-                state.unnamed.pop_front();
-            }
-            state.unnamed.push_back(to);
+        let totals = &mut state.totals;
+        *match loser.loss {
+            Loss::Refused { .. } => &mut totals.refused,
+            Loss::TooOld => &mut totals.too_old,
+            Loss::GivenUp => &mut totals.given_up,
+            Loss::Aborted { .. } => &mut totals.aborted,
+        } += 1;
+        for table in &loser.tables {
+            state.count_table(table, &loser);
         }
-        self.name_winners(&mut state);
-        for name in touched.names() {
-            let has_room = state.tables.len() < TABLES_MAX || state.tables.contains_key(&name);
-            if has_room {
-                let row = state.tables.entry(name).or_default();
-                row.count(loss, now_ms);
-            } else {
-                state.other_tables += 1;
-            }
+        if let Some((member, _)) = loser.winner {
+            *state.winners.entry(member).or_default() += 1;
         }
-    }
-
-    /// Adds details of a losing transaction once it is over. It was counted when it lost.
-    pub(crate) fn explained(&self, loser: Loser) {
-        let mut state = self.state();
-        state.keys.count(&loser);
-        state.latest.add(loser);
-    }
-
-    /// An action of this member was delivered.
-    pub(crate) fn delivered(&self, seqno: i64, origin: MemberId) {
-        self.origins.note(seqno, origin);
-    }
-
-    /// Counts the origins of actions that were lost to, as far as they were delivered.
-    fn name_winners(&self, state: &mut State) {
-        let State {
-            winners, unnamed, ..
-        } = state;
-        unnamed.retain(|seqno| match self.origins.of(*seqno) {
-            Origin::Known(origin) => {
-                *winners.entry(origin).or_default() += 1;
-                false
-            }
-            Origin::Later => true,
-            Origin::Forgotten => false,
-        });
+        loser.keys.truncate(KEYS_OF_LOSER_MAX);
+        state.recent.truncate(RECENT_MAX - 1);
+        state.recent.push_front(loser);
     }
 
     /// The statistics; `name` gives the names of members.
-    pub(crate) fn shown(&self, now_ms: u64, name: impl Fn(MemberId) -> String) -> Conflicts {
-        let mut state = self.state();
-        self.name_winners(&mut state);
+    pub(crate) fn shown(&self, name: impl Fn(MemberId) -> String) -> Conflicts {
+        let state = self.state();
+        let mut tables: Vec<TableConflicts> = state.tables.values().cloned().collect();
+        for loser in &state.recent {
+            for row in &mut tables {
+                row.recent += u64::from(loser.tables.contains(&row.table));
+            }
+        }
+        tables.sort_by_key(|row| std::cmp::Reverse((row.recent, row.total)));
         let winners = state.winners.iter().map(|(member, total)| Winner {
             name: name(*member),
             total: *total,
         });
         let mut winners: Vec<Winner> = winners.collect();
         winners.sort_by_key(|winner| std::cmp::Reverse(winner.total));
+        let latest = state.recent.iter().take(LATEST_SHOWN);
         Conflicts {
-            refused: state.refused,
-            too_old: state.too_old,
-            given_up: state.given_up,
-            aborted: state.aborted,
-            by_minute: state.minutes.each(now_ms),
-            tables: shown_tables(&state.tables, now_ms),
+            tables,
             winners,
-            other_tables: state.other_tables,
-            keys: state.keys.shown(now_ms),
-            unknown_keys: state.keys.unknown(),
-            latest: state.latest.shown(name),
+            recent: state.recent.len() as u64,
+            recent_since_unix_ms: state.recent.back().map(|oldest| oldest.at_ms),
+            keys: hot_keys(&state.recent),
+            unknown_keys: state.recent.iter().filter(|l| l.keys.is_empty()).count() as u64,
+            latest: latest.map(|loser| loser.shown(&name)).collect(),
+            ..state.totals.clone()
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The most frequent losers first.
-fn shown_tables(tables: &BTreeMap<String, LossCount>, now_ms: u64) -> Vec<TableConflicts> {
-    let tables = tables.iter().map(|(table, row)| TableConflicts {
-        table: table.clone(),
-        total: row.total,
-        last_10_minutes: row.minutes.last(now_ms, 10),
-        last_hour: row.minutes.last(now_ms, MINUTES as u64),
-        by_minute: row.minutes.each(now_ms),
-        last_unix_ms: row.last_unix_ms,
-        last_lost_to: row.last_lost_to,
-    });
-    let mut tables: Vec<TableConflicts> = tables.collect();
-    tables.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.table.cmp(&b.table)));
-    tables
+impl State {
+    fn count_table(&mut self, table: &str, loser: &Loser) {
+        if self.tables.len() == TABLES_MAX && !self.tables.contains_key(table) {
+            self.totals.other_tables += 1;
+            return;
+        }
+        let row = self.tables.entry(table.to_owned()).or_default();
+        row.table = table.to_owned();
+        row.total += 1;
+        row.last_unix_ms = loser.at_ms;
+        row.last_lost_to = loser.loss.to();
+    }
+}
+
+impl Loser {
+    fn shown(&self, name: impl Fn(MemberId) -> String) -> LostTransaction {
+        let key = self.keys.first();
+        let of_key = key.map(|key| &key.table).filter(|table| !table.is_empty());
+        let only = match &self.tables[..] {
+            [only] => Some(only),
+            _ => None,
+        };
+        LostTransaction {
+            at_unix_ms: self.at_ms,
+            how: self.loss.name().to_owned(),
+            connection: self.connection,
+            table: of_key.or(only).cloned(),
+            key: key.map(LostKey::text),
+            lost_to: self.loss.to(),
+            winner: self.winner.map(|(member, _)| name(member)),
+            winner_connection: self.winner.and_then(|(_, connection)| connection),
+        }
+    }
+}
+
+/// The keys for which most of these have lost, the most frequent first.
+fn hot_keys(losers: &VecDeque<Loser>) -> Vec<KeyConflicts> {
+    let mut rows: BTreeMap<u128, KeyConflicts> = BTreeMap::new();
+    for loser in losers {
+        for key in &loser.keys {
+            let row = rows
+                .entry(key.fingerprint.0)
+                .or_insert_with(|| KeyConflicts {
+                    last_unix_ms: loser.at_ms,
+                    last_lost_to: loser.loss.to(),
+                    hash: key.hash(),
+                    ..KeyConflicts::default()
+                });
+            row.recent += 1;
+            // Another loser may know more of it.
+            if row.hex.is_none() {
+                row.table.clone_from(&key.table);
+                (row.key, row.hex) = (key.text(), key.hex());
+            }
+        }
+    }
+    let mut rows: Vec<KeyConflicts> = rows.into_values().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.recent, row.last_unix_ms)));
+    rows.truncate(KEYS_SHOWN);
+    rows
 }
 
 #[cfg(test)]
 mod tests {
-    use super::origins::ORIGINS;
+    use synod_node::Fingerprint;
+
+    use super::touched::KeyPart;
     use super::*;
 
-    const MINUTE: u64 = 60_000;
-
-    fn touched(tables: &[&str]) -> Touched {
-        let mut touched = Touched::default();
-        for table in tables {
-            touched.touch(&[b"shop", table.as_bytes(), b"key"]);
+    fn loser(at_ms: u64, tables: &[&str], rows: &[u128]) -> Loser {
+        Loser {
+            at_ms,
+            loss: Loss::Refused { to: 7 },
+            connection: Some(at_ms),
+            winner: Some((MemberId(2), Some(57))),
+            tables: tables.iter().map(|&table| table.to_owned()).collect(),
+            keys: rows.iter().map(|&number| row(number)).collect(),
         }
-        touched
     }
 
-    fn shown(table: &ConflictTable, now: u64) -> Conflicts {
-        table.shown(now, |member| format!("db{}", member.0))
+    fn row(number: u128) -> LostKey {
+        LostKey {
+            table: "shop.stock".to_owned(),
+            fingerprint: Fingerprint(number),
+            what: KeyPart::OtherRow,
+        }
+    }
+
+    fn shown(table: &ConflictTable) -> Conflicts {
+        table.shown(|member| format!("db{}", member.0))
     }
 
     #[test]
-    fn losers_are_counted_by_table_and_time() {
+    fn losers_are_counted_by_table_and_by_who_won() {
         let table = ConflictTable::default();
-        let start = 1_000_000 * MINUTE;
-        table.lost(Loss::Refused { to: 7 }, &touched(&["a", "b"]), start);
-        table.lost(
-            Loss::Aborted { by: None },
-            &touched(&["b"]),
-            start + 50 * MINUTE,
-        );
-        let found = shown(&table, start + 55 * MINUTE);
+        table.count(loser(1, &["shop.a", "shop.b"], &[]));
+        table.count(Loser {
+            loss: Loss::Aborted { by: None },
+            winner: None,
+            ..loser(2, &["shop.b"], &[])
+        });
+        let found = shown(&table);
         assert_eq!((found.refused, found.aborted, found.total()), (1, 1, 2));
-        let row = &found.tables[0];
-        assert_eq!((row.table.as_str(), row.total), ("shop.b", 2));
-        assert_eq!((row.last_10_minutes, row.last_hour), (1, 2));
-        assert_eq!(row.last_lost_to, None);
+        assert_eq!(found.tables[0].table, "shop.b");
+        assert_eq!((found.tables[0].total, found.tables[0].recent), (2, 2));
+        assert_eq!(found.tables[0].last_lost_to, None);
         assert_eq!(found.tables[1].last_lost_to, Some(7));
-        assert_eq!((found.by_minute[4], found.by_minute[54]), (1, 1));
-        assert_eq!(found.by_minute.iter().sum::<u32>(), 2);
-        assert_eq!(found.tables[1].by_minute.iter().sum::<u32>(), 1);
-        let later = shown(&table, start + 65 * MINUTE);
-        assert_eq!((later.tables[0].last_hour, later.tables[0].total), (1, 2));
-        assert_eq!(later.tables[1].last_hour, 0);
-        let much_later = shown(&table, start + 1000 * MINUTE);
-        assert_eq!(much_later.tables[0].last_hour, 0);
+        assert_eq!(
+            (&*found.winners[0].name, found.winners[0].total),
+            ("db2", 1)
+        );
+        assert_eq!((found.unknown_keys, found.recent), (2, 2));
+        assert_eq!(found.recent_since_unix_ms, Some(1));
+        let latest = &found.latest[0];
+        assert_eq!((&*latest.how, latest.connection), ("aborted", Some(2)));
+        assert_eq!(latest.table.as_deref(), Some("shop.b"));
+        assert_eq!(found.latest[1].winner_connection, Some(57));
     }
 
     #[test]
     fn tables_without_room_are_counted_together() {
         let table = ConflictTable::default();
         for number in 0..TABLES_MAX + 5 {
-            table.lost(Loss::TooOld, &touched(&[&number.to_string()]), MINUTE);
+            table.count(loser(1, &[&number.to_string()], &[]));
         }
-        let found = shown(&table, MINUTE);
+        let found = shown(&table);
         assert_eq!((found.tables.len(), found.other_tables), (TABLES_MAX, 5));
-        assert_eq!(found.too_old, TABLES_MAX as u64 + 5);
     }
 
     #[test]
-    fn winner_is_the_origin_of_the_action_that_was_lost_to() {
+    fn rows_that_lost_long_ago_make_room() {
         let table = ConflictTable::default();
-        let lost_to = |to| table.lost(Loss::Refused { to }, &touched(&["a"]), MINUTE);
-        lost_to(7);
-        assert!(shown(&table, 0).winners.is_empty(), "not delivered yet");
-        table.delivered(7, MemberId(2));
-        let winners = shown(&table, 0).winners;
-        assert_eq!((winners[0].name.as_str(), winners[0].total), ("db2", 1));
-        // Its place is another one's by now.
-        table.delivered(7 + ORIGINS as i64, MemberId(3));
-        lost_to(7);
-        assert_eq!(shown(&table, 0).winners, winners);
+        for at_ms in 0..5 {
+            table.count(loser(at_ms, &["shop.stock"], &[1, 2]));
+        }
+        table.count(loser(6, &["shop.stock"], &[2]));
+        let keys = shown(&table).keys;
+        assert_eq!((keys[0].recent, keys[1].recent), (6, 5));
+        for number in 0..RECENT_MAX as u128 {
+            table.count(loser(7, &["shop.stock"], &[number + 10]));
+        }
+        let found = shown(&table);
+        assert_eq!((found.recent, found.keys.len()), (1000, KEYS_SHOWN));
+        assert_eq!(
+            (found.keys[0].recent, found.latest.len()),
+            (1, LATEST_SHOWN)
+        );
+        assert_eq!(
+            (found.tables[0].total, found.tables[0].recent),
+            (1006, 1000)
+        );
+    }
+
+    #[test]
+    fn key_that_another_loser_knows_better_is_shown_by_its_bytes() {
+        let table = ConflictTable::default();
+        table.count(loser(1, &[], &[5]));
+        assert_eq!(shown(&table).keys[0].hex, None);
+        let mut known = loser(2, &[], &[5]);
+        known.keys[0].what = KeyPart::Row((*b"\0\x05\0\0\0").into());
+        table.count(known);
+        table.count(loser(3, &[], &[5]));
+        let key = &shown(&table).keys[0];
+        assert_eq!((key.key.as_str(), key.recent), ("0005000000 (5)", 3));
+        assert_eq!(key.last_unix_ms, 3);
     }
 }

@@ -43,7 +43,6 @@ pub(crate) struct LostKey {
     pub(crate) what: KeyPart,
 }
 
-/// Kind of a part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPart {
     /// A row, with its key as the server gives it: the ordinal of the index in the table, then the
