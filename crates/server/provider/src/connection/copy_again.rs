@@ -9,8 +9,8 @@
 //! failed. A donor that dies is no reason for that: other members may be donors. So the server
 //! hears of the failure only if it is to end (`sst_joiner.rs`), and otherwise its program takes the
 //! place of this process, as after a failure in service (`returning.rs`). What it has of the copy
-//! is marked as unusable. It is the same when this member's node has failed during the copy, because
-//! the log's disk is full, say.
+//! is marked as unusable. It is the same when this member's node has failed during the copy: the
+//! log's disk is full, say.
 //!
 //! The programs that receive the copy are ended in any case, and the server's thread that waits for
 //! them reports their end. They hold the port of the next copy, and a server that ends waits for
