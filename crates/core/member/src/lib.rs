@@ -50,7 +50,6 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod beginning;
 mod catch_up;
 mod certification;
 mod client;
@@ -65,6 +64,7 @@ mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+mod initial_history;
 mod io;
 mod log_growth;
 mod log_holds;

@@ -13,11 +13,11 @@ use synod_consensus::{
 use synod_log::{Entry, LogError, LogReader, Opened};
 use synod_planted::planted;
 
-use crate::beginning::begin_history;
 use crate::certification::CertificationState;
 use crate::config::{DatabasePosition, MemberConfig, StartMode};
 use crate::driver::Me;
 use crate::host::{Host, Level};
+use crate::initial_history::begin_history;
 use crate::tuning::Tuning;
 
 /// Upper bound on the log bytes read to rebuild the certification index at start (start-up time).

@@ -12,20 +12,20 @@ use synod_binlog::{
 };
 use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
-use crate::clash;
+use crate::duplicate_server_id;
 use crate::identity::Identity;
-use crate::kept::lacks::Lacks;
-use crate::kept::source::KeptSource;
-use crate::kept::state::GtidState;
-use crate::kept::tail::Tail;
-use crate::pace::Pace;
+use crate::late_reader::Pace;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets};
 use crate::reader::Relay;
+use crate::reader_registry::Seat;
 use crate::request::{Request, file_name};
-use crate::seats::Seat;
 use crate::source::{Found, Sink, Source, SourceError};
+use crate::upstream_log::lacks::Lacks;
+use crate::upstream_log::source::KeptSource;
+use crate::upstream_log::state::GtidState;
+use crate::upstream_log::tail::Tail;
 
 /// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
 const ROTATE_AT: u32 = 1 << 30;
@@ -385,7 +385,9 @@ fn displaced<S: Connection>(
     if packets.have_ended() {
         return Ok(());
     }
-    Err(DumpError::Refused(clash::displaced(server_id, newer)))
+    Err(DumpError::Refused(duplicate_server_id::displaced(
+        server_id, newer,
+    )))
 }
 
 /// Binlog stream to one reader, in packets.
@@ -533,7 +535,7 @@ impl<S: Read + Write> Sink for Binlog<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permits::Permits;
+    use crate::late_reader_permits::Permits;
 
     /// A socket: while bytes are written to it, all permits must be free.
     struct Socket(Permits);

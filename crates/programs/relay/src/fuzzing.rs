@@ -10,12 +10,12 @@ use synod_binlog::GtidList;
 use synod_node::Seqno;
 
 use crate::identity::Identity;
-use crate::kept::entry::Entry;
 use crate::protocol::answer::Answer;
 use crate::protocol::greeting::credentials;
 use crate::protocol::packet::Packets;
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
+use crate::upstream_log::entry::Entry;
 
 /// Reads packets to the end: they take no more memory than has come.
 pub fn check_packets(bytes: &[u8]) {

@@ -26,31 +26,31 @@
 pub mod accounts;
 mod admission;
 mod backoff;
-mod clash;
 pub mod config;
 mod dump;
+mod duplicate_server_id;
 pub mod encryption;
 mod excerpt;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
-mod kept;
-mod pace;
-mod permits;
+mod late_reader;
+mod late_reader_permits;
 mod protocol;
 mod pull;
 mod reader;
 mod reader_place;
+mod reader_positions;
+mod reader_registry;
 mod readers_order;
 mod request;
-mod seats;
 mod service;
-mod sightings;
 mod source;
 #[cfg(test)]
 mod testing;
 mod trouble;
+mod upstream_log;
 mod upstream_service;
 pub mod upstream_settings;
 

@@ -12,18 +12,18 @@ use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
-use crate::clash;
 use crate::dump::{Dump, DumpError, Origin};
+use crate::duplicate_server_id;
 use crate::encryption::Encrypting;
 use crate::excerpt::excerpt;
 use crate::identity::Identity;
-use crate::permits::Permits;
+use crate::late_reader_permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
+use crate::reader_registry::Seat;
 use crate::request::Request;
-use crate::seats::Seat;
 
 /// The commands of the protocol that mean something here.
 mod command {
@@ -195,7 +195,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity();
         let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
         let request = self.request(rest).map_err(DumpError::Refused)?;
-        clash::check_account(&self.relay.accounts, &self.account, self.server_id)
+        duplicate_server_id::check_account(&self.relay.accounts, &self.account, self.server_id)
             .map_err(DumpError::Refused)?;
         self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
@@ -211,14 +211,14 @@ impl<'a, S: Connection> Reader<'a, S> {
         request: &Request,
         log: &CommittedLog,
     ) -> Result<(), Refusal> {
-        clash::check_relay(self.server_id, identity)?;
+        duplicate_server_id::check_relay(self.server_id, identity)?;
         let Origin::Upstream(tail) = &self.relay.origin else {
             return Ok(());
         };
         // A relay that has just started may not have read it.
         tail.await_seqno(log.commit_seqno(), TAIL_LIMIT);
         let newest = tail.end().state.unwrap_or_default();
-        clash::check_upstream(self.server_id, request.gtids.as_deref(), &newest)
+        duplicate_server_id::check_upstream(self.server_id, request.gtids.as_deref(), &newest)
     }
 
     /// Request made by COM_BINLOG_DUMP and the variables before it.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use synod_binlog::GtidList;
 use synod_node::{CommittedLog, Node, ProposalResult, Seqno};
 
-use crate::kept::note::Note;
-use crate::kept::registry::{REGISTERED_MAX, Registered, Registry};
-use crate::kept::search::{self, NoStart};
-use crate::kept::state::GtidState;
-use crate::kept::tail::{End, Tail};
 use crate::pull::control::OrderRefusal;
 use crate::reader_place::Place;
-use crate::sightings::submit_note;
+use crate::reader_positions::submit_note;
+use crate::upstream_log::note::Note;
+use crate::upstream_log::registry::{REGISTERED_MAX, Registered, Registry};
+use crate::upstream_log::search::{self, NoStart};
+use crate::upstream_log::state::GtidState;
+use crate::upstream_log::tail::{End, Tail};
 
 /// Time limit for an order.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);

@@ -12,8 +12,8 @@ use synod_binlog::{Checksum, GtidList};
 use synod_node::Seqno;
 
 use crate::identity::Identity;
-use crate::kept::state::GtidState;
 use crate::protocol::answer::Refusal;
+use crate::upstream_log::state::GtidState;
 
 /// A reader that wants no heartbeats is looked after so often.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -18,12 +18,12 @@ use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
-use crate::permits::Permits;
+use crate::late_reader_permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
 use crate::reader_place::Place;
-use crate::seats::{NoSeat, Seat, Seats};
+use crate::reader_registry::{NoSeat, ReaderRegistry, Seat};
 use crate::upstream_service::{UpstreamService, shown_readers};
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
@@ -84,7 +84,7 @@ impl Service for RelayService {
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
             callers: Callers::default(),
-            seats: Seats::default(),
+            seats: ReaderRegistry::default(),
             lines: Mutex::default(),
             stopped: AtomicBool::default(),
         });
@@ -184,7 +184,7 @@ struct Serving {
     readers_max: usize,
     stalled_after: Duration,
     callers: Callers,
-    seats: Seats,
+    seats: ReaderRegistry,
     /// Lines about callers and readers, which may be many.
     lines: Mutex<LogRateLimit<IpAddr>>,
     stopped: AtomicBool,

@@ -16,11 +16,11 @@ use synod_node::{
     Seqno, Setting, StartMode, StateTransferEvent, Timing, View, VoterPolicy, WritePermission,
 };
 
-use crate::kept::entry::{Head, Orders};
-use crate::kept::registry::Known;
-use crate::kept::state::GtidState;
-use crate::kept::tail::{End, Tail};
 use crate::pull::control::Control;
+use crate::upstream_log::entry::{Head, Orders};
+use crate::upstream_log::registry::Known;
+use crate::upstream_log::state::GtidState;
+use crate::upstream_log::tail::{End, Tail};
 
 /// No condition takes longer, or the test has failed.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use synod_logger::output::Output;
 use synod_node::{Level, Node};
 
-use crate::kept::tail::Tail;
 use crate::pull::control::Control;
+use crate::upstream_log::tail::Tail;
 
 /// Time between two lines about the same trouble.
 const AGAIN: Duration = Duration::from_secs(3600);

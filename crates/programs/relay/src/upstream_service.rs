@@ -12,15 +12,15 @@ use synod_commands::unix_ms;
 use synod_logger::output::Output;
 use synod_node::{FullLogPolicy, Node, Seqno, WritePermission};
 
-use crate::kept::entry_after;
-use crate::kept::tail::{End, Tail};
 use crate::pull::control::{Control, Order, OrderRefusal};
+use crate::pull::log_room::Room;
 use crate::pull::puller::Puller;
-use crate::pull::room::Room;
 use crate::reader_place::Place;
+use crate::reader_positions::{self, Places, now_s};
 use crate::readers_order::{NotDone, ReadersOrder, carry_out};
-use crate::sightings::{self, Places, now_s};
 use crate::trouble::Watch;
+use crate::upstream_log::entry_after;
+use crate::upstream_log::tail::{End, Tail};
 use crate::upstream_settings::UpstreamSettings;
 
 /// The threads about an upstream, and what others share with them.
@@ -105,7 +105,7 @@ impl UpstreamService {
             trouble: Mutex::default(),
         });
         running.watch = Some(watch.clone());
-        let look = move || sightings::run(&watch, &places, &stop);
+        let look = move || reader_positions::run(&watch, &places, &stop);
         running.threads.push(spawn("synod-sightings", look)?);
         Ok(())
     }

@@ -249,8 +249,8 @@ impl Driver {
         self.inconsistency.truncated(LogIndex(0));
         self.retention.log_reset();
         self.own_log.reset(index, era);
-        self.pace.log_reset();
-        self.everywhere.log_reset();
+        self.flow_control.log_reset();
+        self.commit_wait.log_reset();
     }
 }
 

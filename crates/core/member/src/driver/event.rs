@@ -16,7 +16,7 @@ use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
 use super::commands::CommandRequest;
-use super::everywhere::CommitWait;
+use super::commit_wait::CommitWait;
 use super::leadership::{LeaderPlacement, QuorumLossPolicy};
 use super::membership::VoterPolicy;
 use super::retention::FullLogPolicy;

@@ -49,7 +49,7 @@ impl Driver {
 
     /// Databases that commits of this member's clients do not wait for, because they were too slow.
     pub fn excluded_databases(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.everywhere.excluded()
+        self.commit_wait.excluded()
     }
 
     /// Members of which a message has come, or that have a grace period as the leader knows.
@@ -59,7 +59,7 @@ impl Driver {
 
     /// Messages refused because their senders have no right to them.
     pub fn refused_messages(&self) -> u64 {
-        self.rights.refused.count()
+        self.authorization.refused.count()
     }
 
     /// How often this member has begun to move leadership to the writers.

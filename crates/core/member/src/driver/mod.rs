@@ -20,8 +20,8 @@
 //! | [`OwnLog`] | what is in an entry to be written, or to be sent? |
 //! | [`LocalProposals`] | which proposals of this session have no result; what is to be sent? |
 //! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
-//! | [`Pace`] | how far do databases lag, and may the leader append another action now? |
-//! | [`Everywhere`] | up to where have all databases applied; who wants to know it of this one? |
+//! | [`FlowControl`] | how far do databases lag, and may the leader append another action now? |
+//! | [`CommitWaits`] | up to where have all databases applied; who wants to know it of this one? |
 //! | [`WritersSetting`] | what do operators want the setting to be, and may the host take writes? |
 //! | [`Reads`] | which clients wait for the group's position? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
@@ -38,7 +38,7 @@
 //! | [`Elections`] | who led before, and why is another member elected? |
 //! | [`LogTimes`] | how long do own actions take to disk, and to be committed? |
 //! | [`Standstill`] | does a log stand still although members talk to each other? |
-//! | [`Rights`] | who may send which message? |
+//! | [`Authorization`] | who may send which message? |
 //! | [`Fetching`] | which member has what this log lacks; what is read for whom? |
 //! | [`Commands`] | which orders of operators have no answer yet? |
 //!
@@ -48,34 +48,34 @@
 //! `housekeeping` (the slow tick), `reports` (what members report to each other), `status` and
 //! `inspect` (what others see of it).
 
+mod authorization;
+mod clock;
 mod commands;
 mod commit_times;
+mod commit_wait;
 mod effects;
 mod event;
-mod everywhere;
 #[cfg(test)]
 mod example_groups;
 mod feeding;
 mod fetching;
+mod flow_control;
 mod housekeeping;
 mod identity;
 mod inconsistency;
 mod inspect;
-mod lasting;
 mod leadership;
 mod log_times;
 mod membership;
 mod own_log;
-mod pace;
 mod proposals;
 mod recovery;
+mod repeated_warning;
 mod reports;
 mod retention;
-mod rights;
-mod standstill;
+mod stalled_logs;
 mod state_transfer;
 mod status;
-mod turns;
 mod writers;
 
 use std::sync::Arc;
@@ -87,9 +87,9 @@ use synod_log::LogReader;
 use synod_wire::PeerMessage;
 
 pub use commands::{CommandReply, CommandRequest};
+pub use commit_wait::CommitWait;
 pub(crate) use effects::{EntrySender, append_message};
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
-pub use everywhere::CommitWait;
 pub use inspect::Load;
 pub use leadership::{LeaderPlacement, QuorumLossPolicy};
 pub use log_times::OwnLogTimes;
@@ -101,10 +101,13 @@ use crate::host::{Host, Level, Remedy, Topic};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
+use authorization::Authorization;
+use clock::Turns;
 use commands::Commands;
-use everywhere::Everywhere;
+use commit_wait::CommitWaits;
 use feeding::Feeding;
 use fetching::Fetching;
+use flow_control::FlowControl;
 use identity::Identity;
 use inconsistency::Inconsistency;
 use leadership::{
@@ -113,14 +116,11 @@ use leadership::{
 use log_times::LogTimes;
 use membership::{LEAVE_LIMIT, Membership};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
-use pace::Pace;
 use proposals::{Link, LocalProposals, Ordering, Reads};
 use recovery::Recovery;
 use retention::Retention;
-use rights::Rights;
-use standstill::Standstill;
+use stalled_logs::Standstill;
 use state_transfer::StateTransfers;
-use turns::Turns;
 use writers::WritersSetting;
 
 /// A member, as the group names it.
@@ -160,8 +160,8 @@ pub struct Driver {
     own_log: OwnLog,
     proposals: LocalProposals,
     ordering: Ordering,
-    pace: Pace,
-    everywhere: Everywhere,
+    flow_control: FlowControl,
+    commit_wait: CommitWaits,
     writers: WritersSetting,
     reads: Reads,
     membership: Membership,
@@ -180,7 +180,7 @@ pub struct Driver {
     primary: PrimaryWatch,
     elections: Elections,
     standstill: Standstill,
-    rights: Rights,
+    authorization: Authorization,
     commands: Commands,
 }
 
@@ -212,8 +212,8 @@ impl Driver {
                 config.cert_limits(&tuning),
                 tuning.partial_action_timeout,
             ),
-            pace: Pace::new(config.apply_lag_max, now),
-            everywhere: Everywhere::default(),
+            flow_control: FlowControl::new(config.apply_lag_max, now),
+            commit_wait: CommitWaits::default(),
             writers: WritersSetting::default(),
             reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
@@ -232,7 +232,7 @@ impl Driver {
             primary: PrimaryWatch::new(now, step_down),
             elections: Elections::default(),
             standstill: Standstill::default(),
-            rights: Rights::default(),
+            authorization: Authorization::default(),
             commands: Commands::default(),
             identity: Identity { me, group, config },
             core,
@@ -296,7 +296,7 @@ impl Driver {
     pub fn wake_at(&self) -> Time {
         let (core, slow_tick) = (self.core.poll_timeout(), self.turns.next_slow_tick());
         let next = core.map_or(slow_tick, |at| at.min(slow_tick));
-        self.pace.wake_at().map_or(next, |at| at.min(next))
+        self.flow_control.wake_at().map_or(next, |at| at.min(next))
     }
 
     /// Takes note of an event. A turn has to follow, at once or after more events. A member that
@@ -394,7 +394,7 @@ impl Driver {
                 let now = self.turns.now;
                 self.follow_writers.set_placement(now, placement);
             }
-            Event::ApplyLagMax(limit) => self.pace.set_lag_max(limit),
+            Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
             Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => {

@@ -9,7 +9,7 @@ use synod_binlog::Gtid;
 use synod_node::{Seqno, WritePermission};
 use synod_upstream::{NotWholeRows, Stopped, UpstreamHandle};
 
-use super::row_lacks::RowLacks;
+use super::not_whole_rows::NotWholeRowsSeen;
 
 /// Time limit for an order, which includes a connection to an upstream.
 const ORDER_LIMIT: Duration = Duration::from_secs(25);
@@ -65,7 +65,7 @@ struct State {
     /// The transaction at which the last pull has ended.
     stopped_at: Option<Stopped>,
     shown: Shown,
-    row_lacks: RowLacks,
+    row_lacks: NotWholeRowsSeen,
 }
 
 /// Orders to the puller, and its status. Only the puller itself and the thread of an operator's

@@ -14,10 +14,10 @@
 
 pub(crate) mod control;
 mod fence;
+pub(crate) mod log_room;
+mod not_whole_rows;
 mod patience;
 pub(crate) mod puller;
-pub(crate) mod room;
-mod row_lacks;
 mod session;
 mod skip;
 mod submissions;

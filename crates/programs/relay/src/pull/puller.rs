@@ -12,15 +12,15 @@ use synod_upstream::{
 };
 
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
+use super::log_room::Room;
 use super::patience::Patience;
-use super::room::Room;
 use super::session::{PullError, Session, check_kind, is_in_relay_group};
 use super::skip;
 use super::submissions::{Submissions, submit};
 use crate::backoff::Backoff;
-use crate::kept::entry::{Head, Orders};
-use crate::kept::state::GtidState;
-use crate::kept::tail::{Broken, End, Tail};
+use crate::upstream_log::entry::{Head, Orders};
+use crate::upstream_log::state::GtidState;
+use crate::upstream_log::tail::{Broken, End, Tail};
 use crate::upstream_settings::{UpstreamSettings, address_of};
 
 /// Interval of looks at something that no event announces.

@@ -4,11 +4,11 @@ use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Node;
 use synod_upstream::{Incoming, Part, Stopped, Upstream, UpstreamError};
 
-use super::room::Room;
+use super::log_room::Room;
 use super::submissions::Submissions;
-use crate::kept::entry::{EntryError, Head, Orders, PartHead};
-use crate::kept::state::GtidState;
-use crate::kept::tail::{End, Tail};
+use crate::upstream_log::entry::{EntryError, Head, Orders, PartHead};
+use crate::upstream_log::state::GtidState;
+use crate::upstream_log::tail::{End, Tail};
 
 /// Why a pull has ended.
 #[derive(Debug, thiserror::Error)]

@@ -9,9 +9,9 @@ use synod_binlog::header::HEADER_BYTES;
 use synod_binlog::{EventHeader, EventType, Gtid, MysqlGtidSet};
 use synod_upstream::Stopped;
 
-use crate::kept::entry::PartHead;
-use crate::kept::tail::End;
-use crate::sightings::now_s;
+use crate::reader_positions::now_s;
+use crate::upstream_log::entry::PartHead;
+use crate::upstream_log::tail::End;
 
 /// No pull has this number: they begin with 1.
 const NO_PULL: u64 = 0;

@@ -9,10 +9,10 @@
 //! statement in total order is one of its own if it succeeds, a fragment is nothing until its
 //! transaction commits, and a rollback is nothing.
 
-mod given;
 mod outcome;
 mod pieces;
 mod search;
+mod statement_outcome;
 mod streams;
 mod words;
 
@@ -21,12 +21,12 @@ use synod_binlog::write_set::{Note, WriteSet, WriteSetError, WsFlags};
 use synod_binlog::{Event, EventError, Outgoing, Transaction, TransactionError};
 use synod_node::{FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno, View};
 
-use self::given::StatementError;
 use self::outcome::{Held, Outcome};
 use self::pieces::Pieces;
+use self::statement_outcome::StatementError;
 use self::streams::{Places, StreamId, Streams, TooManyFragments};
 use crate::identity::Identity;
-use crate::kept::source::KeptSourceError;
+use crate::upstream_log::source::KeptSourceError;
 
 /// Largest statement in total order, in bytes: it is in memory as a whole.
 const STATEMENT_MAX: usize = 64 << 20;
@@ -240,7 +240,7 @@ impl Source {
         }
         let write_set = WriteSet::decode(action.seqno.0, Bytes::from(data))?;
         let gtid = self.identity.gtid(action.seqno);
-        let events = given::statement(gtid, &write_set.data, outcome);
+        let events = statement_outcome::statement(gtid, &write_set.data, outcome);
         for event in events? {
             sink.take(&event)?;
         }

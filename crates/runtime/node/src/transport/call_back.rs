@@ -11,9 +11,9 @@ use std::sync::{Arc, Weak};
 use synod_member::{Level, lock};
 
 use super::Transport;
-use super::crowd::{Source, first_to_leave};
 use super::greeting::AdmittedCaller;
 use super::link::{Link, Target};
+use super::per_address_limit::{Source, first_to_leave};
 
 /// Strangers that are called at a time; the oldest of the address with the most makes room.
 const CALL_BACKS_MAX: usize = 16;

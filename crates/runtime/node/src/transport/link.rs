@@ -16,11 +16,11 @@ use synod_wire::{HelloReply, Lane, PeerMessage, RefuseReason, has_compression};
 
 use super::Transport;
 use super::channel::Channel;
-use super::crowd::Source;
 use super::dial::dial;
 use super::lane_queue::{LaneEnd, LaneQueue, OpenLane, PushResult};
 use super::lane_writer::LaneWriter;
 use super::link_speed::LinkSpeed;
+use super::per_address_limit::Source;
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);

@@ -21,8 +21,8 @@ use synod_consensus::{GroupId, MemberId};
 use synod_member::lock;
 use synod_tls::PeerCredential;
 
-use super::crowd::{Source, first_to_leave};
 use super::known_peers::Admission;
+use super::per_address_limit::{Source, first_to_leave};
 
 /// Callers at a time that have not said who they are.
 const GREETING_MAX: usize = 64;

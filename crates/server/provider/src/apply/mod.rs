@@ -9,7 +9,7 @@
 
 pub(crate) mod applier;
 mod causal_read;
-pub(crate) mod elsewhere;
+pub(crate) mod commit_wait;
 mod failure;
 mod gate;
 pub(crate) mod inconsistency;

@@ -10,14 +10,14 @@
 //! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes, notes |
 //! | [`Shutdown`] | threads of the connection, and what happens once |
 //! | [`Sequencer`] | the commit order, the queue, what is released |
-//! | [`Elsewhere`] | clients that wait for the other servers |
+//! | [`CommitWaits`] | clients that wait for the other servers |
 //! | [`WriteGate`] | whether clients of this server may write |
 //! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, TOI |
 //!
 //! # Lock order
 //!
 //! Outermost first: [`Shutdown::stop_node`]'s, [`Connection::state`], a transaction's own lock. The
-//! others are leaves: the sequencer's, that of [`Elsewhere`], the position keeper's. None is held
+//! others are leaves: the sequencer's, that of [`CommitWaits`], the position keeper's. None is held
 //! across a callback or a wait, except the first, which no thread of the server ever waits for.
 
 mod admission;
@@ -40,7 +40,7 @@ use std::time::Instant;
 use synod_node::{DataState, GroupId, Node, Seqno, View as GroupView};
 
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
-use crate::apply::elsewhere::Elsewhere;
+use crate::apply::commit_wait::CommitWaits;
 use crate::apply::inconsistency::{LastDecided, Outcomes};
 use crate::apply::sequencer::{Sequencer, Task};
 use crate::commands::EventLog;
@@ -110,7 +110,7 @@ pub(crate) struct Connection {
     /// Commit order and queue.
     pub(crate) sequencer: Sequencer,
     /// Clients that wait for the other servers.
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) commit_wait: CommitWaits,
     /// Whether clients of this server may write.
     pub(crate) write_gate: WriteGate,
     /// Statements in total order (TOI) that execute now.
@@ -146,7 +146,7 @@ impl Connection {
         Arc::new_cyclic(|itself| Connection {
             shared,
             sequencer: Sequencer::new(position, queue_bytes_max),
-            elsewhere: Elsewhere::default(),
+            commit_wait: CommitWaits::default(),
             write_gate: WriteGate::default(),
             statements: Statements::default(),
             lost_streams: LostStreams::new(serial),
@@ -239,7 +239,7 @@ impl Connection {
     pub(crate) fn begin_closing(&self) {
         // Under the lock, so that a thread that has just looked does not go to sleep.
         self.update(|_| self.admission.close());
-        self.end_waits(self.elsewhere.end());
+        self.end_waits(self.commit_wait.end());
     }
 
     /// A leader with a quorum is heard, or is not.

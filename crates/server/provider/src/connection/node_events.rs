@@ -111,7 +111,7 @@ impl Host for Connection {
     }
 
     fn applied_everywhere(&self, seqno: Seqno) {
-        self.end_waits(self.elsewhere.reach(seqno.0));
+        self.end_waits(self.commit_wait.reach(seqno.0));
     }
 
     fn write_permission(&self, permission: WritePermission) {

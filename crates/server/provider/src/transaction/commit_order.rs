@@ -13,7 +13,7 @@ use wsrep_sys as sys;
 
 use crate::api::{Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
-use crate::apply::elsewhere::Wait;
+use crate::apply::commit_wait::Wait;
 use crate::apply::inconsistency::Failure;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
 use crate::boundary;
@@ -175,7 +175,7 @@ impl Connection {
             return self.note_commit(commit_began);
         }
         let since = Instant::now();
-        if !self.elsewhere.hold_up(seqno, commit_began) {
+        if !self.commit_wait.hold_up(seqno, commit_began) {
             self.note_step(Step::Applied, since, Instant::now());
             self.note_commit(commit_began);
         }

@@ -230,7 +230,7 @@ impl Driver {
         self.tell_whether_to_vote(&change);
         if let ConfigChange::Unbind(id) = change {
             // What it has shown so far is what it is not to be bound to.
-            self.rights.unbound.remove(&id);
+            self.authorization.unbound.remove(&id);
         }
         let term = self.core.term();
         let appended = Appended { index, term };

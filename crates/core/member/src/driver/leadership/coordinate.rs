@@ -31,7 +31,7 @@ impl Driver {
         let leads = change.role == RoleName::Leader;
         self.primary.role_changed(self.turns.now, &change);
         self.proposals.leader_changed(change.term, change.leader);
-        self.pace.leader_changed(self.turns.now);
+        self.flow_control.leader_changed(self.turns.now);
         if leads {
             self.ordering
                 .begin_term(change.term, self.core.last_seqno());

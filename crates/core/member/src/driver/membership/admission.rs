@@ -13,7 +13,7 @@ use synod_consensus::{
 use synod_wire::{Join, JoinRefusal};
 
 use super::join::Recurring;
-use crate::driver::rights::{is_bound_otherwise, other_holder};
+use crate::driver::authorization::{is_bound_otherwise, other_holder};
 use crate::payload::view::View;
 
 /// A group has no more members than this.

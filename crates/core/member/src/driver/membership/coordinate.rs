@@ -118,7 +118,7 @@ impl Driver {
         let (database, last) = (self.database(), self.core.last_id());
         let join = self.identity.join_request(database, last, has_joined);
         for target in &targets {
-            self.rights.acquaintances.ask(*target);
+            self.authorization.known_peers.ask(*target);
         }
         // The network has to know them before they answer.
         self.publish_known();

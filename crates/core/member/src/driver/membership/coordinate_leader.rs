@@ -13,7 +13,7 @@ use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
 use super::voter_policy::{Departure, Others, departure};
 use crate::driver::Driver;
-use crate::driver::rights::other_holder;
+use crate::driver::authorization::other_holder;
 use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;

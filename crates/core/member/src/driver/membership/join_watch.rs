@@ -1,7 +1,7 @@
 //! Log line of a member that has not joined yet, each minute: what it waits for.
 //!
 //! A server may wait for its group without end, so its error log has to say which servers it lacks.
-//! See `driver/lasting.rs` for when.
+//! See `driver/repeated_warning.rs` for when.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use synod_consensus::{GroupId, MemberId, Role, Time};
 
 use crate::driver::Driver;
-use crate::driver::lasting::{Lasting, seconds};
+use crate::driver::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 use crate::setting::Setting;
 

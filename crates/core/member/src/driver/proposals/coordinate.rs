@@ -168,8 +168,8 @@ impl Driver {
     fn order(&mut self, propose: Propose) -> bool {
         let is_disk_behind = self.own_log.is_disk_behind(self.core.durable_index());
         // Chunks cost the databases nothing before the last piece comes.
-        let is_admitted =
-            propose.kind == EntryKind::Chunk || self.pace.has_room_for_action(self.turns.now);
+        let is_admitted = propose.kind == EntryKind::Chunk
+            || self.flow_control.has_room_for_action(self.turns.now);
         let has_room = !is_disk_behind && !self.links.shared.is_log_full() && is_admitted;
         let writers = self.writer_rule();
         let depends_on = match self.rule_on(&propose, has_room, writers) {
@@ -206,7 +206,7 @@ impl Driver {
         match proposed {
             Ok(_) => {
                 if propose.kind == EntryKind::Action {
-                    self.pace.action_appended();
+                    self.flow_control.action_appended();
                     self.follow_writers.ordered(propose.origin.member);
                 }
                 self.ordering.appended(propose.origin);

@@ -1,4 +1,4 @@
-//! Pace: one component, [`Pace`], decides at which pace actions are admitted.
+//! FlowControl: one component, [`FlowControl`], decides at which pace actions are admitted.
 //!
 //! A database applies what is ordered, and may be slower than the group orders. The leader admits
 //! actions so that the lag of the majority that keeps up best stays within a bound. A minority that
@@ -43,7 +43,7 @@ const FEEDBACK_AGE_MAX: Duration = Duration::from_millis(300);
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
 /// The component that knows how far the databases are, and admits actions at their pace.
-pub(super) struct Pace {
+pub(super) struct FlowControl {
     own_lag: CommitTimes,
     appliers: Appliers,
     admission: Admission,
@@ -54,10 +54,10 @@ pub(super) struct Pace {
     next_look: Time,
 }
 
-impl Pace {
+impl FlowControl {
     /// `lag_max` bounds the lag of the best majority; zero: it is not bounded.
-    pub(super) fn new(lag_max: Duration, now: Time) -> Pace {
-        Pace {
+    pub(super) fn new(lag_max: Duration, now: Time) -> FlowControl {
+        FlowControl {
             own_lag: CommitTimes::default(),
             appliers: Appliers::default(),
             admission: Admission::new(lag_max),

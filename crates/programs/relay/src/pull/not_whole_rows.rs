@@ -8,13 +8,13 @@ use synod_upstream::NotWholeRows;
 
 /// Transactions without whole rows that this process has pulled.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RowLacks {
+pub(crate) struct NotWholeRowsSeen {
     transactions: u64,
     /// The newest of them, and the first that it lacks.
     newest: Option<(Gtid, NotWholeRows)>,
 }
 
-impl RowLacks {
+impl NotWholeRowsSeen {
     /// Takes what a part of a transaction lacks; true if it is the transaction's first such part.
     pub(super) fn note(&mut self, gtid: Gtid, lack: &NotWholeRows) -> bool {
         if self.newest.as_ref().is_some_and(|(seen, _)| *seen == gtid) {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn transactions_are_counted_once_and_the_newest_is_named() {
-        let mut lacks = RowLacks::default();
+        let mut lacks = NotWholeRowsSeen::default();
         assert_eq!(lacks.warning(), None);
         let gtid = |sequence| Gtid {
             domain: 0,

@@ -17,7 +17,7 @@ use super::gate::Gate;
 use crate::boundary::HeldReply;
 
 /// Up to where the others have applied, and who waits for it.
-pub(crate) struct Elsewhere {
+pub(crate) struct CommitWaits {
     /// Everything up to here is applied on all servers that are waited for.
     reached: AtomicI64,
     state: Mutex<State>,
@@ -67,16 +67,16 @@ impl Drop for Hold {
     }
 }
 
-impl Default for Elsewhere {
-    fn default() -> Elsewhere {
-        Elsewhere {
+impl Default for CommitWaits {
+    fn default() -> CommitWaits {
+        CommitWaits {
             reached: AtomicI64::new(i64::MAX),
             state: Mutex::default(),
         }
     }
 }
 
-impl Elsewhere {
+impl CommitWaits {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn client_waits_for_its_own_action_and_for_no_longer() {
-        let elsewhere = Elsewhere::default();
+        let elsewhere = CommitWaits::default();
         assert!(!elsewhere.hold_up(5, None));
         drop(elsewhere.reach(3));
         assert!(!elsewhere.hold_up(3, None));

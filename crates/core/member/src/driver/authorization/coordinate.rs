@@ -1,5 +1,5 @@
-//! The driver's dealings with [`super::Rights`]: judges every message, introduces members to each
-//! other, and tells the network which members it knows.
+//! The driver's dealings with [`super::Authorization`]: judges every message, introduces members to
+//! each other, and tells the network which members it knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, Member, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
-use super::binding::{is_bound_otherwise, other_holder, taken_subjects};
+use super::bound_certificate::{is_bound_otherwise, other_holder, taken_subjects};
 use super::duplicate_identity::Report;
 use super::table::{Judgement, Kind, Sender};
 use crate::driver::Driver;
@@ -63,7 +63,7 @@ impl Driver {
             is_configured: self.is_configured(from),
             is_leaving: self.core.progress().any(|peer| peer.member == from),
             is_introduced: self.introduction_of(from).is_some(),
-            is_asked: !self.has_found_group() && self.rights.acquaintances.is_asked(from),
+            is_asked: !self.has_found_group() && self.authorization.known_peers.is_asked(from),
             is_followed: leader == Some(from),
             ..sender
         }
@@ -86,7 +86,7 @@ impl Driver {
 
     fn introduction_of(&self, member: MemberId) -> Option<&IntroducedMember> {
         let committed = self.core.commit_index();
-        self.rights.acquaintances.introduced(member, committed)
+        self.authorization.known_peers.introduced(member, committed)
     }
 
     /// Whether this member has joined and follows a leader that its own configuration names: it
@@ -125,8 +125,8 @@ impl Driver {
     }
 
     fn refused(&mut self, from: MemberId, certificate: Option<&Arc<str>>, kind: Kind) {
-        let is_news = self.rights.refused.refused(self.turns.now, from);
-        lock(&self.links.shared.status).refused_messages = self.rights.refused.count();
+        let is_news = self.authorization.refused.refused(self.turns.now, from);
+        lock(&self.links.shared.status).refused_messages = self.authorization.refused.count();
         if !is_news {
             return;
         }
@@ -171,7 +171,7 @@ impl Driver {
         if let Some(certificate) = certificate
             && self.bound_certificate(from).is_none()
         {
-            self.rights.unbound.insert(from, certificate.clone());
+            self.authorization.unbound.insert(from, certificate.clone());
         }
     }
 
@@ -211,7 +211,7 @@ impl Driver {
         }
         let committed = self.core.commit_index();
         let named = introduction.members.clone();
-        let acquaintances = &mut self.rights.acquaintances;
+        let acquaintances = &mut self.authorization.known_peers;
         if !acquaintances.introduced_by(from, introduction, committed) {
             return;
         }
@@ -229,24 +229,24 @@ impl Driver {
     /// this member does not know.
     pub(in crate::driver) fn rights_tick(&mut self) {
         if self.has_found_group() {
-            self.rights.acquaintances.found_group();
+            self.authorization.known_peers.found_group();
         }
         if self.core.leader().is_none() {
             let members = self.core.config().config.members.keys();
             let others = members.filter(|id| **id != self.identity.me.member);
             others.for_each(|other| self.introduce_to(*other));
         }
-        let acquaintances = &self.rights.acquaintances;
+        let acquaintances = &self.authorization.known_peers;
         let introducers: BTreeSet<MemberId> = acquaintances
             .asked()
             .chain(self.core.config().config.members.keys().copied())
             .collect();
         let committed = self.core.commit_index();
-        self.rights
-            .acquaintances
+        self.authorization
+            .known_peers
             .forget(|by| introducers.contains(&by), committed);
         let members = &self.core.config().config.members;
-        self.rights.unbound.retain(|id, _| {
+        self.authorization.unbound.retain(|id, _| {
             let member = members.get(id);
             member.is_some_and(|member| member.certificate.is_none())
         });
@@ -260,7 +260,7 @@ impl Driver {
         let latest = &self.core.config().config;
         let committed = self.core.config_at(self.core.commit_index());
         let committed = committed.map(|at| &at.config);
-        let acquaintances = &self.rights.acquaintances;
+        let acquaintances = &self.authorization.known_peers;
         let configured = [Some(latest), committed].into_iter().flatten();
         let ids = configured
             .flat_map(|config| config.members.keys().copied())
@@ -287,7 +287,7 @@ impl Driver {
 
     /// Whether a connection to this member is worth keeping.
     pub(in crate::driver) fn is_wanted(&self, member: MemberId) -> bool {
-        let acquaintances = &self.rights.acquaintances;
+        let acquaintances = &self.authorization.known_peers;
         self.is_configured(member)
             || acquaintances.is_asked(member)
             || self.introduction_of(member).is_some()
@@ -308,7 +308,7 @@ impl Driver {
         let others = config.voters().filter(|id| *id != me);
         let has_joined = self.membership.join.has_joined();
         let report =
-            self.rights
+            self.authorization
                 .duplicate_identity
                 .reported(self.turns.now, by, others, has_joined);
         match report {
@@ -332,12 +332,16 @@ impl Driver {
         if config.protocol < CERTIFICATES_SINCE {
             return;
         }
-        let unbound = self.rights.unbound.iter().find_map(|(id, certificate)| {
-            let member = config.members.get(id)?;
-            let is_free = member.certificate.is_none()
-                && other_holder(config, *id, None, Some(&**certificate)).is_none();
-            is_free.then_some((*id, member, certificate))
-        });
+        let unbound = self
+            .authorization
+            .unbound
+            .iter()
+            .find_map(|(id, certificate)| {
+                let member = config.members.get(id)?;
+                let is_free = member.certificate.is_none()
+                    && other_holder(config, *id, None, Some(&**certificate)).is_none();
+                is_free.then_some((*id, member, certificate))
+            });
         let Some((id, member, certificate)) = unbound else {
             return;
         };

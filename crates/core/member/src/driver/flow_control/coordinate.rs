@@ -1,5 +1,5 @@
-//! The driver's dealings with [`super::Pace`]: how far this member's database is goes to the leader
-//! beside acknowledgements; the leader admits actions at the databases' pace, and says so.
+//! The driver's dealings with [`super::FlowControl`]: how far this member's database is goes to the
+//! leader beside acknowledgements; the leader admits actions at the databases' pace, and says so.
 
 use std::time::Duration;
 
@@ -18,7 +18,9 @@ impl Driver {
     /// Actions up to `seqno` are committed.
     pub(in crate::driver) fn pace_committed(&mut self, seqno: Seqno) {
         let left = self.links.shared.left();
-        self.pace.own_lag.committed(self.turns.now, seqno, left);
+        self.flow_control
+            .own_lag
+            .committed(self.turns.now, seqno, left);
     }
 
     /// This member's database, as other members are told of it.
@@ -30,7 +32,7 @@ impl Driver {
             state: self.state_transfers.data_state(),
             left,
             released,
-            lag_us: micros(self.pace.own_lag.lag(self.turns.now, left)),
+            lag_us: micros(self.flow_control.own_lag.lag(self.turns.now, left)),
         }
     }
 
@@ -54,16 +56,16 @@ impl Driver {
             let lag_us = if is_idle { 0 } else { position.lag_us };
             *last == AppliedPosition { lag_us, ..position }
         };
-        let told = self.pace.told.filter(|(told, _)| *told == leader);
+        let told = self.flow_control.told.filter(|(told, _)| *told == leader);
         if told.is_none_or(|(_, last)| !is_same(&last)) {
-            self.pace.told = Some((leader, position));
+            self.flow_control.told = Some((leader, position));
             self.send(leader, PeerMessage::AppliedPosition(position));
         }
     }
 
     /// Says how far the database is, whether that has changed or not: what was sent may be lost.
     pub(in crate::driver) fn repeat_position(&mut self) {
-        self.pace.told = None;
+        self.flow_control.told = None;
         if let Some(leader) = self.core.leader() {
             self.tell_position(leader);
         }
@@ -76,7 +78,9 @@ impl Driver {
         position: AppliedPosition,
     ) {
         if self.core.is_leader() {
-            self.pace.appliers.note(self.turns.now, from, position);
+            self.flow_control
+                .appliers
+                .note(self.turns.now, from, position);
         }
         self.position_told(from, position);
     }
@@ -86,12 +90,12 @@ impl Driver {
     /// Brings the rate of admission up to date.
     pub(in crate::driver) fn follow_appliers(&mut self) {
         let now = self.turns.now;
-        if !self.core.is_leader() || !self.pace.is_look_due(now) {
+        if !self.core.is_leader() || !self.flow_control.is_look_due(now) {
             return;
         }
         let position = self.applied_position();
         let me = self.identity.me.member;
-        self.pace.appliers.note(now, me, position);
+        self.flow_control.appliers.note(now, me, position);
         let config = &self.core.config().config;
         let presence = &self.membership.presence;
         let voters = config.voters().filter(|id| {
@@ -100,11 +104,11 @@ impl Driver {
         });
         let counted = voters.filter_map(|id| Some((id, presence.session_of(id)?)));
         let committed = self.links.shared.commit_seqno();
-        self.pace.appliers.look(now, committed);
+        self.flow_control.appliers.look(now, committed);
         let needed = self.databases_needed();
-        let appliers = &self.pace.appliers;
+        let appliers = &self.flow_control.appliers;
         let majority = appliers.best_majority(now, committed, counted, needed);
-        self.pace.admission.follow(now, majority);
+        self.flow_control.admission.follow(now, majority);
     }
 
     fn databases_needed(&self) -> Needed {
@@ -122,17 +126,17 @@ impl Driver {
     /// Whether proposals wait for their admission now.
     pub(in crate::driver) fn note_throttled(&mut self) {
         let now = self.turns.now;
-        let waits = self.ordering.waiting() > 0 && !self.pace.admission.has_room(now);
-        self.pace.admission.note_waiting(now, waits);
+        let waits = self.ordering.waiting() > 0 && !self.flow_control.admission.has_room(now);
+        self.flow_control.admission.note_waiting(now, waits);
     }
 
     /// Leader only: says to all members at which pace actions are admitted, and why.
     pub(in crate::driver) fn announce_pace(&mut self) {
-        let admission = &self.pace.admission;
+        let admission = &self.flow_control.admission;
         let (paused, pauses) = admission.pauses();
         let (slowest, slowest_lag) = admission.slowest().unwrap_or_default();
         let committed = self.links.shared.commit_seqno();
-        let lags = self.pace.appliers.lags(self.turns.now, committed);
+        let lags = self.flow_control.appliers.lags(self.turns.now, committed);
         let report = PaceReport {
             term: self.core.term(),
             rate: admission.rate().unwrap_or(0),
@@ -154,13 +158,15 @@ impl Driver {
         for member in members.filter(|id| **id != me) {
             self.send(*member, PeerMessage::Pace(report.clone()));
         }
-        self.pace.announced.note(me, report);
+        self.flow_control.announced.note(me, report);
     }
 
     /// The leader's pace.
     pub(in crate::driver) fn handle_pace(&mut self, from: MemberId, report: PaceReport) {
         if report.term == self.core.term() && self.core.leader() == Some(from) {
-            self.pace.announced.note(self.identity.me.member, report);
+            self.flow_control
+                .announced
+                .note(self.identity.me.member, report);
         }
     }
 
@@ -168,9 +174,9 @@ impl Driver {
 
     /// Says when writes begin to wait for databases, and when they do not any more.
     pub(in crate::driver) fn watch_throttling(&mut self) {
-        let (paused, pauses, _) = self.pace.announced.counters();
+        let (paused, pauses, _) = self.flow_control.announced.counters();
         let news = self
-            .pace
+            .flow_control
             .throttle_watch
             .look(self.turns.now, pauses, paused);
         let text = match news {
@@ -185,7 +191,7 @@ impl Driver {
     }
 
     fn slowest_text(&self) -> String {
-        let last = self.pace.announced.last();
+        let last = self.flow_control.announced.last();
         let known = last.filter(|last| last.slowest != MemberId::NONE);
         known.map_or_else(String::new, |last| {
             let lag_ms = last.slowest_lag_us / 1000;
@@ -196,10 +202,10 @@ impl Driver {
 
     pub(in crate::driver) fn publish_pace(&mut self) {
         let own_lag = self
-            .pace
+            .flow_control
             .own_lag
             .lag(self.turns.now, self.links.shared.left());
-        let (paused, pauses, caused) = self.pace.announced.counters();
+        let (paused, pauses, caused) = self.flow_control.announced.counters();
         let committed = self.links.shared.commit_seqno();
         let mut pace = PaceStatus {
             own_lag,
@@ -208,7 +214,7 @@ impl Driver {
             caused,
             ..PaceStatus::default()
         };
-        if let Some(last) = self.pace.announced.last() {
+        if let Some(last) = self.flow_control.announced.last() {
             pace.rate = last.rate;
             if last.slowest != MemberId::NONE {
                 pace.slowest = self.name_of(last.slowest);

@@ -10,8 +10,8 @@ use synod_binlog::{Gtid, GtidList};
 
 use crate::accounts::Accounts;
 use crate::identity::Identity;
-use crate::kept::state::GtidState;
 use crate::protocol::answer::Refusal;
+use crate::upstream_log::state::GtidState;
 
 /// Refuses a reader with the number that the relay shows.
 ///

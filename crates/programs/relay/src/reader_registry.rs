@@ -21,7 +21,7 @@ const WORDS_LIMIT: Duration = Duration::from_secs(2);
 
 /// The seats of a relay.
 #[derive(Debug, Default)]
-pub(crate) struct Seats {
+pub(crate) struct ReaderRegistry {
     /// By the number of the connection.
     taken: Mutex<BTreeMap<u32, Taken>>,
     /// A seat is free again.
@@ -40,7 +40,7 @@ struct Taken {
 /// The seat of one reader, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat<'a> {
-    seats: &'a Seats,
+    seats: &'a ReaderRegistry,
     connection: u32,
     place: Arc<ReaderPlace>,
     /// Address of the reader whose dump ends this one.
@@ -58,7 +58,7 @@ pub(crate) enum NoSeat {
     System(#[from] io::Error),
 }
 
-impl Seats {
+impl ReaderRegistry {
     /// A seat for the reader of this connection, if fewer than `most` are taken.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ mod tests {
 
     /// A seat with a dump that nothing is in the way of.
     fn seat_with_dump<'a>(
-        seats: &'a Seats,
+        seats: &'a ReaderRegistry,
         connection: u32,
         stream: &TcpStream,
         server_id: u32,
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn newer_dump_waits_until_the_older_one_has_told_its_reader() {
-        let seats = Seats::default();
+        let seats = ReaderRegistry::default();
         let (_reader, stream) = connection();
         let older = seat_with_dump(&seats, 1, &stream, 7);
         let other = seat_with_dump(&seats, 2, &stream, 8);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn connection_of_an_older_dump_that_hangs_is_ended() {
-        let seats = Seats::default();
+        let seats = ReaderRegistry::default();
         let (mut reader, mut stream) = connection();
         let older = seat_with_dump(&seats, 1, &stream, 7);
         thread::scope(|threads| {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn readers_without_a_number_are_beside_each_other() {
-        let seats = Seats::default();
+        let seats = ReaderRegistry::default();
         let (_reader, stream) = connection();
         let first = seat_with_dump(&seats, 1, &stream, 0);
         let second = seat_with_dump(&seats, 2, &stream, 0);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn seats_are_taken_up_to_their_number() {
-        let seats = Seats::default();
+        let seats = ReaderRegistry::default();
         let (_reader, stream) = connection();
         let first = seats.take(1, &stream, from(1), 1).unwrap();
         let second = seats.take(2, &stream, from(2), 1);

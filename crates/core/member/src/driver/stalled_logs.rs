@@ -10,7 +10,7 @@ use std::time::Duration;
 use synod_consensus::{LogIndex, MemberId, Progress, Time};
 
 use super::Driver;
-use super::lasting::{Lasting, seconds};
+use super::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 
 /// The components that notice a log that stands still.

@@ -5,7 +5,7 @@
 use synod_binlog::Gtid;
 
 use super::state::GtidState;
-use crate::clash;
+use crate::duplicate_server_id;
 
 /// Why the next transaction cannot be given to a reader.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub(crate) enum NotGiven {
         here: Gtid,
     },
     /// The reader would leave out the next transaction, as if it had written that itself.
-    #[error("{}", clash::own_transaction(*.0))]
+    #[error("{}", duplicate_server_id::own_transaction(*.0))]
     OwnNumber(Gtid),
 }
 

@@ -1,4 +1,4 @@
-//! Applied everywhere: one component, [`Everywhere`], answers up to which action every present
+//! Applied everywhere: one component, [`CommitWaits`], answers up to which action every present
 //! database that follows the group has applied what is ordered.
 //!
 //! A member whose clients wait for that ([`CommitWait::Applied`]) asks the others, again with each
@@ -38,7 +38,7 @@ const NO_WAIT: Seqno = Seqno(i64::MAX);
 
 /// The component that knows where the databases of others are, and who wants to know it of this
 /// one.
-pub(super) struct Everywhere {
+pub(super) struct CommitWaits {
     wanted: CommitWait,
     /// Whether the group can do what is wanted; none: not logged yet.
     is_in_force: Option<bool>,
@@ -48,9 +48,9 @@ pub(super) struct Everywhere {
     told: Seqno,
 }
 
-impl Default for Everywhere {
-    fn default() -> Everywhere {
-        Everywhere {
+impl Default for CommitWaits {
+    fn default() -> CommitWaits {
+        CommitWaits {
             wanted: CommitWait::default(),
             is_in_force: None,
             others: Others::default(),
@@ -60,7 +60,7 @@ impl Default for Everywhere {
     }
 }
 
-impl Everywhere {
+impl CommitWaits {
     /// The log was reset: positions in the one before mean nothing.
     pub(super) fn log_reset(&mut self) {
         self.others.forget();

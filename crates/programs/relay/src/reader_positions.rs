@@ -14,10 +14,10 @@ use synod_binlog::GtidList;
 use synod_commands::unix_ms;
 use synod_node::{Action, Class, KeySet, Node, Pending, WaitPolicy};
 
-use crate::kept::note::Note;
-use crate::kept::registry::Registry;
 use crate::reader_place::{At, Place};
 use crate::trouble::Watch;
+use crate::upstream_log::note::Note;
+use crate::upstream_log::registry::Registry;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub(crate) type Places = Arc<dyn Fn() -> Vec<Place> + Send + Sync>;
 /// Looks at the connected readers, and for trouble, until the other end of `stop` is dropped: the
 /// body of a thread.
 pub(crate) fn run(watch: &Watch, places: &Places, stop: &Receiver<()>) {
-    let mut sightings = Sightings::default();
+    let mut sightings = ReaderPositions::default();
     while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let registry = watch.tail.known().registry;
         for note in sightings.look(now_s(), &places(), &registry) {
@@ -61,7 +61,7 @@ pub(crate) fn now_s() -> u64 {
 
 /// Positions at the last look, by `server_id`.
 #[derive(Default)]
-struct Sightings(BTreeMap<u32, Seen>);
+struct ReaderPositions(BTreeMap<u32, Seen>);
 
 struct Seen {
     from: SocketAddr,
@@ -71,7 +71,7 @@ struct Seen {
     noted_s: u64,
 }
 
-impl Sightings {
+impl ReaderPositions {
     /// Notes due for these readers.
     fn look(&mut self, now_s: u64, places: &[Place], registry: &Registry) -> Vec<Note> {
         let mut notes = Vec::new();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn reader_is_noted_where_it_was_a_look_earlier() {
-        let mut sightings = Sightings::default();
+        let mut sightings = ReaderPositions::default();
         let mut look = |now_s, port, now| {
             let places = [place(port, at(10, "0-1-7"), now)];
             passed(&sightings.look(now_s, &places, &registry(5)))
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn only_registered_readers_are_noted() {
         let places = [place(1, at(10, ""), at(20, ""))];
-        let mut sightings = Sightings::default();
+        let mut sightings = ReaderPositions::default();
         assert_eq!(sightings.look(0, &places, &registry(6)), []);
     }
 }

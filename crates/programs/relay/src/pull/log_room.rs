@@ -8,7 +8,7 @@
 use synod_node::{CommittedLog, FullLogPolicy};
 
 use super::session::PullError;
-use crate::kept::tail::Tail;
+use crate::upstream_log::tail::Tail;
 
 /// The room of this relay's log.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! The driver's dealings with [`super::Everywhere`]: it asks the other members, tells those that
+//! The driver's dealings with [`super::CommitWaits`]: it asks the other members, tells those that
 //! ask, and tells the host up to where no commit has to wait.
 
 use synod_consensus::{EntryHeader, EntryKind, MemberId, Seqno, SessionId};
@@ -15,14 +15,14 @@ impl Driver {
 
     /// The host wants its clients to wait for this.
     pub(in crate::driver) fn set_commit_wait(&mut self, wanted: CommitWait) {
-        self.everywhere.wanted = wanted;
-        self.everywhere.is_in_force = None;
+        self.commit_wait.wanted = wanted;
+        self.commit_wait.is_in_force = None;
         self.everywhere_tick();
     }
 
     /// Asks the others, and excludes those that have been too slow.
     pub(in crate::driver) fn everywhere_tick(&mut self) {
-        self.everywhere.askers.expire(self.turns.now);
+        self.commit_wait.askers.expire(self.turns.now);
         self.look_whether_positions_are_told();
         self.ask_for_positions();
         self.publish_everywhere();
@@ -32,11 +32,11 @@ impl Driver {
     fn look_whether_positions_are_told(&mut self) {
         let version = self.core.config().config.protocol;
         let is_in_force = may_ask_for_positions(version);
-        let is_wanted = self.everywhere.wanted == CommitWait::Applied;
-        if !is_wanted || version == 0 || self.everywhere.is_in_force == Some(is_in_force) {
+        let is_wanted = self.commit_wait.wanted == CommitWait::Applied;
+        if !is_wanted || version == 0 || self.commit_wait.is_in_force == Some(is_in_force) {
             return;
         }
-        self.everywhere.is_in_force = Some(is_in_force);
+        self.commit_wait.is_in_force = Some(is_in_force);
         if is_in_force {
             self.log(
                 Level::Info,
@@ -62,7 +62,7 @@ impl Driver {
 
     /// Asks the others where they are. What they have said may be lost, or be too old.
     pub(in crate::driver) fn ask_for_positions(&self) {
-        if self.everywhere.is_on() {
+        if self.commit_wait.is_on() {
             let others = self.other_databases();
             others
                 .iter()
@@ -73,7 +73,7 @@ impl Driver {
     /// A connection to this member is up.
     pub(in crate::driver) fn ask_for_position(&self, member: MemberId) {
         let is_wanted = |(other, _): &(MemberId, SessionId)| *other == member;
-        if self.everywhere.is_on() && self.other_databases().iter().any(is_wanted) {
+        if self.commit_wait.is_on() && self.other_databases().iter().any(is_wanted) {
             let session = self.identity.me.session;
             self.send(member, PeerMessage::AppliedQuery { session });
         }
@@ -81,29 +81,29 @@ impl Driver {
 
     /// A member says where its database is.
     pub(in crate::driver) fn position_told(&mut self, from: MemberId, position: AppliedPosition) {
-        if self.everywhere.is_on() {
-            self.everywhere.others.note(self.turns.now, from, position);
+        if self.commit_wait.is_on() {
+            self.commit_wait.others.note(self.turns.now, from, position);
             self.publish_everywhere();
         }
     }
 
     /// Tells the host up to where no commit has to wait any more.
     pub(in crate::driver) fn publish_everywhere(&mut self) {
-        let is_on = self.everywhere.is_on() && self.links.shared.is_primary();
+        let is_on = self.commit_wait.is_on() && self.links.shared.is_primary();
         let everywhere = if is_on {
             self.look_everywhere()
         } else {
             NO_WAIT
         };
-        if self.everywhere.told != everywhere {
-            self.everywhere.told = everywhere;
+        if self.commit_wait.told != everywhere {
+            self.commit_wait.told = everywhere;
             self.links.host.applied_everywhere(everywhere);
         }
     }
 
     fn look_everywhere(&mut self) -> Seqno {
         let patience = self.identity.config.suspect;
-        let (everywhere, excluded) = self.everywhere.others.everywhere(Question {
+        let (everywhere, excluded) = self.commit_wait.others.everywhere(Question {
             now: self.turns.now,
             present: self.other_databases().into_iter(),
             patience,
@@ -121,23 +121,23 @@ impl Driver {
     }
 
     pub(in crate::driver) fn publish_commit_wait(&mut self) {
-        let excluded = self.everywhere.excluded();
+        let excluded = self.commit_wait.excluded();
         let excluded: Vec<String> = excluded.map(|member| self.name_of(member)).collect();
         let mut status = lock(&self.links.shared.status);
         let shown = &mut status.commit_wait;
-        shown.in_force = match self.everywhere.is_on() {
+        shown.in_force = match self.commit_wait.is_on() {
             true => CommitWait::Applied,
             false => CommitWait::Durable,
         };
         shown.excluded = excluded;
-        shown.exclusions = self.everywhere.others.exclusions();
+        shown.exclusions = self.commit_wait.others.exclusions();
     }
 
     // --- telling -----------------------------------------------------------------------------
 
     /// A member wants to know when its actions are finished here.
     pub(in crate::driver) fn handle_applied_query(&mut self, from: MemberId, session: SessionId) {
-        self.everywhere.askers.ask(self.turns.now, from, session);
+        self.commit_wait.askers.ask(self.turns.now, from, session);
         self.send_position(from);
     }
 
@@ -147,7 +147,7 @@ impl Driver {
             return;
         }
         let (now, seqno, is_own) = (self.turns.now, header.seqno, self.is_own_action(header));
-        let everywhere = &mut self.everywhere;
+        let everywhere = &mut self.commit_wait;
         everywhere.askers.committed(seqno, &header.origin);
         if everywhere.is_on() && is_own {
             everywhere.others.own_committed(now, seqno, everywhere.told);
@@ -157,14 +157,14 @@ impl Driver {
     /// Tells the askers whose actions are finished here. The host will wake the driver
     /// ([`crate::Event::Applied`]) when the first of the others is.
     pub(in crate::driver) fn tell_askers(&mut self) {
-        while let Some(target) = self.everywhere.askers.next_target() {
+        while let Some(target) = self.commit_wait.askers.next_target() {
             // Before the position is read: the host must not get past it unnoticed.
             self.links.shared.call_when_applied(target);
             let applied = self.links.shared.applied();
             if applied < target {
                 return;
             }
-            for member in self.everywhere.askers.reached(applied) {
+            for member in self.commit_wait.askers.reached(applied) {
                 self.send_position(member);
             }
         }
@@ -172,7 +172,7 @@ impl Driver {
 
     /// The state of this member's database has changed.
     pub(in crate::driver) fn tell_all_askers(&mut self) {
-        let askers: Vec<MemberId> = self.everywhere.askers.members().collect();
+        let askers: Vec<MemberId> = self.commit_wait.askers.members().collect();
         for member in askers {
             self.send_position(member);
         }

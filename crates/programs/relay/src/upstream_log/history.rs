@@ -191,8 +191,8 @@ impl<P> History<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::entry::{Orders, PartHead};
-    use crate::kept::registry::Known;
+    use crate::upstream_log::entry::{Orders, PartHead};
+    use crate::upstream_log::registry::Known;
     use proptest::prelude::*;
 
     /// An entry of the log: who has submitted it, and what.

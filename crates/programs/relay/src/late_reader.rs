@@ -1,6 +1,6 @@
 //! Permits of a dump: held while it prepares a portion for a late reader.
 
-use crate::permits::{Permit, Permits};
+use crate::late_reader_permits::{Permit, Permits};
 
 /// A reader is late until it has first come to the end of the log, and again once it was given so
 /// much, in bytes, since it was there. Less is what comes to a reader at the tail while its thread
