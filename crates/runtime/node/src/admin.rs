@@ -156,6 +156,12 @@ impl Node {
         self.send_event(Event::LeaderPreference(preference));
     }
 
+    /// Sets whether this member hands leadership over, from now on. Its weight stays, also one that
+    /// an operator has ordered by a command.
+    pub fn set_leader_handover(&self, hands_over: bool) {
+        self.send_event(Event::LeaderHandover(hands_over));
+    }
+
     /// Sets what this member does, while it leads, when writes come from elsewhere.
     pub fn set_leader_placement(&self, placement: LeaderPlacement) {
         self.send_event(Event::LeaderPlacement(placement));

@@ -325,6 +325,13 @@ impl Options {
         slot.text = text.to_owned();
     }
 
+    /// Shows as `synod.leader_weight` what this member has, whatever was set here.
+    pub fn follow_leader_weight(&mut self, weight: LeaderWeight) {
+        let slot = &mut self.slots[key::LEADER_WEIGHT.index()];
+        slot.value = Value::Int(weight.get().into());
+        slot.text = weight.get().to_string();
+    }
+
     /// Whether the option was set.
     pub fn is_set(&self, key: impl Key) -> bool {
         self.slots[key.index()].is_set

@@ -167,6 +167,8 @@ pub enum Event {
     FullLogPolicy(FullLogPolicy),
     /// Another preference of this member for leadership.
     LeaderPreference(LeaderPreference),
+    /// Whether this member hands leadership over, with the weight that it has.
+    LeaderHandover(bool),
     /// Another rule for the place of leadership while writes come from other members than the
     /// leader.
     LeaderPlacement(LeaderPlacement),

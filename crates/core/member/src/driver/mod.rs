@@ -389,6 +389,7 @@ impl Driver {
             Event::VoterPolicy(policy) => self.identity.config.voter_policy = policy,
             Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
+            Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
             Event::LeaderPlacement(placement) => {
                 let now = self.turns.now;
                 self.follow_writers.set_placement(now, placement);

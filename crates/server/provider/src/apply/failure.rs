@@ -50,44 +50,55 @@ const DONE: [u32; 22] = [
     1826, // the foreign key exists
     4091, // there is no such sequence
 ];
-/// Any error of a storage engine, which the text names.
-const ENGINE_ERROR: u32 = 1030;
-/// The engine's names for a lack: out of memory, too many open files, no space, the record file or
-/// the lock table full.
-const ENGINE_LACKS: [&str; 7] = [
-    "error 12 ",
-    "error 23 ",
-    "error 24 ",
-    "error 28 ",
-    "error 128 ",
-    "error 135 ",
-    "error 147 ",
+/// Errors about a file or of a storage engine: the text names the cause, by a number.
+const WITH_CAUSE: [u32; 6] = [
+    1005, // cannot create a table
+    1006, // cannot create a database
+    1016, // cannot open a file
+    1017, // cannot find a file
+    1025, // cannot rename a file
+    1030, // an error of an engine
+];
+/// Causes that are a lack, by the numbers of the system and of the engines.
+const CAUSES: [u32; 7] = [
+    12,  // out of memory
+    23,  // too many open files, on the machine
+    24,  // too many open files, in this process
+    28,  // no space left
+    128, // out of memory, in the engine
+    135, // the record file is full
+    147, // the lock table is full
 ];
 
 /// The number of the error, from the server's text; zero: there is none.
 pub(super) fn number(text: &str) -> u32 {
-    numbers(text).next().unwrap_or_default()
+    let after = text.split_once(NUMBER_MARK).map(|(_, after)| after);
+    let digits = after.and_then(|after| after.split(|c: char| !c.is_ascii_digit()).next());
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_default()
 }
 
-/// Whether the action failed for want of something, and not because of the data.
+/// Whether the action failed for want of something, and not because of the data. `text` has the
+/// error first; warnings after it do not count.
 pub(super) fn is_lack_of_resources(text: &str) -> bool {
-    let is_lack = |number| match number {
-        ENGINE_ERROR => ENGINE_LACKS.iter().any(|name| text.contains(name)),
-        number => LACKS.contains(&number),
-    };
-    numbers(text).any(is_lack)
+    let number = number(text);
+    LACKS.contains(&number) || WITH_CAUSE.contains(&number) && has_lack_for_cause(text)
+}
+
+/// Whether the text names one of [`CAUSES`]: in all languages of the server, a cause is its number
+/// and its name in quotes.
+fn has_lack_for_cause(text: &str) -> bool {
+    text.match_indices(" \"").any(|(at, _)| {
+        let digits = text[..at].rsplit(|c: char| !c.is_ascii_digit()).next();
+        let cause = digits.and_then(|digits| digits.parse().ok());
+        cause.is_some_and(|cause| CAUSES.contains(&cause))
+    })
 }
 
 /// Whether a statement failed because its effect is there already.
 pub(super) fn says_that_it_is_done(text: &str) -> bool {
     DONE.contains(&number(text))
-}
-
-fn numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.split(NUMBER_MARK).skip(1).filter_map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit());
-        rest[..end.unwrap_or(rest.len())].parse().ok()
-    })
 }
 
 #[cfg(test)]
@@ -99,7 +110,11 @@ mod tests {
         for text in [
             "The table 'f' is full, Error_code: 1114",
             "Got error 28 \"No space left on device\" from storage engine InnoDB, Error_code: 1030",
-            "Error in Write_rows: Error_code: 1030; Error_code: 1206;",
+            "Can't create table `d`.`t` (errno: 28 \"No space left on device\"), Error_code: 1005",
+            "Can't create database 'd' (errno: 28 \"No space left on device\"), Error_code: 1006",
+            "Can't open file: './d/t.frm' (errno: 24 \"Too many open files\"), Error_code: 1016",
+            "Kann Tabelle `d`.`t` nicht erzeugen (Fehler: 12 \"Cannot allocate memory\"), \
+             Error_code: 1005",
             "Deadlock found when trying to get lock; try restarting transaction, Error_code: 1213",
         ] {
             assert!(is_lack_of_resources(text), "{text}");
@@ -107,6 +122,11 @@ mod tests {
         for text in [
             "Can't find record in 't', Error_code: 1032",
             "Got error 126 \"Index file is crashed\" from storage engine, Error_code: 1030",
+            "Can't create table `d`.`t` (errno: 150 \"Foreign key constraint is incorrectly \
+             formed\"), Error_code: 1005",
+            "Can't find record in 't', Error_code: 1032; Lock wait timeout exceeded, \
+             Error_code: 1205;",
+            "Duplicate entry '28 \"' for key 'PRIMARY', Error_code: 1062",
             "something without a number",
             "Error_code: x",
         ] {

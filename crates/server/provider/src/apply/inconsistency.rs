@@ -150,6 +150,8 @@ impl Connection {
     /// database is now as the others'. If it is not, this server leaves.
     pub(crate) fn confirm_failure(&self, seqno: i64, failure: &Failure<'_>) -> bool {
         let text = error_text(failure.text);
+        // Now: what comes next may change it.
+        let error = boundary::statement_error_text().unwrap_or_else(|| text.clone());
         match self.judge_failure(seqno, &failure.compared) {
             Verdict::Alike => return true,
             Verdict::PassedOver => return false,
@@ -163,7 +165,7 @@ impl Connection {
                     self.log(LogLevel::Warn, line);
                     return true;
                 }
-                self.leave_as_failed(seqno, failures, &format!("{text}, {winner} wins"), &text);
+                self.leave_as_failed(seqno, failures, &format!("{text}, {winner} wins"), &error);
             }
             Verdict::Unknown(why) => self.leave_undecided(seqno, failure.text, why),
         }
@@ -236,8 +238,9 @@ impl Connection {
         self.shared.position.gives_up();
         // Otherwise the group was asked about it, or was to be: the server passes the answer on.
         if !self.is_closing() {
-            let text = format!("{why}, Error_code: {number}");
-            self.leave_as_failed(seqno, failures, &text, &text);
+            let error = boundary::statement_error_text();
+            let error = error.unwrap_or_else(|| format!("Error_code: {number}"));
+            self.leave_as_failed(seqno, failures, &format!("{why}, {error}"), &error);
         }
         self.sequencer.abort();
     }

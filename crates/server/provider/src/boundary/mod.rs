@@ -56,7 +56,9 @@ pub use services::{
     wsrep_init_membership_service_v1, wsrep_init_thread_service_v1, wsrep_init_tls_service_v1,
 };
 pub(crate) use signals::pending_order_to_end;
-pub(crate) use statement_error::{can_tell_statement_errors, statement_error};
+pub(crate) use statement_error::{
+    can_tell_statement_errors, statement_error, statement_error_text,
+};
 pub(crate) use statement_number::next_statement;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use table_locks::has_locked_tables;

@@ -9,7 +9,8 @@
 //! failed. A donor that dies is no reason for that: other members may be donors. So the server
 //! hears of the failure only if it is to end (`sst_joiner.rs`), and otherwise its program takes the
 //! place of this process, as after a failure in service (`returning.rs`). What it has of the copy
-//! is marked as unusable.
+//! is marked as unusable. It is the same when this member's node has failed during the copy: the
+//! log's disk is full, say.
 //!
 //! The programs that receive the copy are ended in any case, and the server's thread that waits for
 //! them reports their end. They hold the port of the next copy, and a server that ends waits for
@@ -17,9 +18,12 @@
 
 use std::time::{Duration, Instant};
 
+use synod_node::Remedy;
+
 use crate::api::LogLevel;
 use crate::boundary;
 use crate::connection::returning::pause;
+use crate::connection::start_watch::LOOK;
 use crate::connection::{Connection, State};
 use crate::status::LocalState;
 
@@ -28,7 +32,7 @@ const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 impl Connection {
     /// Starts the server again if it was taking a full copy. Returns only if it was not, or is to
-    /// end instead: by an order, by its operator's setting, or because its node has failed.
+    /// end instead: by an order, by its operator's setting, or because only a person helps.
     pub(crate) fn take_copy_again(&self, why: &str) {
         let was_copying = {
             let state = self.state();
@@ -42,8 +46,7 @@ impl Connection {
             format!("the full copy (SST) has failed: {why}"),
         );
         self.end_scripts();
-        let is_ordered_to_end = self.is_closing() || boundary::pending_order_to_end().is_some();
-        if is_ordered_to_end || !self.shared.options.restarts_on_failure() {
+        if self.is_to_end() || !self.shared.options.restarts_on_failure() {
             return;
         }
         for tries in self.shared.restart.restarts().. {
@@ -68,10 +71,28 @@ impl Connection {
         self.wait_for(Some(Instant::now() + REPORT_LIMIT), ended);
     }
 
-    /// Whether the start ends within this time, by an order (`start_watch.rs`) or because the node
-    /// has failed.
+    /// Whether the server is ordered to end within this time. A signal stays pending while the
+    /// server starts, and no other thread looks for it once the node has failed.
     fn ends_within(&self, limit: Duration) -> bool {
-        let ends = |_: &mut State| self.is_closing().then_some(());
-        self.wait_for(Some(Instant::now() + limit), ends).is_some()
+        let end = Instant::now() + limit;
+        while !self.is_to_end() {
+            let now = Instant::now();
+            if now >= end {
+                return false;
+            }
+            let ends = |state: &mut State| is_ended(state).then_some(());
+            self.wait_for(Some(end.min(now + LOOK)), ends);
+        }
+        true
     }
+
+    fn is_to_end(&self) -> bool {
+        boundary::pending_order_to_end().is_some() || is_ended(&self.state())
+    }
+}
+
+/// Whether the server has ended the connection, or what has happened to it needs a person.
+fn is_ended(state: &State) -> bool {
+    let lifecycle = &state.lifecycle;
+    lifecycle.is_released() || lifecycle.remedy() == Some(Remedy::Operator)
 }

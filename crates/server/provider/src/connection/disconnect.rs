@@ -196,11 +196,12 @@ impl Connection {
         remedy: Remedy,
     ) -> bool {
         let is_asked_to = self.is_leaving_by_request();
-        self.begin_closing();
         let counts = self.update(|state| match data {
             Data::Differ => state.lifecycle.fail_as_inconsistent(why, remedy),
             Data::Good | Data::Outdated => state.lifecycle.fail(why, remedy),
         });
+        // After the reason: a connection that closes without one closes by request.
+        self.begin_closing();
         if counts {
             if data != Data::Good {
                 // Before the appliers go: the last one saves the position of a database that is

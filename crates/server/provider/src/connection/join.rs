@@ -101,7 +101,8 @@ impl Connection {
             let why = format!(
                 "the database is at {position}, but the group's history has only reached {seqno}: \
                  the database has diverged, it holds actions of another history of this group. \
-                 To join, stop the server, delete its data and start it again"
+                 To join with a full copy in the place of its data: stop the server, 'synod copy \
+                 --force', start it again"
             );
             return Err(JoinEnd::Failed(why));
         }

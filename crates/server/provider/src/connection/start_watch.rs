@@ -23,7 +23,7 @@ use crate::service_manager::ServiceManager;
 use crate::status::LocalState;
 
 /// Time between two looks for an order to end.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Time between two messages to the service manager.
 const TELL: Duration = Duration::from_secs(10);
 /// Extension of the start's time limit by each of them.

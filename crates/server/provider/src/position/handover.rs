@@ -39,7 +39,9 @@ pub enum HandoverError {
         "Galera's library says in grastate.dat that the data of this server must not be used (a \
          full copy was interrupted, or they differed from the others'): no group is begun with \
          them. Begin it on another server, and start this one without --wsrep-new-cluster: it \
-         takes a full copy (SST). If you know that the data are whole, remove grastate.dat"
+         takes a full copy (SST). If you know that the data are whole: \
+         remove grastate.dat, and start this server with --wsrep-start-position= and what \
+         'mariadbd --wsrep-recover' prints (Debian's unit does that)"
     )]
     UnusableData,
     /// The file cannot be read or written.

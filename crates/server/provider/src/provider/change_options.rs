@@ -8,6 +8,7 @@ use synod_node::{Node, QuorumLossPolicy};
 use super::start_node::to_usize;
 use super::{Provider, log_notices};
 use crate::api::LogLevel;
+use crate::connection::Connection;
 use crate::options::{Update, Value, key};
 
 impl Provider {
@@ -35,11 +36,11 @@ impl Provider {
         }
         node.set_quorum_loss_policy(self.quorum_loss_policy());
         node.set_full_log_policy(self.options().full_log_policy());
-        let changes_preference = update.value(key::LEADER_WEIGHT).is_some()
-            || update.value(key::LEADER_HANDOVER).is_some();
-        if changes_preference {
-            // Otherwise another weight, which an operator has ordered since, stays.
+        if update.value(key::LEADER_WEIGHT).is_some() {
             node.set_leader_preference(self.options().leader_preference());
+        } else if update.value(key::LEADER_HANDOVER).is_some() {
+            // A saved list names it. A weight that an operator has ordered by a command stays.
+            node.set_leader_handover(self.options().leader_preference().hands_over);
         }
         node.set_leader_placement(self.options().leader_placement());
         node.set_voter_policy(self.options().voter_policy());
@@ -48,6 +49,15 @@ impl Provider {
         {
             let text = format!("pc.bootstrap has nothing to do: {error}");
             self.callbacks.log(LogLevel::Info, &text);
+        }
+    }
+
+    /// Takes the weight of a node that has been closed: an operator's command may have changed it,
+    /// which holds until the server ends.
+    pub(super) fn keep_leader_weight(&self, connection: &Connection) {
+        if let Some(node) = connection.node() {
+            let weight = node.status().leader_weight;
+            self.options().follow_leader_weight(weight);
         }
     }
 

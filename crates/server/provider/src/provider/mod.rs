@@ -315,7 +315,12 @@ impl ProviderApi for Provider {
     fn disconnect(&self) -> Status {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = self.connection() {
+            let is_first = !connection.is_closing();
             connection.disconnect();
+            // Later the option may be set again, for the next connection.
+            if is_first {
+                self.keep_leader_weight(&connection);
+            }
         }
         self.callbacks.flush_log();
         Status::Ok

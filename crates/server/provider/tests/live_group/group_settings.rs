@@ -2,9 +2,20 @@
 
 use std::time::{Duration, Instant};
 
+use synod_admin::Client;
+use synod_admin::protocol::{Answer, Request};
 use wsrep_sys::*;
 
+use crate::server::{LIMIT, Server};
 use crate::two_members::{pair, pair_with};
+
+/// The command `synod weight MEMBER WEIGHT`, given at `server`.
+fn weigh(server: &Server, member: &str, weight: u8) {
+    let member = member.to_owned();
+    let mut client = Client::connect(&server.dir).unwrap();
+    let answer = client.ask(Request::SetWeight { member, weight }, LIMIT);
+    assert!(matches!(answer, Ok(Answer::Done(_))), "{answer:?}");
+}
 
 #[test]
 fn saved_list_does_not_take_back_what_another_server_has_set() {
@@ -28,6 +39,30 @@ fn saved_list_does_not_take_back_what_another_server_has_set() {
 
     assert_eq!(two.set_options("synod.writers=any"), WSREP_OK);
     one.wait_status("synod_writers", "any");
+}
+
+#[test]
+fn weight_that_a_command_has_set_stays_until_the_server_ends_or_a_person_names_another() {
+    let (one, two) = pair(1);
+    weigh(&one, "n2", 0);
+    two.wait_status("synod_leader_weight", "0");
+    let saved = two.options();
+    for list in [&*saved, "synod.leader_handover=yes"] {
+        assert_eq!(two.set_options(list), WSREP_OK);
+        // A later order of the same server: that list has taken effect.
+        weigh(&two, "n1", 60);
+        assert_eq!(two.status("synod_leader_weight"), "0", "{list}");
+    }
+    for (set_meanwhile, shown) in [(None, "0"), (Some("synod.leader_weight=70"), "70")] {
+        assert_eq!(two.disconnect(), WSREP_OK);
+        if let Some(list) = set_meanwhile {
+            assert_eq!(two.set_options(list), WSREP_OK);
+        }
+        assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+        two.wait_status("synod_leader_weight", shown);
+        weigh(&two, "n1", 60);
+        assert_eq!(two.status("synod_leader_weight"), shown);
+    }
 }
 
 #[test]

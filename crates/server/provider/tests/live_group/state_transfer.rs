@@ -241,6 +241,35 @@ fn joiner_whose_copy_failed_tries_again_and_does_not_tell_the_server() {
     assert_eq!(two.final_views(), 1);
 }
 
+/// A log's disk that becomes full during a long copy.
+#[test]
+fn joiner_whose_log_fails_during_the_copy_takes_another_one() {
+    let one = Server::bootstrapped("n1", 1);
+    let dir = new_dir();
+    let log_dir = dir.join("log");
+    std::fs::create_dir_all(&log_dir).unwrap();
+    let options = format!(
+        "synod.log_dir={}; synod.log_segment_size=1M",
+        log_dir.display()
+    );
+    let two = Server::with("n2", &dir, free_port(), UNDEFINED, &options);
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    wait_donates(&one);
+    // A new segment finds no directory.
+    std::fs::rename(&log_dir, dir.join("gone")).unwrap();
+    let row: &'static str = "x".repeat(1 << 19).leak();
+    for _ in 0..8 {
+        one.write(row);
+    }
+    script_is_ended(&two);
+    let again = "this server takes another full copy by itself";
+    two.inner.until("its words", |_| two.inner.logged(again));
+    assert_eq!(two.final_views(), 0, "the server would end");
+    assert_eq!(two.disconnect(), WSREP_OK);
+    two.join_appliers();
+}
+
 #[test]
 fn copy_of_another_history_is_refused() {
     let one = Server::bootstrapped("n1", 1);

@@ -436,6 +436,13 @@ impl Driver {
         }
     }
 
+    pub(in crate::driver) fn set_leader_handover(&mut self, hands_over: bool) {
+        self.set_leader_preference(LeaderPreference {
+            hands_over,
+            ..self.core.leader_preference()
+        });
+    }
+
     /// Leader only: takes weights and regions from the members' reports.
     pub(in crate::driver) fn weigh_reports(&mut self) {
         let config = &self.core.config().config;
