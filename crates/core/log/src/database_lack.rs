@@ -124,8 +124,8 @@ impl DatabaseLack {
             return false;
         }
         if seqno < behind.engine_says {
-            // The engine says that it has what follows, too: it gives the highest position that it
-            // ever had.
+            // The engine may say that it has what follows, too: its position need not go back with
+            // an action that is applied again.
             advance(record, seqno);
             self.awaits_flush = true;
             return true;

@@ -131,8 +131,8 @@ impl Database {
         self.move_engine(now_us, seqno);
     }
 
-    /// The engine's position moves, with the data or without them. The engine gives the highest one
-    /// that it ever had.
+    /// The engine's position moves, with the data or without them. At worst it never goes back, and
+    /// so it is here.
     pub(crate) fn move_engine(&mut self, at_us: u64, engine: Seqno) {
         self.engine = self.engine.max(engine);
         let engine = self.engine;
