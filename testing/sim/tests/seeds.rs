@@ -172,18 +172,17 @@ fn random_seeds_break_no_rule() {
         "configuration of version 2",
         "forced leadership",
         "entries lost to a forced primary",
-        "refused by the origin for an uncommitted action",
-        "large action refused by the origin",
         "died with a failed action",
         "failed action applied again",
         "full disk of a database",
         "engine corrected",
-        "failed action in doubt",
     ] {
         assert!(total.of(name) >= 5, "{name}: {total:?}");
     }
     // Rare in runs as short as these.
-    assert!(total.of("damage met while running") >= 1, "{total:?}");
+    for name in ["damage met while running", "failed action in doubt"] {
+        assert!(total.of(name) >= 1, "{name}: {total:?}");
+    }
 }
 
 /// The members of these seeds want to know up to where all databases have applied.

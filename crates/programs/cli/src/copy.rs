@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 
 use clap::Args;
+use synod_admin::visible;
 use synod_log::{
     DatabaseRecord, DatabaseRecordError, LogError, RealFiles, StoppedMember, database_record_path,
 };
@@ -73,13 +74,13 @@ pub fn run(arguments: &CopyArgs) -> Result<u8, CopyError> {
     }
     let record = read?;
     if arguments.accept {
-        println!("{}", lacks(&record));
+        println!("{}", visible(&lacks(&record)));
         member.write(&accepted(record))?;
         give_to_owner(arguments);
         println!("The next start of this server uses its data.");
         return Ok(0);
     }
-    println!("{}", shown(&record));
+    println!("{}", visible(&shown(&record)));
     Ok(0)
 }
 

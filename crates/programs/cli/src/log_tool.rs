@@ -6,6 +6,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use synod_admin::visible;
 use synod_log::{LogError, offline};
 use thiserror::Error;
 
@@ -105,7 +106,7 @@ fn dump(dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8, LogToolError>
 fn verify(dir: &Path, out: &mut dyn Write) -> Result<u8, LogToolError> {
     check_exists(dir)?;
     let report = offline::verify(dir)?;
-    write!(out, "{report}")?;
+    write!(out, "{}", visible(&report.to_string()))?;
     Ok(u8::from(!report.is_sound()))
 }
 

@@ -7,9 +7,13 @@ use toml::{Table, Value};
 
 use sources::{read, workspace};
 
+/// Crates with packages.
+const PROVIDER: &str = "crates/server/provider";
+const CLI: &str = "crates/programs/cli";
+
 /// The packages of a crate: its own, and the variants.
 fn packages(krate: &str) -> Vec<Value> {
-    let manifest = read(&format!("crates/{krate}/Cargo.toml"));
+    let manifest = read(&format!("{krate}/Cargo.toml"));
     let manifest = Value::Table(manifest.parse::<Table>().unwrap());
     let main = manifest["package"]["metadata"]["deb"].clone();
     let variants = main.get("variants").and_then(Value::as_table).cloned();
@@ -21,7 +25,7 @@ fn packages(krate: &str) -> Vec<Value> {
 #[test]
 fn files_of_the_packages_are_there_or_are_built() {
     let mut names = Vec::new();
-    for krate in ["provider", "cli"] {
+    for krate in [PROVIDER, CLI] {
         for package in packages(krate) {
             names.push(package["name"].as_str().unwrap().to_owned());
             for asset in package["assets"].as_array().unwrap() {
@@ -29,7 +33,7 @@ fn files_of_the_packages_are_there_or_are_built() {
                 if source.starts_with("target/release/") {
                     continue;
                 }
-                let path = workspace().join("crates").join(krate).join(source);
+                let path = workspace().join(krate).join(source);
                 let directory = path.parent().unwrap();
                 let is_there = if source.contains('*') {
                     directory.is_dir()
@@ -52,7 +56,7 @@ fn files_of_the_packages_are_there_or_are_built() {
 
 #[test]
 fn units_of_the_packages_are_those_in_the_folder_and_none_starts_by_itself() {
-    for package in packages("cli").into_iter().skip(1) {
+    for package in packages(CLI).into_iter().skip(1) {
         let units = &package["systemd-units"];
         let unit = units["unit-name"].as_str().unwrap();
         read(&format!("packaging/systemd/{unit}.service"));

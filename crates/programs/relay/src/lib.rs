@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod identity;
 mod late_reader;
 mod late_reader_permits;
+mod listening;
 mod protocol;
 mod pull;
 mod reader;

@@ -19,6 +19,7 @@ use crate::config::RelayConfig;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
 use crate::late_reader_permits::Permits;
+use crate::listening::Listening;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
@@ -57,13 +58,6 @@ struct RelayService {
 
 impl Service for RelayService {
     fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String> {
-        let address = self.config.listen.to_string();
-        let listener = TcpListener::bind(&address).map_err(|error| {
-            format!(
-                "cannot listen for readers on {address}: {error}. Name a free address of this \
-                 machine with relay.listen"
-            )
-        })?;
         let encryption = self.config.encryption.as_ref().map(Encryption::begin);
         let how = how_encrypted(encryption.as_ref(), output);
         let origin = match &self.upstream {
@@ -80,7 +74,7 @@ impl Service for RelayService {
                 permits: Permits::of_this_machine(),
                 output: output.clone(),
             },
-            listener,
+            listening: Listening::at(self.config.listen.to_string()),
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
             callers: Callers::default(),
@@ -91,10 +85,8 @@ impl Service for RelayService {
         let accepting = serving.clone();
         let thread = Builder::new()
             .name("synod-readers".to_owned())
-            .spawn(move || accepting.accept())
+            .spawn(move || accepting.run(&how))
             .map_err(|error| format!("cannot start the thread for readers: {error}"))?;
-        let text = format!("readers connect to {address}, {how}");
-        output.log(Level::Info, &text);
         *lock(&self.serving) = Some((serving.clone(), thread));
         match &self.upstream {
             Some(upstream) => {
@@ -180,7 +172,7 @@ fn of_group(relay: &Relay, places: &[Place]) -> RelayStatus {
 /// The socket, and who is connected.
 struct Serving {
     relay: Relay,
-    listener: TcpListener,
+    listening: Listening,
     readers_max: usize,
     stalled_after: Duration,
     callers: Callers,
@@ -191,11 +183,24 @@ struct Serving {
 }
 
 impl Serving {
-    /// The accepting thread. The threads of readers end before it does.
-    fn accept(self: &Arc<Self>) {
+    /// The accepting thread.
+    fn run(self: &Arc<Self>, how_encrypted: &str) {
+        let output = &self.relay.output;
+        let Some(listener) = self.listening.open(|text| output.log(Level::Error, text)) else {
+            return;
+        };
+        if let Ok(address) = listener.local_addr() {
+            let text = format!("readers connect to {address}, {how_encrypted}");
+            output.log(Level::Info, &text);
+        }
+        self.accept(&listener);
+    }
+
+    /// Serves readers until the end. Their threads end before this does.
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
         std::thread::scope(|threads| {
             for connection in 1.. {
-                let accepted = self.listener.accept();
+                let accepted = listener.accept();
                 if self.stopped.load(Ordering::SeqCst) {
                     return;
                 }
@@ -335,8 +340,7 @@ impl Serving {
     /// Ends all connections, and the accepting thread.
     fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        self.listening.end();
         self.callers.end_connections();
         self.seats.end_connections();
     }

@@ -141,18 +141,21 @@ impl World {
                 self.coverage.count(IN_DOUBT);
                 (record.behind, record.unusable) = (None, Some("in doubt".to_owned()));
             }
+            if record.needs_copy() {
+                self.node_mut(id).database.replace(Seqno(0));
+                starts_at = Seqno(0);
+                record = DatabaseRecord {
+                    group: GROUP,
+                    ..DatabaseRecord::default()
+                };
+            } else if let Some(behind) = record.correction(starts_at) {
+                self.coverage.count("engine corrected");
+                starts_at = behind.at;
+            }
             if !opened.keep(record) {
                 self.coverage.count("no start without the record");
                 self.restart_later(id);
                 return Err(());
-            }
-            let record = &opened.record;
-            if record.needs_copy() {
-                self.node_mut(id).database.replace(Seqno(0));
-                starts_at = Seqno(0);
-            } else if let Some(behind) = record.correction(starts_at) {
-                self.coverage.count("engine corrected");
-                starts_at = behind.at;
             }
             recorder = Some(opened);
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_node::{
-    Command, NodeError, Presence, RefusalReason, Seqno, StartMode, StateTransferEvent,
+    Command, LeaderWeight, NodeError, Presence, RefusalReason, Seqno, StartMode, StateTransferEvent,
 };
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
@@ -68,6 +68,11 @@ fn logger_does_not_lead_by_order_and_hands_over_when_it_had_to_lead() {
     let refusal = leader.node().administrate(transfer, PATIENCE).unwrap_err();
     assert_eq!(refusal.reason, RefusalReason::Unfit);
     assert!(refusal.text.contains("has no database"), "{refusal}");
+    let member = group.members[LOGGER].config.name.clone();
+    let weight = LeaderWeight::default();
+    let weigh = Command::SetWeight { member, weight };
+    let refusal = leader.node().administrate(weigh, PATIENCE).unwrap_err();
+    assert_eq!(refusal.reason, RefusalReason::Unfit, "{refusal}");
 
     // Only the logger has this action, when the server that led is gone.
     let leads = group.leader();

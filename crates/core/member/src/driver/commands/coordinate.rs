@@ -153,6 +153,18 @@ impl Driver {
             let text = format!("this member is not {member}: its configuration is an older one");
             return Err(refuse(RefusalReason::UnknownMember, text));
         }
+        let has_data = |id| {
+            config
+                .members
+                .get(&id)
+                .is_some_and(|member| member.has_data)
+        };
+        if !self.identity.config.has_data && config.voters().any(has_data) {
+            let text = format!(
+                "{member} has no database: it leads only while no server can, whatever its weight"
+            );
+            return Err(refuse(RefusalReason::Unfit, text));
+        }
         let preference = LeaderPreference {
             weight,
             ..self.core.leader_preference()
