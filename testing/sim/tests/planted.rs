@@ -34,6 +34,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::FollowAtOnce => 60 * nth - 28,
         Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
         Bug::SkipUnfetched => 60 * nth - 48,
+        Bug::DropUnfinished => 30 * nth - 29,
         Bug::BelieveEngine | Bug::RecordUnsynced => 60 * nth - 27,
         Bug::ForgetUnflushed | Bug::ApplyTwice => 60 * nth - 27,
         Bug::WaitForOne => 16 * nth - 5,

@@ -2,7 +2,7 @@
 //! sends, and a leader whose entries a member does not take.
 //!
 //! Both sides say so, because either log may be the one that an operator reads. See
-//! [`super::lasting`] for when.
+//! [`super::repeated_warning`] for when.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

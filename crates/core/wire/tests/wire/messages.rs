@@ -75,11 +75,10 @@ fn in_version_1(message: PeerMessage) -> PeerMessage {
         let members = config.config.members.values_mut();
         members.for_each(|member| member.certificate = None);
     };
-    if let PeerMessage::Consensus(Message { body, .. }) = &mut message {
-        match body {
-            Body::InstallBase { base, .. } => unbind(&mut base.config),
-            _ => {}
-        }
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message
+        && let Body::InstallBase { base, .. } = body
+    {
+        unbind(&mut base.config);
     }
     message
 }

@@ -5,7 +5,7 @@
 //! - [`submissions`]: what is on its way into the log, and what follows when it is durable;
 //!   [`fence`]: what keeps it out of later terms;
 //! - [`patience`]: when another relay is to try;
-//! - [`room`]: whether the log has room; [`row_lacks`]: what readers of rows do not get.
+//! - [`log_room`]: whether the log has room; [`not_whole_rows`]: what readers of rows do not get.
 //!
 //! The leader's term begins after everything that earlier leaders have ordered. The puller waits
 //! until this relay has read that, and continues where the upstream was at its end. What a relay

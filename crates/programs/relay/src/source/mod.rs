@@ -2,8 +2,8 @@
 //!
 //! - [`streams`]: what is open of streamed transactions; [`search`]: their beginnings, where a
 //!   reader began after them; [`pieces`]: events, from data that comes in pieces;
-//! - [`outcome`]: how a statement has ended in the group; [`given`]: what readers get of it then;
-//!   [`words`]: the words that a statement begins with.
+//! - [`outcome`]: how a statement has ended in the group; [`statement_outcome`]: what readers get
+//!   of it then; [`words`]: the words that a statement begins with.
 //!
 //! What servers do with an action decides what readers get of it: a write set is a transaction, a
 //! statement in total order is one of its own if it succeeds, a fragment is nothing until its

@@ -211,8 +211,8 @@ impl Driver {
         }
         let committed = self.core.commit_index();
         let named = introduction.members.clone();
-        let acquaintances = &mut self.authorization.known_peers;
-        if !acquaintances.introduced_by(from, introduction, committed) {
+        let known_peers = &mut self.authorization.known_peers;
+        if !known_peers.introduced_by(from, introduction, committed) {
             return;
         }
         for introduced in named {
@@ -236,8 +236,8 @@ impl Driver {
             let others = members.filter(|id| **id != self.identity.me.member);
             others.for_each(|other| self.introduce_to(*other));
         }
-        let acquaintances = &self.authorization.known_peers;
-        let introducers: BTreeSet<MemberId> = acquaintances
+        let known_peers = &self.authorization.known_peers;
+        let introducers: BTreeSet<MemberId> = known_peers
             .asked()
             .chain(self.core.config().config.members.keys().copied())
             .collect();
@@ -260,12 +260,12 @@ impl Driver {
         let latest = &self.core.config().config;
         let committed = self.core.config_at(self.core.commit_index());
         let committed = committed.map(|at| &at.config);
-        let acquaintances = &self.authorization.known_peers;
+        let known_peers = &self.authorization.known_peers;
         let configured = [Some(latest), committed].into_iter().flatten();
         let ids = configured
             .flat_map(|config| config.members.keys().copied())
-            .chain(acquaintances.all_introduced())
-            .chain(acquaintances.asked())
+            .chain(known_peers.all_introduced())
+            .chain(known_peers.asked())
             .chain(self.core.leader())
             // They are asked next.
             .chain(self.membership.join.contacts());
@@ -287,9 +287,9 @@ impl Driver {
 
     /// Whether a connection to this member is worth keeping.
     pub(in crate::driver) fn is_wanted(&self, member: MemberId) -> bool {
-        let acquaintances = &self.authorization.known_peers;
+        let known_peers = &self.authorization.known_peers;
         self.is_configured(member)
-            || acquaintances.is_asked(member)
+            || known_peers.is_asked(member)
             || self.introduction_of(member).is_some()
             || self.is_searching() && self.membership.join.is_contact(member)
     }

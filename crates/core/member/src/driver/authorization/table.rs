@@ -6,7 +6,7 @@
 //!
 //! A voter has to vote for, and follow, members that its own configuration does not name yet
 //! (Ongaro's dissertation, sections 4.1 and 4.2.2). They are those that configured members
-//! introduce; see [`super::acquaintances`].
+//! introduce; see [`super::known_peers`].
 
 use synod_consensus::{Body, MemberId};
 use synod_planted::planted;
