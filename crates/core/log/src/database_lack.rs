@@ -165,13 +165,17 @@ impl DatabaseLack {
             self.forget(record);
         } else if std::mem::take(&mut self.awaits_flush) {
             self.gives_up(record);
+            // The next one may be in the midst of it.
+            let next = record.first_lacking();
+            next.into_iter()
+                .for_each(|seqno| self.begins(record, seqno));
         }
     }
 
     /// The engine has flushed all that was applied, and no action is being applied.
     pub fn closed(&mut self, record: &mut DatabaseRecord) {
-        self.awaits_flush = true;
         self.flushed(record);
+        self.gives_up(record);
     }
 
     fn forget(&mut self, record: &mut DatabaseRecord) {
@@ -320,6 +324,10 @@ mod tests {
         lack.flushed(&mut record);
         assert_eq!(correction(&record, 45), Some(42));
         assert_eq!(record.settled, Some(Seqno(42)));
+        assert!(
+            record.is_in_doubt(Seqno(45)),
+            "43 may be in the midst of it"
+        );
         for seqno in 43..=45 {
             lack.begins(&mut record, Seqno(seqno));
             assert!(record.is_in_doubt(Seqno(45)));

@@ -1,6 +1,6 @@
 //! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only, 11.8
 //! also config and events; the others belong to Percona XtraDB Cluster and to servers to come.
-//! Those that are accepted without being read have no struct here.
+//! A service that is accepted without being read has no struct here.
 //!
 //! A service has its version in the names of its two functions, `wsrep_init_<service>_service_v1`
 //! and `wsrep_deinit_<service>_service_v1`, and none in its struct. So a server that needs a

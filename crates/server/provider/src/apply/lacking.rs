@@ -24,8 +24,7 @@ impl Connection {
 
     /// An action is about to leave the calling applier's hands for the order; `entered`: whether it
     /// has got in. If it has failed, its changes are rolled back already, and the server is about
-    /// to
-    /// move its engine's position over it: this is noted first.
+    /// to move its engine's position over it: this is noted first.
     pub(crate) fn note_failing(&self, seqno: i64, entered: Entered) {
         let error = boundary::statement_error().unwrap_or_default();
         match entered {
