@@ -1,4 +1,5 @@
-//! Patience of a leader that cannot pull, before it lets another relay try.
+//! Pauses before another attempt, to connect to an upstream or to read the log; and the patience of
+//! a leader that cannot pull, before it lets another relay try.
 //!
 //! Much that keeps one relay from the upstream does not keep the others: a wrong password in its
 //! file, a firewall, a lack of file descriptors. The group's own connections are as ever then, so
@@ -84,10 +85,43 @@ fn successor(me: MemberId, members: &[MemberStatus], turn: usize) -> Option<&Mem
     (!others.is_empty()).then(|| others[turn % others.len()])
 }
 
+const SHORTEST: Duration = Duration::from_millis(500);
+/// The longest pause after what may pass by itself.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause after what an operator has to correct.
+const LONGEST_BEFORE_OPERATOR: Duration = Duration::from_secs(30);
+
+/// Pauses that double until something works.
+#[derive(Debug)]
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) fn new() -> Backoff {
+        Backoff(SHORTEST)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0 = SHORTEST;
+    }
+
+    /// The pause before the next attempt. `may_pass`: what was wrong may pass by itself.
+    pub(crate) fn next(&mut self, may_pass: bool) -> Duration {
+        let longest = if may_pass {
+            LONGEST_PAUSE
+        } else {
+            LONGEST_BEFORE_OPERATOR
+        };
+        let pause = self.0.min(longest);
+        self.0 = pause * 2;
+        pause
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use synod_node::LeaderWeight;
+
+    use super::*;
 
     fn relay(id: u64, answers: bool) -> MemberStatus {
         MemberStatus {
@@ -157,5 +191,15 @@ mod tests {
         let mut alone = Patience::new();
         assert!(alone.offer(MemberId(2), &members[1..2]).is_none());
         assert_eq!(alone.limit, FRUITLESS, "nothing was offered");
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let mut backoff = Backoff::new();
+        let pauses: Vec<u128> = (0..6).map(|_| backoff.next(true).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(backoff.next(false), Duration::from_secs(10));
+        backoff.reset();
+        assert_eq!(backoff.next(false), SHORTEST);
     }
 }
