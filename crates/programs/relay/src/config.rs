@@ -157,7 +157,7 @@ fn assume(table: &mut Table, key: &str, value: Value) {
 
 struct Keys<'a> {
     path: &'a Path,
-    pub(crate) own: Table,
+    own: Table,
 }
 
 impl Keys<'_> {
@@ -179,7 +179,7 @@ impl Keys<'_> {
         }
     }
 
-    pub(crate) fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
+    fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
         let path = self.path.to_owned();
         RelayConfigError::Missing { path, key, example }
     }
@@ -224,7 +224,7 @@ impl Keys<'_> {
         }
     }
 
-    pub(crate) fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
+    fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
         match self.own.get(key) {
             None => Ok(None),
             Some(Value::String(path)) if !path.is_empty() => Ok(Some(PathBuf::from(path))),
@@ -271,7 +271,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    pub(crate) fn number(
+    fn number(
         &self,
         key: &'static str,
         bounds: std::ops::RangeInclusive<u32>,
@@ -310,7 +310,7 @@ pub struct UpstreamSettings {
 
 impl Keys<'_> {
     /// The upstream; none if the file names none.
-    pub(crate) fn upstream(&self) -> Result<Option<UpstreamSettings>, RelayConfigError> {
+    fn upstream(&self) -> Result<Option<UpstreamSettings>, RelayConfigError> {
         let Some(value) = self.own.get("upstream") else {
             let stray = self.own.keys().find(|key| key.starts_with("upstream_"));
             return match stray {

@@ -51,7 +51,7 @@ impl Permits {
     }
 
     /// Waits for a permit, behind all that have asked before.
-    pub(crate) fn take(&self) -> Permit {
+    fn take(&self) -> Permit {
         let waiter = {
             let mut queue = lock(&self.0);
             if queue.free > 0 {

@@ -192,7 +192,7 @@ pub(crate) struct ReaderPlace(Mutex<Place>);
 
 impl ReaderPlace {
     /// A reader that has asked for nothing yet.
-    pub(crate) fn new(from: SocketAddr) -> ReaderPlace {
+    fn new(from: SocketAddr) -> ReaderPlace {
         ReaderPlace(Mutex::new(Place {
             from,
             server_id: 0,

@@ -177,7 +177,7 @@ impl Identity {
     }
 
     /// Whether a GTID is one of this group, or may be.
-    pub(crate) fn is_of(self, gtid: Gtid) -> bool {
+    fn is_of(self, gtid: Gtid) -> bool {
         let of_group = Gtid {
             domain: self.domain,
             server_id: self.server_id,

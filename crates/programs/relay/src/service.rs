@@ -384,7 +384,7 @@ struct State {
 }
 
 impl Listening {
-    pub(crate) fn at(address: String) -> Listening {
+    fn at(address: String) -> Listening {
         Listening {
             address,
             state: Mutex::default(),
@@ -394,7 +394,7 @@ impl Listening {
 
     /// Waits until the address can be had, and tells why it cannot; `None`: the relay has ended.
     /// The socket that is given shares its end with this one.
-    pub(crate) fn open(&self, tell: impl Fn(&str)) -> Option<TcpListener> {
+    fn open(&self, tell: impl Fn(&str)) -> Option<TcpListener> {
         let mut told: Option<Instant> = None;
         loop {
             match self.bind() {
@@ -430,7 +430,7 @@ impl Listening {
     }
 
     /// Ends the wait of the thread that opens the socket, or accepts readers on it.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         let mut state = lock(&self.state);
         state.has_ended = true;
         if let Some(socket) = state.socket.take() {

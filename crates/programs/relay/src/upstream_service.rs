@@ -305,14 +305,14 @@ const FULL: &str = "the log is full, so nothing new is taken. It keeps what read
 pub(crate) struct Watch {
     pub(crate) node: Arc<Node>,
     pub(crate) tail: Arc<Tail>,
-    pub(crate) control: Arc<Control>,
-    pub(crate) output: Output,
+    control: Arc<Control>,
+    output: Output,
     trouble: Mutex<Trouble>,
 }
 
 impl Watch {
     /// Why nothing new comes, and what to do; none: nothing is wrong, or this relay does not pull.
-    pub(crate) fn error(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         let is_full = || self.node.committed_log().is_full();
         let shown = self.control.shown().error;
         let broken = || self.tail.end().broken.map(|broken| broken.why);

@@ -36,15 +36,10 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Start of the dump, for errors.
     pub(crate) fn begins(&self) -> String {
-        let given = self.start.clone();
-        let position = match &self.mysql_start {
-            Some(has) => Position::Mysql(MysqlPosition {
-                has: has.clone(),
-                given,
-            }),
-            None => Position::Gtids(given),
-        };
-        position.to_string()
+        match &self.mysql_start {
+            Some(has) => format!("the set of MySQL's GTIDs '{has}'"),
+            None => format!("GTID '{}'", self.start),
+        }
     }
 }
 
@@ -61,7 +56,9 @@ impl Session {
             Some(Held::Place(place)) if self.is_after(place, &start)? => Some(place.clone()),
             Some(_) | None => None,
         };
-        let checksum = self.checksum()?;
+        // Events end with what they end with in the binlog.
+        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
+        let checksum = self.chosen_checksum()?;
         let explicit_defaults = self.other_than("explicit_defaults_for_timestamp", "OFF")?;
         // It would say nothing about a quiet binlog otherwise.
         let period = config.heartbeat.as_nanos();
@@ -88,7 +85,7 @@ impl Session {
     }
 
     /// Checks what every reader of rows needs.
-    pub(crate) fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
+    fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
         let is_on = |value: &str| value.eq_ignore_ascii_case("ON") || value == "1";
         if !self.variable("log_bin")?.is_some_and(|value| is_on(&value)) {
             return Err(UpstreamError::NoBinlog);
@@ -113,7 +110,7 @@ impl Session {
     }
 
     /// A variable of the upstream; none if it does not have it.
-    pub(crate) fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
+    fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?;
         let row = rows.into_iter().find(|row| {
             let found = row.first().and_then(Option::as_deref);
@@ -189,12 +186,6 @@ impl Session {
         Ok(found)
     }
 
-    /// Has events end with what they end with in the binlog.
-    fn checksum(&mut self) -> Result<Checksum, UpstreamError> {
-        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
-        self.chosen_checksum()
-    }
-
     /// The checksum that was set before.
     fn chosen_checksum(&mut self) -> Result<Checksum, UpstreamError> {
         match self.value("SELECT @master_binlog_checksum")?.as_deref() {
@@ -206,7 +197,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
+    fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(statement)?;
         Ok(rows.into_iter().flatten().next().flatten())
     }

@@ -243,7 +243,7 @@ impl Wanted {
 }
 
 impl UpstreamHandle {
-    pub(crate) fn new(link: Link) -> UpstreamHandle {
+    fn new(link: Link) -> UpstreamHandle {
         UpstreamHandle {
             link,
             wanted: Arc::default(),

@@ -271,13 +271,13 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// The value of a variable, by its name in lower case.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+    fn variable(&self, name: &str) -> Option<String> {
         let all = self.variables();
         let found = all.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value)
     }
 
-    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+    fn variables(&self) -> Vec<(&'static str, String)> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
         let newest = self.gtids.to_string();
         let texts = |text: &str| text.to_owned();
@@ -308,7 +308,7 @@ pub(crate) struct ReaderVariables(BTreeMap<String, Option<String>>);
 
 impl ReaderVariables {
     /// Sets a variable. Returns whether there was room.
-    pub(crate) fn set(&mut self, name: &str, value: Option<String>) -> bool {
+    fn set(&mut self, name: &str, value: Option<String>) -> bool {
         let name = one_name(name);
         let is_new = !self.0.contains_key(&name);
         let bytes = name.len() + value.as_ref().map_or(0, String::len);
@@ -326,7 +326,7 @@ impl ReaderVariables {
 }
 
 /// Parts of a list, divided at commas that are neither in quotes nor in parentheses.
-pub(crate) fn parts(list: &str) -> Vec<&str> {
+fn parts(list: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let (mut begin, mut depth, mut quote) = (0, 0_usize, None);
     for (at, character) in list.char_indices() {

@@ -40,7 +40,7 @@ pub(crate) enum OrderRefusal {
 }
 
 /// An order, and who waits for its result.
-pub(super) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
+pub(crate) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
@@ -76,9 +76,9 @@ pub(crate) struct Control {
 
 /// A turn of this relay to pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// The last action before it.
-    pub(super) after: Seqno,
+    after: Seqno,
     number: u64,
 }
 
@@ -142,7 +142,7 @@ impl Control {
     // --- the puller's side ---------------------------------------------------------------------
 
     /// Waits until this relay is to pull; none once it stops.
-    pub(super) fn await_turn(&self) -> Option<Turn> {
+    pub(crate) fn await_turn(&self) -> Option<Turn> {
         let mut state = lock(&self.state);
         while !state.is_stopped {
             if let Some(after) = state.turn {
@@ -158,42 +158,42 @@ impl Control {
         None
     }
 
-    pub(super) fn has(&self, turn: Turn) -> bool {
+    pub(crate) fn has(&self, turn: Turn) -> bool {
         let state = lock(&self.state);
         !state.is_stopped && state.turn.is_some() && state.turns == turn.number
     }
 
-    pub(super) fn take_order(&self) -> Option<Ordered> {
+    pub(crate) fn take_order(&self) -> Option<Ordered> {
         lock(&self.state).order.take()
     }
 
     /// Refuses the order that waits, if one does.
-    pub(super) fn refuse_order(&self, text: &str) {
+    pub(crate) fn refuse_order(&self, text: &str) {
         let refusal = OrderRefusal::Refused(text.to_owned());
         lock(&self.state).refuse(refusal);
     }
 
     /// An entry of this relay is in the log. Its result may be known before the node says that it
     /// is committed, and the next pull must not begin before it.
-    pub(super) fn ordered(&self, seqno: Seqno) {
+    pub(crate) fn ordered(&self, seqno: Seqno) {
         let mut state = lock(&self.state);
         state.ordered = state.ordered.max(seqno);
     }
 
     /// The newest entry of this relay with the result that it is in the log; zero: none.
-    pub(super) fn newest_ordered(&self) -> Seqno {
+    pub(crate) fn newest_ordered(&self) -> Seqno {
         lock(&self.state).ordered
     }
 
     /// Seqno up to which the log must be read before a pull begins in this turn, or an order is
     /// carried out.
-    pub(super) fn read_before(&self, turn: Turn) -> Seqno {
+    pub(crate) fn read_before(&self, turn: Turn) -> Seqno {
         lock(&self.state).ordered.max(turn.after)
     }
 
     /// Waits until something changes, at most for this long. Returns at once if an order waits, or
     /// the turn is over.
-    pub(super) fn pause(&self, turn: Turn, limit: Duration) {
+    pub(crate) fn pause(&self, turn: Turn, limit: Duration) {
         let is_as_before = |state: &mut State| state.is_as_before(turn);
         let waited = self
             .changed
@@ -202,34 +202,34 @@ impl Control {
     }
 
     /// A connection is open, which ends when something changes. False if that has happened.
-    pub(super) fn opened(&self, turn: Turn, handle: UpstreamHandle) -> bool {
+    pub(crate) fn opened(&self, turn: Turn, handle: UpstreamHandle) -> bool {
         let mut state = lock(&self.state);
         let is_wanted = state.is_as_before(turn);
         state.open = is_wanted.then_some(handle);
         is_wanted
     }
 
-    pub(super) fn closed(&self) {
+    pub(crate) fn closed(&self) {
         lock(&self.state).open = None;
     }
 
-    pub(super) fn show(&self, pull: PullState, error: Option<String>) {
+    pub(crate) fn show(&self, pull: PullState, error: Option<String>) {
         lock(&self.state).shown = Shown { state: pull, error };
     }
 
     /// A pull has ended, at a transaction that cannot be followed or without one.
-    pub(super) fn ended_at(&self, stopped: Option<Stopped>) {
+    pub(crate) fn ended_at(&self, stopped: Option<Stopped>) {
         lock(&self.state).stopped_at = stopped;
     }
 
     /// The transaction at which the last pull has ended.
-    pub(super) fn stopped_at(&self) -> Option<Stopped> {
+    pub(crate) fn stopped_at(&self) -> Option<Stopped> {
         lock(&self.state).stopped_at
     }
 
     /// A part of a transaction was pulled that lacks something for readers of rows; true if it is
     /// the transaction's first such part.
-    pub(super) fn pulled_without_rows(&self, gtid: Gtid, lack: &NotWholeRows) -> bool {
+    pub(crate) fn pulled_without_rows(&self, gtid: Gtid, lack: &NotWholeRows) -> bool {
         lock(&self.state).row_lacks.note(gtid, lack)
     }
 
@@ -270,7 +270,7 @@ struct NotWholeRowsSeen {
 
 impl NotWholeRowsSeen {
     /// Takes what a part of a transaction lacks; true if it is the transaction's first such part.
-    pub(super) fn note(&mut self, gtid: Gtid, lack: &NotWholeRows) -> bool {
+    fn note(&mut self, gtid: Gtid, lack: &NotWholeRows) -> bool {
         if self.newest.as_ref().is_some_and(|(seen, _)| *seen == gtid) {
             return false;
         }
@@ -280,7 +280,7 @@ impl NotWholeRowsSeen {
     }
 
     /// The text for operators; none: no such transaction was pulled.
-    pub(crate) fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         let (gtid, lack) = self.newest.as_ref()?;
         Some(format!(
             "transactions without whole rows came from the upstream since this relay began: {}. \

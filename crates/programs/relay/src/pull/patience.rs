@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(16 * 60);
 
 /// Time that this relay tries before another one is to.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     limit: Duration,
     /// Time of the first failure since something came, or since the turn began.
     failing_since: Option<Instant>,
@@ -27,7 +27,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new() -> Patience {
+    pub(crate) fn new() -> Patience {
         Patience {
             limit: FRUITLESS,
             failing_since: None,
@@ -36,12 +36,12 @@ impl Patience {
     }
 
     /// A turn begins, or nothing is to be pulled.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.failing_since = None;
     }
 
     /// The upstream has sent what shows that it can be followed.
-    pub(super) fn has_pulled(&mut self) {
+    pub(crate) fn has_pulled(&mut self) {
         *self = Patience {
             limit: FIRST,
             failing_since: None,
@@ -50,14 +50,14 @@ impl Patience {
     }
 
     /// An attempt has failed: for how long none has worked, if another relay is to try now.
-    pub(super) fn has_ended(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn has_ended(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.failing_since.get_or_insert(now);
         let failing = now.saturating_duration_since(since);
         (failing >= self.limit).then_some(failing)
     }
 
     /// Leadership is offered to another relay: which one of those that could take it.
-    pub(super) fn offer<'a>(
+    pub(crate) fn offer<'a>(
         &mut self,
         me: MemberId,
         members: &'a [MemberStatus],

@@ -15,7 +15,7 @@ use crate::upstream_log::history::GtidState;
 use crate::upstream_log::tail::{End, Tail};
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PullError {
+pub(crate) enum PullError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
     #[error(
@@ -65,7 +65,7 @@ pub(super) enum PullError {
 
 impl PullError {
     /// The transaction that cannot be followed, and can be left out.
-    pub(super) fn stopped(&self) -> Option<Stopped> {
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
         match self {
             PullError::Upstream(UpstreamError::NotFollowed { why, .. }) => why.stopped(),
             _ => None,
@@ -73,7 +73,7 @@ impl PullError {
     }
 
     /// Whether it may pass without an operator.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             PullError::Upstream(error) => error.may_pass(),
             PullError::Held { .. } => true,
@@ -83,13 +83,13 @@ impl PullError {
 
     /// Whether another relay may be without it. All have the same log, and what is kept for
     /// registered readers is kept by each.
-    pub(super) fn may_be_of_one_relay(&self) -> bool {
+    pub(crate) fn may_be_of_one_relay(&self) -> bool {
         !matches!(self, PullError::Held { .. })
     }
 }
 
 /// A pull, with what is known of its place.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     submissions: Submissions<'a>,
     pull: u64,
     orders: Orders,
@@ -104,7 +104,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         submissions: Submissions<'a>,
         pull: u64,
         orders: Orders,
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
 
     /// Takes what the upstream sends, until the connection ends or a part does not get into the
     /// log. `heard` is called with whatever has come.
-    pub(super) fn run(
+    pub(crate) fn run(
         mut self,
         upstream: &mut Upstream,
         mut heard: impl FnMut(&Incoming),
@@ -219,7 +219,7 @@ fn check_number(set: &MysqlGtidSet, of_mysql: MysqlGtid, gtid: Gtid) -> Result<(
 }
 
 /// Checks that an upstream is of the kind that the log is of, if it is of any.
-pub(super) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError> {
+pub(crate) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError> {
     if end.state.is_none() || end.mysql.is_some() == upstream.mysql_start().is_some() {
         return Ok(());
     }
@@ -231,7 +231,7 @@ pub(super) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError
 }
 
 /// Whether this node may have what an upstream sends: no member of its group has a database.
-pub(super) fn is_in_relay_group(node: &Node) -> bool {
+pub(crate) fn is_in_relay_group(node: &Node) -> bool {
     node.status().members.iter().all(|member| !member.has_data)
 }
 
@@ -258,7 +258,7 @@ impl Room {
     }
 
     /// Whether something may be pulled now.
-    pub(super) fn check(&self, tail: &Tail) -> Result<(), PullError> {
+    pub(crate) fn check(&self, tail: &Tail) -> Result<(), PullError> {
         let waits = match self.policy {
             FullLogPolicy::Wait => self.log.is_tight(),
             FullLogPolicy::Drop => false,

@@ -17,7 +17,7 @@ use crate::upstream_log::tail::End;
 const NO_PULL: u64 = 0;
 
 /// The transaction that an operator names, if the last pull has ended at it.
-pub(super) fn checked(
+pub(crate) fn checked(
     named: &str,
     stopped: Option<Stopped>,
     set: Option<&MysqlGtidSet>,
@@ -39,7 +39,7 @@ pub(super) fn checked(
 }
 
 /// Placeholder for a skipped transaction: the head of its only part, and its events.
-pub(super) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
+pub(crate) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
     let executed = end.mysql.as_ref().map_or(0, MysqlGtidSet::size);
     let gtid = Gtid {
         domain,

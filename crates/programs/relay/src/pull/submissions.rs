@@ -12,7 +12,6 @@
 //! that says where the upstream is, and waits for its result. The result may be known before the
 //! node says that the entry is committed, so results count as well as what the node says.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -38,15 +37,20 @@ struct Submitted {
 /// Parts that were submitted and have no result yet.
 #[derive(Default)]
 struct Flight {
-    count: AtomicUsize,
-    bytes: AtomicUsize,
-    lock: Mutex<()>,
+    parts: Mutex<InFlight>,
     changed: Condvar,
-    has_failed: AtomicBool,
+}
+
+#[derive(Default)]
+struct InFlight {
+    count: usize,
+    bytes: usize,
+    /// A part has not got into the log.
+    has_failed: bool,
 }
 
 /// The way of parts into the log, for one connection to the upstream.
-pub(super) struct Submissions<'a> {
+pub(crate) struct Submissions<'a> {
     node: &'a Node,
     control: &'a Control,
     /// The turn that the parts are of.
@@ -64,7 +68,7 @@ pub(crate) struct Settling<'a> {
 
 impl<'a> Submissions<'a> {
     /// The way, and what is to be settled.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         node: &'a Node,
         control: &'a Control,
         turn: Turn,
@@ -88,7 +92,7 @@ impl<'a> Submissions<'a> {
 
     /// Submits the entry that begins the pull, and waits until it is in the log; false if it has
     /// not got there.
-    pub(super) fn first(&self, data: Bytes) -> bool {
+    pub(crate) fn first(&self, data: Bytes) -> bool {
         let seen = self.node.commit_seqno();
         if !self.control.has(self.turn) {
             return false;
@@ -101,14 +105,14 @@ impl<'a> Submissions<'a> {
     /// Submits a part when it and what is on its way have no more than `bytes_max`, or nothing is;
     /// false once one has not got into the log, or the turn is over. `end`: its transaction ends
     /// there.
-    pub(super) fn part(&self, data: Bytes, end: Option<FilePosition>, bytes_max: usize) -> bool {
+    pub(crate) fn part(&self, data: Bytes, end: Option<FilePosition>, bytes_max: usize) -> bool {
         // It comes in several pieces then, which others may overtake.
         let is_alone = data.len() > ALONE_BYTES;
         if is_alone {
             self.flight.await_empty();
         }
-        self.flight
-            .await_bytes(bytes_max.saturating_sub(data.len()));
+        let others_max = bytes_max.saturating_sub(data.len());
+        self.flight.await_that(|parts| parts.bytes <= others_max);
         let seen = last_seen(self.node.commit_seqno(), self.control.newest_ordered());
         // Asked after that: what is committed in a later term is committed after the end of this
         // turn.
@@ -124,13 +128,13 @@ impl<'a> Submissions<'a> {
 
     /// Whether everything that was submitted is in the log.
     pub(super) fn are_settled(&self) -> bool {
-        self.flight.count.load(Ordering::Acquire) == 0 && !self.flight.has_failed()
+        let parts = lock(&self.flight.parts);
+        parts.count == 0 && !parts.has_failed
     }
 
     fn put(&self, data: Bytes, seen: Seqno, end: Option<FilePosition>) {
         let bytes = data.len();
-        self.flight.count.fetch_add(1, Ordering::AcqRel);
-        self.flight.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.flight.submitted(bytes);
         let pending = submit(self.node, data, seen);
         // The settling thread takes everything until this end is dropped.
         let submitted = Submitted {
@@ -145,7 +149,7 @@ impl<'a> Submissions<'a> {
 
 /// Submits an entry that has seen everything up to `seen`. As it names no key, it conflicts with
 /// nothing.
-pub(super) fn submit(node: &Node, data: Bytes, seen: Seqno) -> Arc<Pending> {
+pub(crate) fn submit(node: &Node, data: Bytes, seen: Seqno) -> Arc<Pending> {
     let action = Action {
         class: Class::TotalOrder,
         keys: KeySet::new(),
@@ -160,7 +164,7 @@ impl Settling<'_> {
     /// Waits for the results of all parts, in order, until no more are submitted: the body of a
     /// thread. Stops the connection when a part has not got into the log: what follows it would
     /// not count.
-    pub(super) fn run(self, upstream: &UpstreamHandle) {
+    pub(crate) fn run(self, upstream: &UpstreamHandle) {
         for submitted in self.receiver {
             let result = submitted.pending.wait_for_result();
             if let ProposalResult::Ordered { seqno, .. } = result {
@@ -170,7 +174,7 @@ impl Settling<'_> {
             // What follows a part that is not in the log does not count.
             let is_durable = is_ordered && !self.flight.has_failed();
             if !is_durable {
-                self.flight.has_failed.store(true, Ordering::Release);
+                lock(&self.flight.parts).has_failed = true;
                 upstream.stop();
             }
             if let Some(end) = submitted.end.filter(|_| is_durable) {
@@ -183,42 +187,38 @@ impl Settling<'_> {
 }
 
 impl Flight {
-    /// A part has not got into the log.
     fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Acquire)
+        lock(&self.parts).has_failed
+    }
+
+    fn submitted(&self, bytes: usize) {
+        let mut parts = lock(&self.parts);
+        parts.count += 1;
+        parts.bytes += bytes;
     }
 
     fn settled(&self, bytes: usize) {
-        let guard = lock(&self.lock);
-        self.count.fetch_sub(1, Ordering::AcqRel);
-        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        drop(guard);
+        let mut parts = lock(&self.parts);
+        parts.count -= 1;
+        parts.bytes -= bytes;
+        drop(parts);
         self.changed.notify_all();
     }
 
     fn await_empty(&self) {
-        self.await_that(|| self.count.load(Ordering::Acquire) == 0);
+        self.await_that(|parts| parts.count == 0);
     }
 
-    /// Waits until no more than so many bytes are on their way.
-    fn await_bytes(&self, bytes: usize) {
-        self.await_that(|| self.bytes.load(Ordering::Acquire) <= bytes);
-    }
-
-    fn await_that(&self, is_so: impl Fn() -> bool) {
-        // Mostly: each part comes here.
-        if is_so() {
-            return;
-        }
-        let guard = lock(&self.lock);
-        drop(self.changed.wait_while(guard, |()| !is_so()));
+    fn await_that(&self, is_so: impl Fn(&InFlight) -> bool) {
+        let parts = lock(&self.parts);
+        drop(self.changed.wait_while(parts, |parts| !is_so(parts)));
     }
 }
 
 /// The `last_seen` that a part of a pull states. `committed`: everything up to it is committed, as
 /// the node says. `ordered`: this relay's newest entry whose commit is known; at least the entry
 /// that begins the pull.
-pub(super) fn last_seen(committed: Seqno, ordered: Seqno) -> Seqno {
+fn last_seen(committed: Seqno, ordered: Seqno) -> Seqno {
     committed.max(ordered).prev()
 }
 

@@ -302,7 +302,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    pub(crate) fn new(seqno: Seqno) -> Pieces {
+    fn new(seqno: Seqno) -> Pieces {
         Pieces {
             seqno,
             has_head: false,
@@ -311,7 +311,7 @@ impl Pieces {
     }
 
     /// Gives the events that this piece completes to `sink`.
-    pub(crate) fn add(
+    fn add(
         &mut self,
         piece: Bytes,
         transaction: &mut Transaction,
@@ -347,7 +347,7 @@ impl Pieces {
     }
 
     /// The write set has come.
-    pub(crate) fn finish(self) -> Result<(), SourceError> {
+    fn finish(self) -> Result<(), SourceError> {
         match Events::of(&self.rest).next() {
             Some(Err(error)) => Err(damaged(self.seqno, error)),
             // Whole events were given.

@@ -66,7 +66,7 @@ enum Form {
 }
 
 /// The events of a statement, for an outcome; none if readers get nothing of it.
-pub(super) fn statement<'a>(
+pub(crate) fn statement<'a>(
     gtid: Gtid,
     events: &'a [u8],
     outcome: Outcome,
@@ -137,15 +137,15 @@ pub(crate) enum Outcome {
 }
 
 /// A statement that waits for its outcome.
-pub(super) struct Held {
-    pub(super) action: FollowedAction,
+pub(crate) struct Held {
+    pub(crate) action: FollowedAction,
     /// The first entry that was not looked at.
     next: LogIndex,
 }
 
 impl Held {
     /// A statement whose note comes at `after` or later.
-    pub(super) fn until_noted(action: FollowedAction, after: LogIndex) -> Held {
+    pub(crate) fn until_noted(action: FollowedAction, after: LogIndex) -> Held {
         Held {
             action,
             next: after,
@@ -153,7 +153,7 @@ impl Held {
     }
 
     /// Looks at what the group has committed since; the outcome, if that says it.
-    pub(super) fn look(&mut self, follower: &Follower) -> Result<Option<Outcome>, SourceError> {
+    pub(crate) fn look(&mut self, follower: &Follower) -> Result<Option<Outcome>, SourceError> {
         let end = follower.last_index().next();
         while self.next < end {
             let start = self.next.max(follower.first_index());
@@ -201,9 +201,9 @@ impl Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Condition {
     /// Bytes of the statement before it.
-    pub(super) at: usize,
+    at: usize,
     /// Text to insert.
-    pub(super) text: &'static str,
+    text: &'static str,
 }
 
 /// The work that a failed statement may have done.

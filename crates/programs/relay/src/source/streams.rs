@@ -17,7 +17,7 @@ const PLACES_MAX: usize = 4 << 20;
 
 /// Log indexes of a fragment's data.
 pub(crate) type Places = Vec<LogIndex>;
-pub(crate) type Session = (MemberId, SessionId);
+type Session = (MemberId, SessionId);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamId {
@@ -125,7 +125,7 @@ enum Past {
 ///
 /// # Errors
 /// The log begins after the transaction did, or cannot be read.
-pub(super) fn earlier_fragments(
+pub(crate) fn earlier_fragments(
     follower: &Follower,
     id: StreamId,
     before: LogIndex,
@@ -148,7 +148,7 @@ pub(super) fn earlier_fragments(
 }
 
 /// The sessions of the newest view before the entry `before`; none if the log has none.
-pub(super) fn view_before(
+pub(crate) fn view_before(
     follower: &Follower,
     before: LogIndex,
 ) -> Result<Option<Vec<Session>>, SourceError> {

@@ -347,7 +347,7 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    pub(super) fn put(&self, out: &mut BytesMut) {
+    fn put(&self, out: &mut BytesMut) {
         match *self {
             Note::Register { server_id } => {
                 out.put_u8(REGISTER);
@@ -375,7 +375,7 @@ impl Note {
         }
     }
 
-    pub(super) fn get(bytes: &mut Bytes) -> Result<Note, EntryError> {
+    fn get(bytes: &mut Bytes) -> Result<Note, EntryError> {
         let kind = bytes.try_get_u8()?;
         match kind {
             REGISTER => Ok(Note::Register {

@@ -16,7 +16,7 @@ use synod_node::{MemberId, Seqno, SessionId};
 use crate::upstream_log::entry::Head;
 
 /// The session of the relay that has submitted an entry.
-pub(crate) type Origin = (MemberId, SessionId);
+type Origin = (MemberId, SessionId);
 
 /// A transaction begins after others that the log does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,8 +26,8 @@ pub(crate) type Origin = (MemberId, SessionId);
 )]
 pub(crate) struct Gap {
     /// Upstream's position after the transactions in the log.
-    pub(crate) have: GtidState,
-    pub(crate) found: GtidState,
+    have: GtidState,
+    found: GtidState,
 }
 
 /// A transaction, with what was given with each of its parts.

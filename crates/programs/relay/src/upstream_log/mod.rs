@@ -50,10 +50,14 @@ pub(crate) fn entry_after(
     log: &CommittedLog,
     after: Seqno,
 ) -> Result<Option<(Seqno, Head)>, KeptError> {
-    let mut follower = log.follow(after)?;
+    next_entry(&mut log.follow(after)?)
+}
+
+/// The next part or order that the follower comes to.
+fn next_entry(follower: &mut Follower) -> Result<Option<(Seqno, Head)>, KeptError> {
     while let Some(followed) = follower.advance()? {
         if let Followed::Action(action) = followed
-            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
+            && let (Entry::Head(head), _) = entry_of(follower, &action)?
         {
             return Ok(Some((action.seqno, *head)));
         }
@@ -68,15 +72,10 @@ fn last_entry_between(
     up_to: Seqno,
 ) -> Result<Option<Head>, KeptError> {
     let (mut follower, mut last) = (log.follow(after)?, None);
-    while let Some(followed) = follower.advance()? {
-        if follower.last() > up_to {
-            break;
-        }
-        if let Followed::Action(action) = followed
-            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
-        {
-            last = Some(*head);
-        }
+    while let Some((seqno, head)) = next_entry(&mut follower)?
+        && seqno <= up_to
+    {
+        last = Some(head);
     }
     Ok(last)
 }

@@ -258,7 +258,7 @@ pub(crate) struct Start {
     /// After this action.
     pub(crate) after: Seqno,
     /// Upstream's position there; none: the log has no entry yet.
-    pub(crate) state: Option<GtidState>,
+    state: Option<GtidState>,
 }
 
 /// Why a reader cannot begin.

@@ -363,7 +363,7 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// A transaction whose last part has these events has come just now.
-    pub(crate) fn of(events: &[u8]) -> Arrival {
+    fn of(events: &[u8]) -> Arrival {
         let header = EventHeader::parse(events).ok();
         let written_s = header.map_or(0, |header| header.timestamp);
         Arrival {

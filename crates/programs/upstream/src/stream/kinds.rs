@@ -117,7 +117,7 @@ impl Statement {
 }
 
 /// Whether the statement is about a transaction of XA.
-pub(super) fn is_xa(text: &[u8]) -> bool {
+pub(crate) fn is_xa(text: &[u8]) -> bool {
     words(text).next().is_some_and(|(word, _)| word == "XA")
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn quoted(event_type: EventType, body: &[u8]) -> String {
 
 /// First lack in the changes of an event for readers of rows; none: whole rows, or no changes.
 /// `is_alone`: its transaction is this one statement.
-pub(super) fn lack_of(
+pub(crate) fn lack_of(
     event: &RawEvent,
     is_alone: bool,
 ) -> Result<Option<NotWholeRows>, Corruption> {
@@ -155,7 +155,7 @@ pub(super) fn lack_of(
 }
 
 /// Whether a statement stands for rows.
-pub(super) fn changes_rows(event: &RawEvent, statement: &Statement, is_alone: bool) -> bool {
+pub(crate) fn changes_rows(event: &RawEvent, statement: &Statement, is_alone: bool) -> bool {
     match statement {
         _ if is_alone => false,
         Statement::Rows => true,

@@ -63,7 +63,7 @@ struct Open {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(crate) enum Fault {
     #[error(transparent)]
     Corrupt(#[from] Corruption),
     #[error(transparent)]

@@ -124,7 +124,7 @@ const FLAGS_BYTES: usize = 4;
 const BIT: u8 = 1;
 
 /// Whether a server of MariaDB with this version writes the bit.
-pub(super) fn writes_explicit_defaults(version: &str) -> bool {
+pub(crate) fn writes_explicit_defaults(version: &str) -> bool {
     let numbers = version.trim_start_matches("5.5.5-").split(['.', '-']);
     let mut numbers = numbers.map(|number| u32::from_str(number).unwrap_or_default());
     let mut next = || numbers.next().unwrap_or_default();
@@ -136,7 +136,7 @@ pub(super) fn writes_explicit_defaults(version: &str) -> bool {
 }
 
 /// A statement that says what its server had; another event as it is.
-pub(super) fn with_explicit_defaults(
+pub(crate) fn with_explicit_defaults(
     event: RawEvent,
     are_set: bool,
 ) -> Result<RawEvent, EventError> {
@@ -154,7 +154,7 @@ pub(super) fn with_explicit_defaults(
 }
 
 /// Sets the bit in the status variables of a statement.
-pub(super) fn set_explicit_defaults(status: &mut [u8], is_explicit: bool) {
+pub(crate) fn set_explicit_defaults(status: &mut [u8], is_explicit: bool) {
     if let Some((&mut FLAGS, after)) = status.split_first_mut()
         && let Some(byte) = after.get_mut(FLAGS_BYTES - 1)
     {

@@ -91,7 +91,7 @@ impl Translator {
     }
 
     /// The events of MariaDB in place of an event that is no file's own.
-    pub(super) fn take(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
+    pub(crate) fn take(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
         let event_type = event.event_type();
         match event_type {
             MYSQL_GTID | TAGGED_GTID => return self.name(&event),

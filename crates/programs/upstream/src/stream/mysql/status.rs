@@ -41,7 +41,7 @@ const MICROSECONDS_OF_MYSQL: u8 = 13;
 const COMMON_MODES: u64 = 0xffff_ffff;
 
 /// The variables for MariaDB; none: they are damaged.
-pub(super) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn in_mariadb(status: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(status.len());
     // MySQL's default; where it is not written, it changes nothing.
     let mut is_explicit = true;
