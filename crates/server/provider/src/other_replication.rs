@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use synod_binlog::event::HEADER_BYTES;
 use synod_binlog::gtid::GtidEvent;
-use synod_binlog::header::HEADER_BYTES;
 use synod_binlog::{EventHeader, EventType};
 use synod_node::Origin;
 

@@ -1,7 +1,11 @@
-//! A socket, in clear or encrypted, that one thread reads while another one may write.
+//! The connection to a server: packets on a socket, in clear or encrypted, that one thread reads
+//! while another one may write.
 //!
 //! Encryption has a state that both directions change. So the reading thread waits for the socket
 //! without the lock of that state, and takes it only for bytes that are there.
+//!
+//! A packet is three bytes of length, one that counts packets, then the payload. A payload of the
+//! greatest length is continued by the next packet.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -194,19 +198,73 @@ impl Read for LinkReader {
 }
 
 /// Locks even if a thread panicked while holding it: the state is valid at every step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Payload of a packet that another one continues.
+pub const PACKET_BYTES_MAX: usize = 0xff_ffff;
+
+/// A payload, and the number of its last packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub payload: Vec<u8>,
+    pub number: u8,
+}
+
+/// Why there is no packet.
+#[derive(Debug)]
+pub enum PacketError {
+    /// The connection has ended, or is silent.
+    Io(io::Error),
+    /// The payload exceeds the limit.
+    TooLarge,
+}
+
+impl From<io::Error> for PacketError {
+    fn from(error: io::Error) -> PacketError {
+        PacketError::Io(error)
+    }
+}
+
+/// Takes a packet with those that continue it.
+pub fn read_packet(from: &mut impl Read, bytes_max: usize) -> Result<Packet, PacketError> {
+    let mut payload = Vec::new();
+    loop {
+        let mut header = [0; 4];
+        from.read_exact(&mut header)?;
+        let [a, b, c, number] = header;
+        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if payload.len() + length > bytes_max {
+            return Err(PacketError::TooLarge);
+        }
+        // Grows with what arrives: a length alone takes no memory.
+        let taken = from.take(length as u64).read_to_end(&mut payload)?;
+        if taken < length {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        if length < PACKET_BYTES_MAX {
+            return Ok(Packet { payload, number });
+        }
+    }
+}
+
+pub(crate) fn small_packet(number: u8, payload: &[u8]) -> Vec<u8> {
+    debug_assert!(payload.len() < PACKET_BYTES_MAX, "statements are small");
+    let [a, b, c, ..] = (payload.len() as u32).to_le_bytes();
+    [&[a, b, c, number], payload].concat()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::fs;
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
-    use std::thread;
+    use std::{fs, thread};
+
     use synod_tls::{ForeignTls, ServiceTls, TlsFiles};
+
+    use super::*;
 
     /// An encrypted connection, and the thread that serves its other side.
     fn link_to<T: Send + 'static>(
@@ -269,5 +327,34 @@ mod tests {
         });
         link.send(&sent).unwrap();
         assert!(serving.join().unwrap() == sent);
+    }
+
+    #[test]
+    fn packets_are_read_as_they_were_written() {
+        for payload in [&b""[..], b"x", &[1; 1000]] {
+            let bytes = small_packet(7, payload);
+            let packet = read_packet(&mut &bytes[..], 1000).unwrap();
+            assert_eq!((&*packet.payload, packet.number), (payload, 7));
+            let cut = &bytes[..bytes.len() - 1];
+            assert!(matches!(
+                read_packet(&mut &*cut, 1000),
+                Err(PacketError::Io(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn large_payload_is_put_together_and_bounded() {
+        let mut bytes = vec![0xff, 0xff, 0xff, 3];
+        bytes.resize(4 + PACKET_BYTES_MAX, 1);
+        bytes.extend_from_slice(&[1, 0, 0, 4, 2]);
+        let packet = read_packet(&mut &bytes[..], 32 << 20).unwrap();
+        assert_eq!(
+            (packet.payload.len(), packet.number),
+            (PACKET_BYTES_MAX + 1, 4)
+        );
+        assert_eq!(packet.payload.last(), Some(&2));
+        let refused = read_packet(&mut &bytes[..], PACKET_BYTES_MAX);
+        assert!(matches!(refused, Err(PacketError::TooLarge)));
     }
 }

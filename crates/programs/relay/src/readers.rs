@@ -1,4 +1,4 @@
-//! Connected readers. Of those with one `server_id`, one at a time has a dump.
+//! Connected readers, and their positions. Of those with one `server_id`, one at a time has a dump.
 //!
 //! A reader is known by its `server_id`: what is held for a registered one, and where it is. Two at
 //! a time would be taken for one. So the newer dump ends the older one, as a primary does it: that
@@ -10,16 +10,18 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::reader_place::{Place, ReaderPlace};
+use synod_binlog::GtidList;
+use synod_node::Seqno;
+
+use crate::lock;
 
 /// So long a dump that is to end may take to tell its reader. One that does not end by then waits
 /// for a reader that takes nothing.
 const WORDS_LIMIT: Duration = Duration::from_secs(2);
 
-/// The seats of a relay.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderRegistry {
     /// By the number of the connection.
@@ -47,22 +49,16 @@ pub(crate) struct Seat<'a> {
     newer: Arc<OnceLock<SocketAddr>>,
 }
 
-/// Why a reader gets no seat.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoSeat {
-    /// All are taken.
     #[error("all seats are taken")]
     Full,
-    /// The system refuses.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
 impl ReaderRegistry {
     /// A seat for the reader of this connection, if fewer than `most` are taken.
-    ///
-    /// # Errors
-    /// There is none.
     pub(crate) fn take(
         &self,
         connection: u32,
@@ -70,7 +66,7 @@ impl ReaderRegistry {
         from: SocketAddr,
         most: usize,
     ) -> Result<Seat<'_>, NoSeat> {
-        let mut taken = self.lock();
+        let mut taken = lock(&self.taken);
         if taken.len() >= most {
             return Err(NoSeat::Full);
         }
@@ -90,19 +86,18 @@ impl ReaderRegistry {
         Ok(seat)
     }
 
-    /// Positions of the connected readers.
     pub(crate) fn places(&self) -> Vec<Place> {
-        let taken = self.lock();
+        let taken = lock(&self.taken);
         taken.values().map(|taken| taken.place.get()).collect()
     }
 
     pub(crate) fn end_connections(&self) {
-        self.lock().values().for_each(Taken::end_connection);
+        lock(&self.taken).values().for_each(Taken::end_connection);
     }
 
     /// Has the dumps with this number end, and notes this connection's. The connections of those.
     fn displace(&self, connection: u32, server_id: u32, from: SocketAddr) -> Vec<u32> {
-        let mut taken = self.lock();
+        let mut taken = lock(&self.taken);
         let older = |other: &&u32| taken[*other].dump_of == server_id;
         let older: Vec<u32> = taken.keys().filter(older).copied().collect();
         for other in &older {
@@ -120,17 +115,12 @@ impl ReaderRegistry {
         let is_there = |taken: &mut BTreeMap<u32, Taken>| {
             connections.iter().any(|other| taken.contains_key(other))
         };
-        let waited = (self.left).wait_timeout_while(self.lock(), WORDS_LIMIT, is_there);
+        let waited = (self.left).wait_timeout_while(lock(&self.taken), WORDS_LIMIT, is_there);
         let (taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let late = connections.iter().filter_map(|other| taken.get(other));
         late.for_each(Taken::end_connection);
         // Its value is the same if another thread has panicked.
         drop(self.left.wait_while(taken, is_there));
-    }
-
-    /// Locks even if a thread panicked while holding it: the values are valid at every step.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +132,6 @@ impl Taken {
 }
 
 impl Seat<'_> {
-    /// Position of the reader.
     pub(crate) fn place(&self) -> &ReaderPlace {
         &self.place
     }
@@ -170,20 +159,86 @@ impl Seat<'_> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        self.seats.lock().remove(&self.connection);
+        lock(&self.seats.taken).remove(&self.connection);
         self.seats.left.notify_all();
+    }
+}
+
+/// A place is noted after so many actions, so that readers that are behind do not note each one.
+const STEP: u64 = 256;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) from: SocketAddr,
+    /// Its `server_id`; zero: it has not said it yet.
+    pub(crate) server_id: u32,
+    /// Last action sent; none: no dump was requested yet.
+    pub(crate) at: Option<At>,
+    /// Position in the request.
+    pub(crate) began: Option<At>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    /// After this action.
+    pub(crate) seqno: Seqno,
+    /// The newest GTID of each domain up to there.
+    pub(crate) gtids: GtidList,
+}
+
+/// Position of one reader, written by its thread and read by operators.
+#[derive(Debug)]
+pub(crate) struct ReaderPlace(Mutex<Place>);
+
+impl ReaderPlace {
+    /// A reader that has asked for nothing yet.
+    fn new(from: SocketAddr) -> ReaderPlace {
+        ReaderPlace(Mutex::new(Place {
+            from,
+            server_id: 0,
+            at: None,
+            began: None,
+        }))
+    }
+
+    pub(crate) fn get(&self) -> Place {
+        lock(&self.0).clone()
+    }
+
+    pub(crate) fn is_server(&self, server_id: u32) {
+        lock(&self.0).server_id = server_id;
+    }
+
+    pub(crate) fn begins(&self, seqno: Seqno, gtids: GtidList) {
+        lock(&self.0).began = Some(At {
+            seqno,
+            gtids: gtids.clone(),
+        });
+        self.is_at(seqno, gtids);
+    }
+
+    /// Records that the reader was sent everything up to here.
+    pub(crate) fn is_at(&self, seqno: Seqno, gtids: GtidList) {
+        lock(&self.0).at = Some(At { seqno, gtids });
+    }
+
+    /// [`ReaderPlace::is_at`], recorded only now and then.
+    pub(crate) fn moved(&self, seqno: Seqno, gtids: impl FnOnce() -> GtidList) {
+        if seqno.0.unsigned_abs().is_multiple_of(STEP) {
+            self.is_at(seqno, gtids());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Read;
     use std::net::TcpListener;
     use std::sync::mpsc::channel;
     use std::thread;
 
-    /// Both ends of a connection.
+    use super::*;
+
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
