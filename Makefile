@@ -32,12 +32,12 @@ SYNOD = target/release/synod
 E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
-TEST_STAGES = test-dependencies build unit planted-sample e2e stranger-secret
+TEST_STAGES = test-dependencies build unit planted-sample e2e
 LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream packages check-install
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger stranger-secret fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -94,10 +94,6 @@ e2e-long: build build-lab build-next-version
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
 	$(CARGO) run -p synod-stranger -- $(STRANGER)
-
-# A group with a group secret, the common case; the two other kinds of group are in 'make test-all'.
-stranger-secret: build
-	$(CARGO) run -p synod-stranger -- secret
 
 fuzz:
 	scripts/fuzz

@@ -2,7 +2,7 @@
 //!
 //! The crate reads from any [`std::io::Read`] and writes to any [`std::io::Write`]. Sockets,
 //! threads and timeouts are the node's; encryption is the crate `synod-tls`.
-//! `docs/wire-protocol.md` describes every byte.
+//! `docs/wire-protocol.md` describes frames, handshake, versions and messages.
 //!
 //! * [`frame`]: length, kind and checksums around every message.
 //! * [`stream`]: reading and writing frames; many messages per flush.

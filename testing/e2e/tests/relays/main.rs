@@ -2,9 +2,6 @@
 
 mod relay;
 mod relay_files;
-mod relay_into_group;
 mod relay_refusals;
-mod relay_registered;
 mod relay_upstream;
 mod relay_words;
-mod upstream;

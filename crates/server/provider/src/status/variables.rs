@@ -54,11 +54,11 @@ impl Section {
             Section::Group => {
                 "These variables exist only while the server is connected to the group."
             }
-            Section::Own => {
-                "Values of `wsrep_synod_commit_*` that are times: microseconds, as\n\
-                 p50/p95/p99/samples over the present and the last `evs.stats_report_period`."
-            }
-            Section::Position | Section::Queues | Section::Parallelism | Section::State => "",
+            Section::Position
+            | Section::Queues
+            | Section::Parallelism
+            | Section::State
+            | Section::Own => "",
         }
     }
 }
