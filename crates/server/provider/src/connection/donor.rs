@@ -5,7 +5,7 @@ use synod_node::{DonorRequest, MemberId, Seqno};
 
 use crate::api::{Gtid, LogLevel, RecvContext, Status};
 use crate::apply::sequencer::Task;
-use crate::connection::Connection;
+use crate::connection::session::Session;
 use crate::status::LocalState;
 
 /// The code that a joiner gets, in place of the script's exit code, if the donor's server did not
@@ -14,7 +14,7 @@ const SERVER_REFUSED: i32 = 1;
 
 /// A full copy that this server gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Donation {
+struct Donation {
     /// Number of the joiner's request.
     id: u64,
     /// The member that gets the copy.
@@ -98,93 +98,91 @@ impl Donor {
     }
 }
 
-impl Connection {
-    /// Starts the copy. Everything up to the joiner's view is released here.
-    pub(crate) fn donate_copy(&self, ctx: RecvContext, request: &DonorRequest) {
-        let Some(node) = self.node() else { return };
-        let (id, joiner) = (request.id, request.joiner);
-        let answer = {
-            let mut state = self.state();
-            let local = state.lifecycle.local();
-            state.donor.request(id, joiner, local)
+/// Starts the copy. Everything up to the joiner's view is released here.
+pub(crate) fn donate_copy(session: &Session, ctx: RecvContext, request: &DonorRequest) {
+    let Some(node) = session.node() else { return };
+    let (id, joiner) = (request.id, request.joiner);
+    let answer = {
+        let mut state = session.state();
+        let local = state.lifecycle.local();
+        state.donor.request(id, joiner, local)
+    };
+    match answer {
+        DonorAnswer::Accepted => {}
+        DonorAnswer::Repeated => return,
+        DonorAnswer::Refused(why) => {
+            return node.answer_state_request(id, joiner, false, why.to_owned());
+        }
+    }
+    session.set_local(LocalState::DonorDesynced);
+    let gtid = session.gtid(request.after.0);
+    // With mysqldump the server comes back when everything is sent. The joiner would have asked
+    // another donor by then.
+    node.answer_state_request(id, joiner, true, String::new());
+    let callbacks = &session.server.callbacks;
+    let started = callbacks.sst_donate(ctx, &request.request, gtid, false);
+    if let Err(error) = started {
+        session.log(LogLevel::Error, format!("cannot give a copy: {error}"));
+        session.update(|state| state.donor.finish());
+        session.set_local(LocalState::Joined);
+        session.sequencer.add_task(0, Task::Synced);
+        let text = format!("the donor's server refused: {error}");
+        // It would refuse the same request again, and so would other donors. The joiner says so
+        // and stops; otherwise it would take a donor out of service every second.
+        node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text);
+    }
+}
+
+/// The copy is sent (`code` 0), or failed.
+pub(crate) fn copy_sent(session: &Session, gtid: Gtid, code: i32) -> Status {
+    let Some(donation) = session.update(|state| state.donor.finish()) else {
+        return Status::Ok;
+    };
+    if let Some(node) = session.node() {
+        let text = match code {
+            0 => String::new(),
+            _ => "see the donor's error log".to_owned(),
         };
-        match answer {
-            DonorAnswer::Accepted => {}
-            DonorAnswer::Repeated => return,
-            DonorAnswer::Refused(why) => {
-                return node.answer_state_request(id, joiner, false, why.to_owned());
-            }
-        }
-        self.set_local(LocalState::DonorDesynced);
-        let gtid = self.gtid(request.after.0);
-        // With mysqldump the server comes back when everything is sent. The joiner would have asked
-        // another donor by then.
-        node.answer_state_request(id, joiner, true, String::new());
-        let callbacks = &self.shared.callbacks;
-        let started = callbacks.sst_donate(ctx, &request.request, gtid, false);
-        if let Err(error) = started {
-            self.log(LogLevel::Error, format!("cannot give a copy: {error}"));
-            self.update(|state| state.donor.finish());
-            self.set_local(LocalState::Joined);
-            self.sequencer.add_task(0, Task::Synced);
-            let text = format!("the donor's server refused: {error}");
-            // It would refuse the same request again, and so would other donors. The joiner says so
-            // and stops; otherwise it would take a donor out of service every second.
-            node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text);
-        }
+        node.finish_donation(donation.id, donation.joiner, Seqno(gtid.seqno), code, text);
     }
+    session.set_local(LocalState::Joined);
+    session.sequencer.add_task(0, Task::Synced);
+    Status::Ok
+}
 
-    /// The copy is sent (`code` 0), or failed.
-    pub(crate) fn copy_sent(&self, gtid: Gtid, code: i32) -> Status {
-        let Some(donation) = self.update(|state| state.donor.finish()) else {
-            return Status::Ok;
-        };
-        if let Some(node) = self.node() {
-            let text = match code {
-                0 => String::new(),
-                _ => "see the donor's error log".to_owned(),
-            };
-            node.finish_donation(donation.id, donation.joiner, Seqno(gtid.seqno), code, text);
-        }
-        self.set_local(LocalState::Joined);
-        self.sequencer.add_task(0, Task::Synced);
-        Status::Ok
+/// Takes the server out of service.
+pub(crate) fn desync(session: &Session) -> Status {
+    let leaves_service = session.update(|state| {
+        let local = state.lifecycle.local();
+        state.donor.desync(local)
+    });
+    if leaves_service {
+        session.set_local(LocalState::DonorDesynced);
     }
+    Status::Ok
+}
 
-    /// Takes the server out of service.
-    pub(crate) fn desync(&self) -> Status {
-        let leaves_service = self.update(|state| {
-            let local = state.lifecycle.local();
-            state.donor.desync(local)
-        });
-        if leaves_service {
-            self.set_local(LocalState::DonorDesynced);
+/// Ends a pause, which comes with a desync (`FLUSH TABLES WITH READ LOCK`). The server takes
+/// that back afterwards, but not if it believes that the group is lost: as it does until then,
+/// if the group was lost during the pause.
+pub(crate) fn resume(session: &Session) -> Status {
+    session.update(|state| {
+        if !state.views.is_primary() {
+            state.donor.resync();
         }
-        Status::Ok
-    }
+    });
+    session.sequencer.resume();
+    Status::Ok
+}
 
-    /// Ends a pause, which comes with a desync (`FLUSH TABLES WITH READ LOCK`). The server takes
-    /// that back afterwards, but not if it believes that the group is lost: as it does until then,
-    /// if the group was lost during the pause.
-    pub(crate) fn resume(&self) -> Status {
-        self.update(|state| {
-            if !state.views.is_primary() {
-                state.donor.resync();
-            }
-        });
-        self.sequencer.resume();
-        Status::Ok
+/// Takes a desync back; `synced` is called once the server has caught up.
+pub(crate) fn resync(session: &Session) -> Status {
+    let back = session.update(|state| state.donor.resync() && state.views.is_primary());
+    if back {
+        session.set_local(LocalState::Joined);
+        session.sequencer.add_task(0, Task::Synced);
     }
-
-    /// Takes a desync back; `synced` is called once the server has caught up.
-    pub(crate) fn resync(&self) -> Status {
-        let back = self.update(|state| state.donor.resync() && state.views.is_primary());
-        if back {
-            self.set_local(LocalState::Joined);
-            self.sequencer.add_task(0, Task::Synced);
-        }
-        Status::Ok
-    }
+    Status::Ok
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The storage engine of this process, by the files that it holds open: whether it runs, and on
-//! which file systems it is.
+//! The storage engine of this process: whether it runs, on which file systems it is, and how often
+//! it flushes.
 //!
 //! The server tells its provider neither when InnoDB starts nor when it has closed, nor where all
 //! its files are. But InnoDB keeps its system tablespace and its log open for as long as it runs.
@@ -9,13 +9,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::api::{Callbacks, LogLevel};
+use crate::server_program::Settings;
 
 /// Links to what this process has open.
 const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Whether InnoDB has a file open. True, too, if that cannot be found out: neither may its files be
 /// touched then, nor may it be taken for closed.
-pub(crate) fn are_open() -> bool {
+pub(super) fn are_open() -> bool {
     open_files().is_none_or(|files| !files.is_empty())
 }
 
@@ -24,7 +28,7 @@ pub(crate) fn are_open() -> bool {
 ///
 /// # Errors
 /// The first place whose file system refuses.
-pub(crate) fn sync_file_systems(data_dir: &Path) -> Result<(), (PathBuf, io::Error)> {
+pub(super) fn sync_file_systems(data_dir: &Path) -> Result<(), (PathBuf, io::Error)> {
     let mut places = open_files().unwrap_or_default();
     places.push(data_dir.to_owned());
     let mut file_systems = BTreeMap::new();
@@ -56,6 +60,26 @@ fn is_engine_file(file: &Path) -> bool {
     name.is_some_and(|name| {
         name.starts_with("ib_logfile") || name.starts_with("ibdata") || name.ends_with(".ibd")
     })
+}
+
+/// The variable of the period, as `mariadbd --help` lists it.
+const VARIABLE: &str = "innodb-flush-log-at-timeout";
+/// Taken where the server's program does not say: longer than is usual.
+const UNKNOWN: Duration = Duration::from_secs(60);
+
+/// Period in which the engine flushes what it has applied, at the server's start: an action is kept
+/// in the log for so long after it was applied ([`synod_node::NodeConfig::flush_period`]). A change
+/// while the server runs is not seen.
+pub(crate) fn flush_period(settings: &Settings, callbacks: &Callbacks) -> Duration {
+    if let Some(seconds) = settings.number(VARIABLE) {
+        return Duration::from_secs(seconds);
+    }
+    let text = format!(
+        "innodb_flush_log_at_timeout is not known, so it is taken for {UNKNOWN:?}: the log keeps \
+         actions for so long after they were applied (mariadbd --help --verbose does not say it)"
+    );
+    callbacks.log(LogLevel::Info, &text);
+    UNKNOWN
 }
 
 #[cfg(test)]

@@ -2,18 +2,40 @@
 //!
 //! Runs on the first applier's thread. The server's own scripts receive the copy. This member asks
 //! for it, asks again after a refusal, and gives up when the donor is gone: the scripts would wait
-//! for it for ever. What becomes of a server whose copy has failed is in `copy_again.rs`.
+//! for it for ever.
+//!
+//! # A copy that has failed
+//!
+//! ```text
+//!   the copy fails ─► its programs are ended ─► pause ─► the server's program is started again,
+//!                                                 │      in this process
+//!                                                 └────► an order to end: the server ends
+//! ```
+//! A server cannot ask for a second copy in one life, and ends if it hears that its copy has
+//! failed. A donor that dies is no reason for that: other members may be donors. So the server
+//! hears of the failure only if it is to end, and otherwise its program takes the place of this
+//! process, as after a failure in service (`departure.rs`). What it has of the copy is marked as
+//! unusable. It is the same when this member's node has failed during the copy: the log's disk is
+//! full, say.
+//!
+//! The programs that receive the copy are ended in any case, and the server's thread that waits for
+//! them reports their end. They hold the port of the next copy, and a server that ends waits for
+//! them, and they for a donor; one that ends before that thread was seen to crash (10.11.19).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{MemberId, NotFetched, Seqno, SessionId, StateTransferEvent, View as GroupView};
+use synod_node::{
+    MemberId, NotFetched, Remedy, Seqno, SessionId, StateTransferEvent, View as GroupView,
+};
 
 use crate::api::{Gtid, LogLevel};
-use crate::connection::Connection;
+use crate::boundary;
+use crate::connection::departure::{Said, pause};
 use crate::connection::join::JoinEnd;
-use crate::connection::returning::Said;
+use crate::connection::session::{Session, State};
+use crate::connection::start_watch::LOOK;
 use crate::status::LocalState;
 
 /// Time from a refusal to the next request for a donor.
@@ -24,6 +46,9 @@ const REFUSED_RETRY: Duration = Duration::from_secs(1);
 const SILENT_RETRY: Duration = Duration::from_secs(15);
 /// Time between two looks whether the donor is still present.
 const DONOR_WATCH: Duration = Duration::from_secs(2);
+
+/// Time limit for the server to notice that its scripts have ended.
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// End of the full copy that this server asked for, as the server reports it.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +82,11 @@ impl DonorPreference {
     }
 }
 
+/// Takes the server into the group.
+pub(crate) struct Joiner {
+    donors: DonorPreference,
+}
+
 /// Reports of other threads about the copy, until the joiner's thread takes them.
 #[derive(Default)]
 pub(crate) struct SstNews {
@@ -87,7 +117,7 @@ impl SstNews {
     }
 
     /// Whether the server will report that its scripts have ended.
-    pub(crate) fn has_scripts(&self) -> bool {
+    fn has_scripts(&self) -> bool {
         self.has_scripts
     }
 
@@ -105,22 +135,16 @@ enum CopyEvent {
     Answer(u64, StateTransferEvent),
 }
 
-impl Connection {
-    /// The server's scripts have ended. A server that hears that its copy has failed ends, so the
-    /// thread that reports a failure waits until that is what shall become of it.
-    pub(crate) fn copy_received(&self, received: Received) {
-        let has_failed = received.code != 0;
-        self.update(|state| state.sst.receive(received));
-        if has_failed {
-            self.wait_for(None, |state| (!state.sst.is_open).then_some(()));
-        }
+impl Joiner {
+    pub(super) fn new(donors: DonorPreference) -> Joiner {
+        Joiner { donors }
     }
 
     /// Gets a full copy by the server's own scripts.
-    pub(super) fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
-        self.update(|state| state.sst.begin());
+    pub(super) fn take_copy(&self, session: &Session, view: &GroupView) -> Result<(), JoinEnd> {
+        session.update(|state| state.sst.begin());
         let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
-        let asked = self.shared.callbacks.sst_request();
+        let asked = session.server.callbacks.sst_request();
         let Some(request) = asked.map_err(unprepared)? else {
             return Err(
                 "a full copy (SST) is needed, which a running server cannot take: restart it \
@@ -129,59 +153,31 @@ impl Connection {
             );
         };
         if is_without_copy(&request) {
-            return self.start_at(view, view.seqno.0);
+            return start_at(session, view, view.seqno.0);
         }
-        self.log(LogLevel::Info, "asking for a full copy (SST)");
-        self.set_local(LocalState::ReceivingStateTransfer);
-        let received = self.wait_for_copy(view, &request)?;
+        session.log(LogLevel::Info, "asking for a full copy (SST)");
+        session.set_local(LocalState::ReceivingStateTransfer);
+        let received = self.wait_for_copy(session, view, &request)?;
         if received < view.seqno.0 {
             let seqno = view.seqno;
             let line = format!("the copy is at {received}, before the view at {seqno}");
-            self.log(LogLevel::Info, line);
+            session.log(LogLevel::Info, line);
         }
-        self.start_at(view, received)
+        start_at(session, view, received)
     }
 
-    /// The database is a copy at `position`.
-    fn start_at(&self, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
-        let node = self.node().ok_or("no node is running")?;
-        if !node.can_deliver_after(Seqno(position)) {
-            let first = node.status().first_seqno;
-            if let Err(NotFetched { asked }) = node.find_actions_after(Seqno(position)) {
-                let why = format!(
-                    "the copy is at {position}, but this member's log begins at {first}: the \
-                     actions between are missing, and no other member has them ({asked})"
-                );
-                return Err(JoinEnd::Failed(why));
-            }
-            let line = format!(
-                "the copy is at {position}, and this member's log begins at {first}: the actions \
-                 between are fetched from the other members"
-            );
-            self.log(LogLevel::Info, line);
-        }
-        // Before it is believed: until then a start after a loss of power asks for another copy.
-        let synced = self.shared.position.sync_copy();
-        synced.map_err(|why| JoinEnd::Failed(format!("the copy is not durable: {why}")))?;
-        self.sequencer.reset(position);
-        self.shared.position.copied(self.group());
-        self.update(|state| {
-            state.lifecycle.track();
-            state.outcomes.begin_with_copy(position);
-            if position >= view.seqno.0 {
-                state.views.start_with(view);
-            }
-        });
-        Ok(())
-    }
-
-    fn wait_for_copy(&self, view: &GroupView, request: &[u8]) -> Result<i64, JoinEnd> {
-        let node = self.node().ok_or("no node is running")?;
+    fn wait_for_copy(
+        &self,
+        session: &Session,
+        view: &GroupView,
+        request: &[u8],
+    ) -> Result<i64, JoinEnd> {
+        let node = session.node().ok_or("no node is running")?;
         let request = Bytes::copy_from_slice(request);
         let ask = |search: &mut DonorSearch| {
             // A donor's data may come before its answer, and then the scripts delete the database.
             // Half a copy has a position too, which must not be believed.
-            self.shared.position.copy_is_asked_for(self.group());
+            session.server.position.copy_is_asked_for(session.group());
             let DonorPreference { names, any } = self.donors.clone();
             let id = node.request_state(view.seqno, names, any, request.clone());
             search.asked(id, Instant::now());
@@ -196,17 +192,17 @@ impl Connection {
         ask(&mut search);
         loop {
             let wake_at = search.wake_at(Instant::now());
-            match self.wait_for(Some(wake_at), |state| {
-                self.next_copy_event(&mut state.sst, state.lifecycle.failure())
+            match session.wait_for(Some(wake_at), |state| {
+                next_copy_event(session, &mut state.sst, state.lifecycle.failure())
             }) {
-                Some(CopyEvent::Received(received)) => return self.accept_copy(received),
+                Some(CopyEvent::Received(received)) => return accept_copy(session, received),
                 Some(CopyEvent::Failed(why)) => return Err(JoinEnd::Failed(why)),
                 Some(CopyEvent::Left) => return Err(JoinEnd::Left),
                 Some(CopyEvent::Answer(of, event)) => {
                     let line = search.hear(of, event, session_of, Instant::now())?;
-                    self.note_answer(&search);
+                    note_answer(session, &search);
                     if let Some(line) = line {
-                        self.log(LogLevel::Info, line);
+                        session.log(LogLevel::Info, line);
                     }
                 }
                 None => {
@@ -217,44 +213,149 @@ impl Connection {
             }
         }
     }
+}
 
-    /// Records that the copy was granted or refused.
-    fn note_answer(&self, search: &DonorSearch) {
-        if search.donor.is_some() {
-            self.shared.position.copy_is_given();
-        } else if search.is_refused() {
-            self.shared.position.copy_is_refused();
-        }
+/// The server's scripts have ended. A server that hears that its copy has failed ends, so the
+/// thread that reports a failure waits until that is what shall become of it.
+pub(crate) fn copy_received(session: &Session, received: Received) {
+    let has_failed = received.code != 0;
+    session.update(|state| state.sst.receive(received));
+    if has_failed {
+        session.wait_for(None, |state| (!state.sst.is_open).then_some(()));
     }
+}
 
-    fn next_copy_event(&self, sst: &mut SstNews, failure: Option<&String>) -> Option<CopyEvent> {
-        if let Some(received) = sst.received.take() {
-            return Some(CopyEvent::Received(received));
-        }
-        if let Some(why) = failure {
-            return Some(CopyEvent::Failed(why.clone()));
-        }
-        if self.is_closing() {
-            return Some(CopyEvent::Left);
-        }
-        let (of, event) = sst.events.pop_front()?;
-        Some(CopyEvent::Answer(of, event))
-    }
-
-    fn accept_copy(&self, received: Received) -> Result<i64, JoinEnd> {
-        let Received { gtid, code } = received;
-        if code != 0 {
-            let why =
-                format!("the copy failed here with code {code}: see the lines of WSREP_SST above");
+/// The database is a copy at `position`.
+fn start_at(session: &Session, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
+    let node = session.node().ok_or("no node is running")?;
+    if !node.can_deliver_after(Seqno(position)) {
+        let first = node.status().first_seqno;
+        if let Err(NotFetched { asked }) = node.find_actions_after(Seqno(position)) {
+            let why = format!(
+                "the copy is at {position}, but this member's log begins at {first}: the \
+                 actions between are missing, and no other member has them ({asked})"
+            );
             return Err(JoinEnd::Failed(why));
         }
-        let group = self.group();
-        if gtid.group != group || gtid.seqno < 0 {
-            let why = format!("the copy is at {gtid}, which is no position of the group {group}");
-            return Err(JoinEnd::Failed(why));
-        }
-        Ok(gtid.seqno)
+        let line = format!(
+            "the copy is at {position}, and this member's log begins at {first}: the actions \
+             between are fetched from the other members"
+        );
+        session.log(LogLevel::Info, line);
     }
+    // Before it is believed: until then a start after a loss of power asks for another copy.
+    let synced = session.server.position.sync_copy();
+    synced.map_err(|why| JoinEnd::Failed(format!("the copy is not durable: {why}")))?;
+    session.sequencer.reset(position);
+    session.server.position.copied(session.group());
+    session.update(|state| {
+        state.lifecycle.track();
+        state.outcomes.begin_with_copy(position);
+        if position >= view.seqno.0 {
+            state.views.start_with(view);
+        }
+    });
+    Ok(())
+}
+
+/// Records that the copy was granted or refused.
+fn note_answer(session: &Session, search: &DonorSearch) {
+    if search.donor.is_some() {
+        session.server.position.copy_is_given();
+    } else if search.is_refused() {
+        session.server.position.copy_is_refused();
+    }
+}
+
+fn next_copy_event(
+    session: &Session,
+    sst: &mut SstNews,
+    failure: Option<&String>,
+) -> Option<CopyEvent> {
+    if let Some(received) = sst.received.take() {
+        return Some(CopyEvent::Received(received));
+    }
+    if let Some(why) = failure {
+        return Some(CopyEvent::Failed(why.clone()));
+    }
+    if session.is_closing() {
+        return Some(CopyEvent::Left);
+    }
+    let (of, event) = sst.events.pop_front()?;
+    Some(CopyEvent::Answer(of, event))
+}
+
+fn accept_copy(session: &Session, received: Received) -> Result<i64, JoinEnd> {
+    let Received { gtid, code } = received;
+    if code != 0 {
+        let why =
+            format!("the copy failed here with code {code}: see the lines of WSREP_SST above");
+        return Err(JoinEnd::Failed(why));
+    }
+    let group = session.group();
+    if gtid.group != group || gtid.seqno < 0 {
+        let why = format!("the copy is at {gtid}, which is no position of the group {group}");
+        return Err(JoinEnd::Failed(why));
+    }
+    Ok(gtid.seqno)
+}
+
+/// Starts the server again if it was taking a full copy. Returns only if it was not, or is to
+/// end instead: by an order, by its operator's setting, or because only a person helps.
+pub(crate) fn take_copy_again(session: &Session, why: &str) {
+    let was_copying = {
+        let state = session.state();
+        state.lifecycle.local() == LocalState::ReceivingStateTransfer
+    };
+    if !was_copying {
+        return;
+    }
+    session.log(
+        LogLevel::Warn,
+        format!("the full copy (SST) has failed: {why}"),
+    );
+    end_scripts(session);
+    if is_to_end(session) || !session.server.options.restarts_on_failure() {
+        return;
+    }
+    for tries in session.server.restart.restarts().. {
+        let pause = pause(tries);
+        let text =
+            format!("this server takes another full copy by itself, after a pause of {pause:?}");
+        session.log(LogLevel::Info, text);
+        if ends_within(session, pause) {
+            return;
+        }
+        let line = "starting this server again, for a full copy";
+        let obstacle = session.try_restart(LogLevel::Info, line);
+        let text = format!("this server cannot start itself again: {obstacle}");
+        session.log(LogLevel::Error, text);
+    }
+}
+
+fn end_scripts(session: &Session) {
+    boundary::end_children();
+    let ended = |state: &mut State| (!state.sst.has_scripts()).then_some(());
+    session.wait_for(Some(Instant::now() + REPORT_LIMIT), ended);
+}
+
+/// Whether the server is ordered to end within this time. A signal stays pending while the
+/// server starts, and no other thread looks for it once the node has failed.
+fn ends_within(session: &Session, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    while !is_to_end(session) {
+        let now = Instant::now();
+        if now >= end {
+            return false;
+        }
+        let ends = |state: &mut State| is_ended(state).then_some(());
+        session.wait_for(Some(end.min(now + LOOK)), ends);
+    }
+    true
+}
+
+fn is_to_end(session: &Session) -> bool {
+    boundary::pending_order_to_end().is_some() || is_ended(&session.state())
 }
 
 /// The search for a donor, and the watch over the one that was found.
@@ -282,7 +383,6 @@ struct AcceptedDonor {
 }
 
 impl DonorSearch {
-    /// A request was sent.
     fn asked(&mut self, request: u64, now: Instant) {
         self.requests.push(request);
         self.next_ask = Some(now + SILENT_RETRY);
@@ -362,6 +462,12 @@ impl DonorSearch {
 fn is_without_copy(request: &[u8]) -> bool {
     let method = request.split(|byte| *byte == 0).next().unwrap_or_default();
     method == b"trivial" || method == b"none"
+}
+
+/// Whether the server has ended the connection, or what has happened to it needs a person.
+fn is_ended(state: &State) -> bool {
+    let lifecycle = &state.lifecycle;
+    lifecycle.is_released() || lifecycle.remedy() == Some(Remedy::Operator)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! A value that several threads change and wait for: one mutex and one condition.
+//! How threads wait for each other.
 //!
-//! Every change wakes every waiter, and each looks for what it waits for. The lock is held for
-//! moments only.
+//! - [`Watched`]: a value that several threads change and wait for. Every change wakes every
+//!   waiter, and each looks for what it waits for;
+//! - [`Gate`]: a place for one thread to sleep. Each waiting thread has its own, so that a change
+//!   wakes exactly the threads that it concerns.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The value with its lock and its condition.
+/// The value with its lock and its condition. The lock is held for moments only.
 #[derive(Default)]
 pub(crate) struct Watched<T> {
     value: Mutex<T>,
@@ -49,6 +51,46 @@ impl<T> Watched<T> {
             let waited = self.changed.wait_timeout(value, left);
             value = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    woken: Mutex<bool>,
+    condition: Condvar,
+}
+
+/// Waking before the sleep counts; each wake ends one sleep.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<Inner>);
+
+impl Gate {
+    pub(crate) fn wake(&self) {
+        *self.0.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.condition.notify_one();
+    }
+
+    /// Sleeps until woken, or until the deadline.
+    pub(crate) fn wait_until(&self, deadline: Option<Instant>) {
+        let mut woken = self.0.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*woken {
+            let Some(at) = deadline else {
+                let waited = self.0.condition.wait(woken);
+                woken = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.0.condition.wait_timeout(woken, left);
+            (woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        *woken = false;
+    }
+
+    pub(crate) fn is(&self, other: &Gate) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

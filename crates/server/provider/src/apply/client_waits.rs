@@ -1,8 +1,16 @@
-//! Clients that are told OK when the databases of all other servers have their commit
-//! (`synod.commit_wait=applied`).
+//! Clients that wait for databases: a read for this server's, a commit for those of the others.
 //!
-//! The node says up to where that is so, and which servers count. Nothing here can fail: the commit
-//! is durable, and the wait ends with the connection at the latest.
+//! # Reads
+//!
+//! A read may have to see everything acknowledged before it began. The server calls this with
+//! `wsrep_sync_wait`, and scripts that copy a database call it, too. The leader answers the group's
+//! position; the read waits until everything up to it is released here.
+//!
+//! # Commits
+//!
+//! With `synod.commit_wait=applied`, clients are told OK when the databases of all other servers
+//! have their commit. The node says up to where that is so, and which servers count. Nothing here
+//! can fail: the commit is durable, and the wait ends with the connection at the latest.
 //!
 //! The server's call that ends a commit holds a lock of the client's session, which a `KILL` needs,
 //! and a statement that meets the session's locks. So the thread does not wait there: the server
@@ -11,10 +19,76 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::gate::Gate;
+use crate::api::{Gtid, Status};
 use crate::boundary::HeldReply;
+use crate::connection::session::Session;
+use crate::transaction::streams::wait_streams_rolled_back;
+use crate::waiting::Gate;
+
+/// Time after which the group's position is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Waits until this server has everything up to `upto`, or up to the group's present position.
+pub(crate) fn sync_wait(
+    session: &Session,
+    upto: Option<Gtid>,
+    timeout: Duration,
+) -> (Status, Gtid) {
+    if !session.state().lifecycle.is_tracked() {
+        // The database is being replaced, and the client is most likely the script that does
+        // it: a wait for its end would never return.
+        return (Status::TrxFail, Gtid::UNDEFINED);
+    }
+    // A time-out may be as long as the server can express.
+    let deadline = Instant::now().checked_add(timeout);
+    let target = match upto {
+        Some(gtid) if gtid.group != session.group() => {
+            return (Status::TrxMissing, Gtid::UNDEFINED);
+        }
+        Some(gtid) => Some(gtid.seqno),
+        None => {
+            session.server.counters.causal_reads.one();
+            // What this server has asked the group to do came before the read, too.
+            match wait_streams_rolled_back(session, deadline) {
+                true => group_position(session, deadline),
+                false => None,
+            }
+        }
+    };
+    let reached = target.is_some_and(|seqno| session.sequencer.wait_released(seqno, deadline));
+    match reached {
+        true => (Status::Ok, last_committed(session)),
+        false => (Status::TrxFail, Gtid::UNDEFINED),
+    }
+}
+
+/// `None` by the deadline, or without a quorum.
+fn group_position(session: &Session, deadline: Option<Instant>) -> Option<i64> {
+    let node = session.node()?;
+    // A question may be lost with the leader it was put to.
+    while session.is_primary() {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(ASK_AGAIN, |left| left.min(ASK_AGAIN));
+        if let Some(seqno) = node.read_position(limit) {
+            return Some(seqno.0);
+        }
+        if left.is_some_and(|left| left <= ASK_AGAIN) {
+            return None;
+        }
+    }
+    None
+}
+
+/// The highest position with everything up to it finished here.
+pub(crate) fn last_committed(session: &Session) -> Gtid {
+    let (group, seqno) = (session.group(), session.sequencer.released());
+    if group == synod_node::GroupId::NONE || seqno < 0 {
+        return Gtid::UNDEFINED;
+    }
+    Gtid { group, seqno }
+}
 
 /// Up to where the others have applied, and who waits for it.
 pub(crate) struct CommitWaits {
