@@ -26,28 +26,28 @@ impl Driver {
     pub(super) fn perform_core_effects(&mut self) {
         // A member that stops writes nothing more: the next write may rest on one that it did not
         // make.
-        while !self.turns.is_stopped()
-            && let Some(effect) = self.core.poll_effect()
+        while !self.ctx.turns.is_stopped()
+            && let Some(effect) = self.ctx.core.poll_effect()
         {
             if let Effect::Write { op, .. } = &effect
                 && !self.may_write(op)
             {
                 return;
             }
-            if let Some(observer) = &mut self.links.observer {
-                observer.effect(&self.core, &effect);
+            if let Some(observer) = &mut self.ctx.links.observer {
+                observer.effect(&self.ctx.core, &effect);
             }
             match effect {
                 Effect::Write { ticket, op } => self.write(ticket, op),
                 Effect::Send(message) => {
                     self.tell_position_with(&message);
-                    self.send(message.to, PeerMessage::Consensus(message));
+                    self.ctx.send(message.to, PeerMessage::Consensus(message));
                 }
                 Effect::SendEntries(range) => self.send_entries(range),
                 Effect::Committed { index } => self.committed(index),
                 Effect::Role(change) => self.role_changed(change),
                 Effect::Config(config) => self.config_changed(&config),
-                Effect::ReadReady { id, seqno, .. } => self.reads.ready(id, seqno),
+                Effect::ReadReady { id, seqno, .. } => self.proposals.reads.ready(id, seqno),
             }
         }
     }
@@ -56,35 +56,38 @@ impl Driver {
         let job = match op {
             WriteOp::Append(headers) => Job::Append {
                 ticket,
-                era: self.own_log.era(),
+                era: self.ctx.own_log.era(),
                 entries: headers.iter().map(|header| self.entry(header)).collect(),
             },
             WriteOp::Truncate { from } => {
                 self.truncate(from);
-                let era = self.own_log.era();
+                let era = self.ctx.own_log.era();
                 Job::Truncate { ticket, era, from }
             }
             WriteOp::Vote(vote) => Job::Vote { ticket, vote },
             WriteOp::Reset(base) => {
                 self.reset(base.last.index, base.seqno);
-                let era = self.own_log.era();
+                let era = self.ctx.own_log.era();
                 Job::Reset { ticket, era, base }
             }
         };
-        self.disk_watch.wrote(self.turns.now, ticket);
-        self.links.disk.write(job);
+        self.leadership.disk_watch.wrote(self.ctx.turns.now, ticket);
+        self.ctx.links.disk.write(job);
     }
 
     /// The entry to write. Certification sees it if it has not.
     fn entry(&mut self, header: &EntryHeader) -> Entry {
-        let core = &self.core;
+        let core = &self.ctx.core;
         let config = || {
             let config = core.config_at(header.index);
             Bytes::from(config.expect("the core made this entry").config.encode())
         };
-        let entry = self.own_log.entry(header, config);
+        let entry = self.ctx.own_log.entry(header, config);
         if self.is_own_action(header) {
-            self.log_times.appended(header.index, self.turns.now);
+            self.ctx
+                .own_log
+                .times
+                .appended(header.index, self.ctx.turns.now);
         }
         self.ingest_entry(header, &entry.payload);
         entry
@@ -92,46 +95,56 @@ impl Driver {
 
     /// Whether it ends an action of this session.
     pub(super) fn is_own_action(&self, header: &EntryHeader) -> bool {
-        let (origin, me) = (&header.origin, &self.identity.me);
+        let (origin, me) = (&header.origin, &self.ctx.identity.me);
         let is_own = origin.member == me.member && origin.session == me.session;
         is_own && header.kind == EntryKind::Action
     }
 
     /// More of the log may be durable, by a sync that began then: measures the own actions in it.
     pub(super) fn note_durable(&mut self, sync_began: Time) {
-        let (durable, now) = (self.core.durable_index(), self.turns.now);
-        while let Some(times) = self.log_times.next_durable(durable, sync_began, now) {
-            self.links.host.own_action_durable(times);
+        let (durable, now) = (self.ctx.core.durable_index(), self.ctx.turns.now);
+        while let Some(times) = self
+            .ctx
+            .own_log
+            .times
+            .next_durable(durable, sync_began, now)
+        {
+            self.ctx.links.host.own_action_durable(times);
         }
     }
 
     /// The same for what is committed.
     fn note_committed(&mut self, index: LogIndex) {
-        let now = self.turns.now;
-        while let Some(took) = self.log_times.next_committed(index, now) {
-            self.links.host.own_action_committed(took);
+        let now = self.ctx.turns.now;
+        while let Some(took) = self.ctx.own_log.times.next_committed(index, now) {
+            self.ctx.links.host.own_action_committed(took);
         }
     }
 
     /// Shows an appended entry to the components that follow the log, once.
     pub(super) fn ingest_entry(&mut self, header: &EntryHeader, payload: &Bytes) {
-        let certification = &mut self.ordering.certification;
+        let certification = &mut self.ctx.certification;
         if header.index <= certification.last_index() {
             return;
         }
-        if let Err(error) = certification.appended(self.turns.now, header, payload) {
-            self.log(Level::Error, format!("entry {}: {error}", header.id()));
+        if let Err(error) = certification.appended(self.ctx.turns.now, header, payload) {
+            self.ctx
+                .log(Level::Error, format!("entry {}: {error}", header.id()));
         }
         if header.kind == EntryKind::View {
             match View::decode(header.seqno, payload.clone()) {
-                Ok(view) => self.membership.views.appended(header.index, view),
-                Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
+                Ok(view) => self.ctx.views.appended(header.index, view),
+                Err(error) => self
+                    .ctx
+                    .log(Level::Error, format!("entry {}: {error}", header.id())),
             }
         }
         if header.kind == EntryKind::Decision {
             match OutcomeDecision::decode(payload.clone()) {
-                Ok(decision) => self.inconsistency.appended(header.index, decision),
-                Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
+                Ok(decision) => self.ctx.decisions.appended(header.index, decision),
+                Err(error) => self
+                    .ctx
+                    .log(Level::Error, format!("entry {}: {error}", header.id())),
             }
         }
     }
@@ -140,11 +153,11 @@ impl Driver {
         if self.order_feeding(&range) {
             return;
         }
-        let me = EntrySender::Leader(self.identity.me.member);
-        let inflight_max = self.identity.config.limits.inflight_messages_max;
-        match self.own_log.replicate(me, range, inflight_max) {
+        let me = EntrySender::Leader(self.ctx.identity.me.member);
+        let inflight_max = self.ctx.identity.config.limits.inflight_messages_max;
+        match self.ctx.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.send_append(&range, message),
-            Replication::Read(request) => self.links.disk.read(DiskRead::CatchUp(request)),
+            Replication::Read(request) => self.ctx.links.disk.read(DiskRead::CatchUp(request)),
             Replication::UnderWay => {}
         }
     }
@@ -154,21 +167,21 @@ impl Driver {
     ///
     /// [`AppendOutcome::PayloadMissing`]: synod_consensus::AppendOutcome::PayloadMissing
     fn send_append(&self, range: &SendEntries, mut message: PeerMessage) {
-        let link = self.proposals.link_to(range.to);
+        let link = self.proposals.local.link_to(range.to);
         let link = link.filter(|link| range.is_first_time && may_leave_out_payloads(link.version));
         match link {
             Some(link) if leave_out_payloads(&mut message, range.to, link.session) => {
-                let peers = &self.links.peers;
+                let peers = &self.ctx.links.peers;
                 peers.send_over(range.to, link.connection, message);
             }
-            _ => self.send(range.to, message),
+            _ => self.ctx.send(range.to, message),
         }
     }
 
     fn committed(&mut self, index: LogIndex) {
         let mut seqno = None;
-        for at in self.own_log.committed().next().0..=index.0 {
-            let Some(header) = self.own_log.header(LogIndex(at)) else {
+        for at in self.ctx.own_log.committed().next().0..=index.0 {
+            let Some(header) = self.ctx.own_log.header(LogIndex(at)) else {
                 // Written before this start: none of this session's.
                 self.written_before(LogIndex(at));
                 continue;
@@ -176,17 +189,17 @@ impl Driver {
             seqno = Some(header.seqno);
             self.awaited_committed(&header);
             self.proposal_committed(&header);
-            if let Some(first_chunk) = self.ordering.certification.committed(&header) {
+            if let Some(first_chunk) = self.ctx.certification.committed(&header) {
                 self.retention.chunks_committed(header.seqno, first_chunk);
             }
         }
-        self.own_log.commit(index);
+        self.ctx.own_log.commit(index);
         self.note_committed(index);
-        let seqno = seqno.or_else(|| self.links.reader.summary(index).map(|s| s.seqno));
-        let seqno = seqno.unwrap_or(self.core.base().seqno);
+        let seqno = seqno.or_else(|| self.ctx.links.reader.summary(index).map(|s| s.seqno));
+        let seqno = seqno.unwrap_or(self.ctx.core.base().seqno);
         // Before the host gets what another writer has written.
         self.tell_write_permission();
-        self.links.shared.publish_commit(index, seqno);
+        self.ctx.links.shared.publish_commit(index, seqno);
         self.pace_committed(seqno);
         self.trim_cache();
         self.view_committed();
@@ -199,12 +212,12 @@ impl Driver {
     /// An entry from before this start is committed. It may have ended an action in chunks, and the
     /// outbox has to know of every commit; only its term is known.
     fn written_before(&mut self, index: LogIndex) {
-        if let Some(first_chunk) = self.ordering.certification.forget_ended(index) {
+        if let Some(first_chunk) = self.ctx.certification.forget_ended(index) {
             // The action is at this seqno at the latest.
-            let seqno = self.core.last_seqno();
+            let seqno = self.ctx.core.last_seqno();
             self.retention.chunks_committed(seqno, first_chunk);
         }
-        let Some(term) = self.core.term_at(index) else {
+        let Some(term) = self.ctx.core.term_at(index) else {
             return;
         };
         self.proposal_committed(&EntryHeader {
@@ -221,34 +234,35 @@ impl Driver {
 
     /// Forgets entries beyond the bound that are committed and durable.
     pub(super) fn trim_cache(&mut self) {
-        self.own_log.trim(self.core.durable_index());
+        self.ctx.own_log.trim(self.ctx.core.durable_index());
     }
 
     /// The log is truncated: the components forget what they know from its entries.
     fn truncate(&mut self, from: LogIndex) {
-        self.log_times.truncated(from);
-        self.ordering.certification.truncated(from);
-        self.membership.views.truncated(from);
-        self.inconsistency.truncated(from);
+        self.ctx.own_log.times.truncated(from);
+        self.ctx.certification.truncated(from);
+        self.ctx.views.truncated(from);
+        self.ctx.decisions.truncated(from);
         self.retention.log_truncated(from.prev());
-        let era = self.links.shared.log_truncated(from);
-        self.own_log.truncated(from, era);
+        let era = self.ctx.links.shared.log_truncated(from);
+        self.ctx.own_log.truncated(from, era);
     }
 
     /// The log is reset: nothing that the components know from its entries holds.
     fn reset(&mut self, index: LogIndex, seqno: Seqno) {
-        let era = self.links.shared.log_truncated(LogIndex(0));
-        self.links
+        let era = self.ctx.links.shared.log_truncated(LogIndex(0));
+        self.ctx
+            .links
             .shared
             .base_seqno
             .store(seqno.0, Ordering::Release);
-        self.log_times.truncated(LogIndex(0));
+        self.ctx.own_log.times.truncated(LogIndex(0));
         self.withdraw_after_reset();
-        self.ordering.log_reset(index, seqno);
-        self.membership.views.log_reset();
-        self.inconsistency.truncated(LogIndex(0));
+        self.ctx.certification.log_reset(index, seqno);
+        self.ctx.views.log_reset();
+        self.ctx.decisions.truncated(LogIndex(0));
         self.retention.log_reset();
-        self.own_log.reset(index, era);
+        self.ctx.own_log.reset(index, era);
         self.flow_control.log_reset();
         self.commit_wait.log_reset();
     }

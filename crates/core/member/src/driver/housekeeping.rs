@@ -28,16 +28,13 @@ impl Driver {
         // Before the report, whose weight depends on it.
         self.watch_disk();
         // Before the report, which says how far the database has flushed.
-        let (state, applied) = (
-            self.state_transfers.data_state(),
-            self.links.shared.applied(),
-        );
-        let now = self.turns.now;
-        let oldest_write = self.disk_watch.oldest_write(now);
+        let (state, applied) = (self.ctx.data_state, self.ctx.links.shared.applied());
+        let now = self.ctx.turns.now;
+        let oldest_write = self.leadership.disk_watch.oldest_write(now);
         self.retention
             .database_is_at(now, oldest_write, state, applied);
         self.retention
-            .readers_are_at(self.links.shared.readers.slowest());
+            .readers_are_at(self.ctx.links.shared.readers.slowest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();
@@ -70,7 +67,7 @@ impl Driver {
     /// The leader's share of the slow work. Steps that append an entry or change the configuration
     /// are refused while another change is under way; they try again at the next tick.
     fn leader_tick(&mut self) {
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             return;
         }
         // First: the steps after it concern the members present.
@@ -103,13 +100,17 @@ impl Driver {
     }
 
     fn watch_repair(&mut self) {
-        let now = self.turns.now;
-        let is_alone = self.primary.has_lost_group(now, self.group_patience());
-        let until = self.core.repairing_until();
-        match self.own_log.repair.news(now, until, is_alone) {
+        let now = self.ctx.turns.now;
+        let is_alone = self
+            .leadership
+            .primary
+            .has_lost_group(now, self.group_patience());
+        let until = self.ctx.core.repairing_until();
+        match self.ctx.own_log.repair.news(now, until, is_alone) {
             None => {}
             Some(RepairNews::Repaired) => {
-                self.note(Topic::Log, Level::Info, "this member's log is repaired");
+                self.ctx
+                    .note(Topic::Log, Level::Info, "this member's log is repaired");
             }
             Some(RepairNews::Waiting(until)) => {
                 let text = format!(
@@ -119,7 +120,7 @@ impl Driver {
                      logs are running. 'When logs are damaged' in \
                      docs/operating/shutdown-and-recovery.md says what can be done"
                 );
-                self.note(Topic::Log, Level::Error, text);
+                self.ctx.note(Topic::Log, Level::Error, text);
             }
         }
     }
@@ -132,12 +133,12 @@ impl Driver {
              members"
         );
         // The only voter of a group would not start.
-        let me = self.identity.me.member;
-        let remedy = if self.core.config().config.voters().any(|id| id != me) {
+        let me = self.ctx.identity.me.member;
+        let remedy = if self.ctx.core.config().config.voters().any(|id| id != me) {
             Remedy::Restart
         } else {
             Remedy::Operator
         };
-        self.stop_for(&why, remedy);
+        self.ctx.stop_for(&why, remedy);
     }
 }

@@ -53,6 +53,7 @@ mod clock;
 mod commands;
 mod commit_times;
 mod commit_wait;
+mod context;
 mod effects;
 mod event;
 #[cfg(test)]
@@ -82,9 +83,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_consensus::{Body, Core, GroupId, MemberId, Message, SessionId, Time};
+use synod_consensus::{Body, GroupId, MemberId, Message, SessionId, Time};
 use synod_log::LogReader;
-use synod_wire::PeerMessage;
+use synod_wire::{DataState, PeerMessage};
 
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
@@ -97,7 +98,7 @@ pub use membership::VoterPolicy;
 pub use retention::FullLogPolicy;
 pub use writers::{WritePermission, WritersRefusal, WritersRequest};
 
-use crate::host::{Host, Level, Remedy, Topic};
+use crate::host::{Host, Level, Remedy};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
@@ -105,18 +106,19 @@ use authorization::Authorization;
 use clock::Turns;
 use commands::Commands;
 use commit_wait::CommitWaits;
+use context::Context;
 use feeding::Feeding;
 use fetching::Fetching;
 use flow_control::FlowControl;
 use identity::Identity;
-use inconsistency::Inconsistency;
+use inconsistency::{Decisions, Inconsistency};
 use leadership::{
-    DiskWatch, Elections, FollowWriters, ForcedPrimary, LeaderPriority, PrimaryWatch, Regions,
+    DiskWatch, Elections, FollowWriters, ForcedPrimary, LeaderPriority, Leadership, PrimaryWatch,
+    Regions,
 };
-use log_times::LogTimes;
-use membership::{LEAVE_LIMIT, Membership};
+use membership::{LEAVE_LIMIT, Membership, Views};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
-use proposals::{Link, LocalProposals, Ordering, Reads};
+use proposals::{Link, LocalProposals, Ordering, Proposals, Reads};
 use recovery::Recovery;
 use retention::Retention;
 use stalled_logs::Standstill;
@@ -148,38 +150,30 @@ pub struct DriverLinks {
     pub observer: Option<Box<dyn Observer>>,
 }
 
+/// A member gets here what it lacks: entries of the log from others, or a whole copy.
+#[derive(Default)]
+struct CatchUp {
+    feeding: Feeding,
+    fetching: Fetching,
+    state_transfers: StateTransfers,
+    standstill: Standstill,
+}
+
 /// A running member's protocol state: the consensus core and the components around it.
 ///
 /// Call [`Driver::begin`] once, then [`Driver::handle`] and [`Driver::turn`] as the events and
 /// [`Driver::wake_at`] demand, and [`Driver::end`] last.
 pub struct Driver {
-    identity: Identity,
-    core: Core,
-    links: DriverLinks,
-    turns: Turns,
-    own_log: OwnLog,
-    proposals: LocalProposals,
-    ordering: Ordering,
+    ctx: Context,
+    proposals: Proposals,
     flow_control: FlowControl,
     commit_wait: CommitWaits,
-    writers: WritersSetting,
-    reads: Reads,
     membership: Membership,
     retention: Retention,
-    state_transfers: StateTransfers,
     inconsistency: Inconsistency,
-    forced_primary: ForcedPrimary,
     recovery: Recovery,
-    leader_priority: LeaderPriority,
-    regions: Regions,
-    feeding: Feeding,
-    fetching: Fetching,
-    follow_writers: FollowWriters,
-    disk_watch: DiskWatch,
-    log_times: LogTimes,
-    primary: PrimaryWatch,
-    elections: Elections,
-    standstill: Standstill,
+    leadership: Leadership,
+    catch_up: CatchUp,
     authorization: Authorization,
     commands: Commands,
 }
@@ -204,59 +198,47 @@ impl Driver {
         let uncommitted_max = config.limits.uncommitted_bytes_max;
         let step_down = Duration::from_micros(config.timing.election_timeout_max_us);
         Driver {
-            turns: Turns::new(now, tuning.slow_tick),
-            own_log: OwnLog::new(&tuning, uncommitted_max, core.commit_index(), repair),
-            proposals: LocalProposals::new(me, core.base().last.term),
-            ordering: Ordering::new(
-                certification,
-                config.cert_limits(&tuning),
-                tuning.partial_action_timeout,
-            ),
+            proposals: Proposals {
+                local: LocalProposals::new(me, core.base().last.term),
+                ordering: Ordering::new(tuning.partial_action_timeout),
+                reads: Reads::default(),
+                writers: WritersSetting::default(),
+            },
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
-            writers: WritersSetting::default(),
-            reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
             retention: Retention::new(&tuning, now, config.in_relay_group),
-            state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
-            forced_primary: ForcedPrimary::default(),
             recovery: Recovery::default(),
-            leader_priority: LeaderPriority::default(),
-            regions: Regions::new(me.member, config.region.clone()),
-            feeding: Feeding::default(),
-            fetching: Fetching::default(),
-            follow_writers: FollowWriters::new(&tuning, now),
-            disk_watch: DiskWatch::new(tuning.disk_patience),
-            log_times: LogTimes::default(),
-            primary: PrimaryWatch::new(now, step_down),
-            elections: Elections::default(),
-            standstill: Standstill::default(),
+            leadership: Leadership {
+                forced_primary: ForcedPrimary::default(),
+                leader_priority: LeaderPriority::default(),
+                regions: Regions::new(me.member, config.region.clone()),
+                follow_writers: FollowWriters::new(&tuning, now),
+                disk_watch: DiskWatch::new(tuning.disk_patience),
+                primary: PrimaryWatch::new(now, step_down),
+                elections: Elections::default(),
+            },
+            catch_up: CatchUp::default(),
             authorization: Authorization::default(),
             commands: Commands::default(),
-            identity: Identity { me, group, config },
-            core,
-            links,
+            ctx: Context {
+                turns: Turns::new(now, tuning.slow_tick),
+                own_log: OwnLog::new(&tuning, uncommitted_max, core.commit_index(), repair),
+                certification,
+                views: Views::load(&links.reader),
+                decisions: Decisions::default(),
+                data_state: DataState::Disconnected,
+                identity: Identity { me, group, config },
+                core,
+                links,
+            },
         }
-    }
-
-    /// The time of the input being handled, by this member's own clock.
-    fn now(&self) -> Time {
-        self.turns.now
-    }
-
-    fn log(&self, level: Level, text: impl AsRef<str>) {
-        self.links.host.log(level, text.as_ref());
-    }
-
-    /// Like [`Driver::log`], for an event that operators ask for afterwards.
-    fn note(&self, topic: Topic, level: Level, text: impl AsRef<str>) {
-        self.links.host.note(topic, level, text.as_ref());
     }
 
     /// Begins to take part. Once, before anything else.
     pub fn begin(&mut self, now: Time) {
-        self.turns.observe(now);
+        self.ctx.turns.observe(now);
         self.look_at_database();
         self.start_membership();
         self.perform();
@@ -264,14 +246,14 @@ impl Driver {
 
     /// Whether this member has stopped for good, or was ordered to.
     pub fn is_stopped(&self) -> bool {
-        self.turns.is_stopped()
+        self.ctx.turns.is_stopped()
     }
 
     /// Releases all clients that wait for this member. Events handed to it later end when it is
     /// dropped.
     pub fn end(&mut self) {
         self.withdraw_proposals();
-        self.reads.fail_all();
+        self.proposals.reads.fail_all();
     }
 
     /// Does what is due, and what the events since the last turn led to.
@@ -280,13 +262,13 @@ impl Driver {
             // A member that has left must not ask to be present again.
             return;
         }
-        self.turns.observe(now);
-        if self.core.poll_timeout().is_some_and(|at| at <= now) {
-            self.core.handle_tick(now);
+        self.ctx.turns.observe(now);
+        if self.ctx.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.ctx.core.handle_tick(now);
             self.notice_failed_feeding();
         }
         self.perform();
-        if self.turns.is_slow_tick_due(now) {
+        if self.ctx.turns.is_slow_tick_due(now) {
             self.slow_tick();
             self.perform();
         }
@@ -294,7 +276,10 @@ impl Driver {
 
     /// When the next turn is due at the latest.
     pub fn wake_at(&self) -> Time {
-        let (core, slow_tick) = (self.core.poll_timeout(), self.turns.next_slow_tick());
+        let (core, slow_tick) = (
+            self.ctx.core.poll_timeout(),
+            self.ctx.turns.next_slow_tick(),
+        );
         let next = core.map_or(slow_tick, |at| at.min(slow_tick));
         self.flow_control.wake_at().map_or(next, |at| at.min(next))
     }
@@ -305,7 +290,7 @@ impl Driver {
         if self.is_stopped() {
             return;
         }
-        self.turns.observe(now);
+        self.ctx.turns.observe(now);
         match event {
             Event::Peer {
                 from,
@@ -313,7 +298,7 @@ impl Driver {
                 group,
                 message,
             } => {
-                if !self.identity.is_foreign(group) {
+                if !self.ctx.identity.is_foreign(group) {
                     self.handle_peer(from, certificate, message);
                 }
             }
@@ -328,26 +313,26 @@ impl Driver {
                     session,
                     version,
                 };
-                self.proposals.link_up(member, link);
+                self.proposals.local.link_up(member, link);
                 self.membership.join_watch.link_up(member);
-                self.core.peer_connected(self.now(), member);
+                self.ctx.core.peer_connected(self.ctx.turns.now, member);
                 self.repeat_proposals(member);
                 self.repeat_state_transfer_messages(member);
                 self.introduce_to(member);
                 self.ask_for_position(member);
-                self.fetching.search.heard(member);
-                if self.core.leader() == Some(member) {
+                self.catch_up.fetching.search.heard(member);
+                if self.ctx.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
             }
             Event::InboundLink { member } => {
                 self.repeat_proposals(member);
-                self.fetching.search.heard(member);
+                self.catch_up.fetching.search.heard(member);
             }
             Event::LinkDown { member } => {
-                self.feeding.feeders.lost(member);
+                self.catch_up.feeding.feeders.lost(member);
                 self.membership.join_watch.link_down(member);
-                self.core.peer_disconnected(self.now(), member);
+                self.ctx.core.peer_disconnected(self.ctx.turns.now, member);
                 self.fetch_elsewhere(member);
             }
             Event::MemberFound {
@@ -358,14 +343,15 @@ impl Driver {
             Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
             Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
             Event::Persisted { ticket, sync_began } => {
-                self.disk_watch.persisted(ticket);
-                self.core.persisted(self.now(), ticket);
+                self.leadership.disk_watch.persisted(ticket);
+                self.ctx.core.persisted(self.ctx.turns.now, ticket);
                 self.note_durable(sync_began);
                 self.trim_cache();
             }
-            Event::Purged(base) => self.core.purged(base),
+            Event::Purged(base) => self.ctx.core.purged(base),
             Event::StorageFailed(why) => {
-                self.stop_for(&format!("the log failed: {why}"), Remedy::Restart);
+                self.ctx
+                    .stop_for(&format!("the log failed: {why}"), Remedy::Restart);
             }
             Event::LogDamaged(error) => self.log_damaged(&error),
             Event::Fetch => self.fetch(),
@@ -373,7 +359,7 @@ impl Driver {
             Event::Read(done) => self.read(done),
             Event::CancelRead(id) => self.cancel_read(id),
             Event::DataState(state) => {
-                self.state_transfers.set_data_state(state);
+                self.ctx.data_state = state;
                 self.send_report();
                 self.tell_all_askers();
             }
@@ -385,17 +371,17 @@ impl Driver {
                 let forced = self.force_new_primary();
                 (done.0)(forced);
             }
-            Event::QuorumLossPolicy(policy) => self.forced_primary.set_policy(policy),
-            Event::VoterPolicy(policy) => self.identity.config.voter_policy = policy,
+            Event::QuorumLossPolicy(policy) => self.leadership.forced_primary.set_policy(policy),
+            Event::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
             Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
             Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
             Event::LeaderPlacement(placement) => {
-                let now = self.turns.now;
-                self.follow_writers.set_placement(now, placement);
+                let now = self.ctx.turns.now;
+                self.leadership.follow_writers.set_placement(now, placement);
             }
             Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
-            Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
+            Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => {
                 self.answer_outcome_queries();
@@ -406,7 +392,7 @@ impl Driver {
             Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
             Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
             Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
-            Event::Stop => self.turns.stop(),
+            Event::Stop => self.ctx.turns.stop(),
         }
     }
 
@@ -416,7 +402,7 @@ impl Driver {
         if !self.may_send(from, certificate.as_ref(), &message) {
             return;
         }
-        self.fetching.search.heard(from);
+        self.catch_up.fetching.search.heard(from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
@@ -433,7 +419,7 @@ impl Driver {
                 number,
                 reason,
             } => {
-                if session == self.identity.me.session {
+                if session == self.ctx.identity.me.session {
                     self.proposal_refused(term, number, reason);
                 }
             }
@@ -484,22 +470,22 @@ impl Driver {
         mut message: Message,
         payloads: Vec<Option<Bytes>>,
     ) {
-        if message.from != from || message.to != self.identity.me.member {
-            self.log(
+        if message.from != from || message.to != self.ctx.identity.me.member {
+            self.ctx.log(
                 Level::Warning,
                 format!("ignoring a message of member {from} that names other parties"),
             );
             return;
         }
-        if self.identity.group == GroupId::NONE {
+        if self.ctx.identity.group == GroupId::NONE {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
-        self.elections.heard(&message);
+        self.leadership.elections.heard(&message);
         if self.is_answer_to_this_leader(&message) {
             // This turn performs what all such answers lead to: one commit, one message for each
             // follower.
-            return self.core.handle_message(self.now(), message);
+            return self.ctx.core.handle_message(self.ctx.turns.now, message);
         }
         // The core wants its effects performed before it is given the next message. The payloads of
         // that message come to hand only then: none is written with an entry that was there before.
@@ -507,8 +493,9 @@ impl Driver {
         if self.is_stopped() || !self.may_obey(&message) {
             return;
         }
-        let (core, proposals) = (&self.core, &self.proposals);
+        let (core, proposals) = (&self.ctx.core, &self.proposals.local);
         let arrived = self
+            .ctx
             .own_log
             .arrived(core, &mut message, payloads, |header| {
                 proposals.payload_of(header)
@@ -516,24 +503,28 @@ impl Driver {
         let Arrived { configs, missing } = match arrived {
             Ok(arrived) => arrived,
             Err(text) => {
-                self.own_log.forget_arrived();
-                return self.log(Level::Error, text);
+                self.ctx.own_log.forget_arrived();
+                return self.ctx.log(Level::Error, text);
             }
         };
         let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
-        let before = self.core.counters().refused_entries();
+        let before = self.ctx.core.counters().refused_entries();
         let term = message.term;
-        self.core.handle_message_with(self.now(), message, &configs);
+        self.ctx
+            .core
+            .handle_message_with(self.ctx.turns.now, message, &configs);
         if let Some(Missing { index, sent_at }) = missing {
-            let now = self.now();
-            self.core.payload_missing(now, (from, term), index, sent_at);
+            let now = self.ctx.turns.now;
+            self.ctx
+                .core
+                .payload_missing(now, (from, term), index, sent_at);
         }
-        if has_entries && self.core.leader() == Some(from) {
-            self.entries_came(from, self.core.counters().refused_entries() == before);
+        if has_entries && self.ctx.core.leader() == Some(from) {
+            self.entries_came(from, self.ctx.core.counters().refused_entries() == before);
         }
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
-        self.own_log.forget_arrived();
+        self.ctx.own_log.forget_arrived();
         // Learners may wait for entries that have just come.
         self.feed_waiting();
     }
@@ -544,7 +535,7 @@ impl Driver {
             message.body,
             Body::AppendReply(_) | Body::HeartbeatReply { .. }
         );
-        is_answer && self.core.is_leader() && message.term == self.core.term()
+        is_answer && self.ctx.core.is_leader() && message.term == self.ctx.core.term()
     }
 
     /// Performs effects and sends proposals until there is nothing left to do.
@@ -563,22 +554,5 @@ impl Driver {
         self.follow_work();
         self.publish_status();
         self.tell_write_permission();
-    }
-
-    /// Stops for good, until a person has changed something.
-    fn fail(&mut self, why: &str) {
-        self.stop_for(why, Remedy::Operator);
-    }
-
-    /// Stops for good, and says what brings this member back.
-    fn stop_for(&mut self, why: &str, remedy: Remedy) {
-        let text = format!("this member stops: {why}");
-        self.note(Topic::Membership, Level::Error, text);
-        self.links.host.failed(why, remedy);
-        self.turns.stop();
-    }
-
-    fn send(&self, to: MemberId, message: PeerMessage) {
-        self.links.peers.send(to, message);
     }
 }

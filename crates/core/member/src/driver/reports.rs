@@ -10,16 +10,16 @@ use super::Driver;
 
 impl Driver {
     pub(super) fn own_report(&self) -> Report {
-        let shared = &self.links.shared;
+        let shared = &self.ctx.links.shared;
         let applied = shared.applied();
         let on_their_way = shared.snapshots.oldest();
         let seen_by_all = on_their_way.map_or(applied, |seen| seen.min(applied));
         let committed = shared.commit_seqno.load(Ordering::Acquire);
-        let (me, config) = (self.identity.me, &self.identity.config);
+        let (me, config) = (self.ctx.identity.me, &self.ctx.identity.config);
         Report {
             member: me.member,
             session: me.session,
-            state: self.state_transfers.data_state(),
+            state: self.ctx.data_state,
             applied,
             seen: seen_by_all,
             db_flushed: self.retention.db_flushed(),
@@ -27,32 +27,32 @@ impl Driver {
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
             weight: self.reported_weight(),
             wants_vote: config.wants_vote,
-            log_format: self.links.reader.format().number(),
+            log_format: self.ctx.links.reader.format().number(),
             region: config.region.clone(),
         }
     }
 
     /// Reports this member's database to the leader.
     pub(super) fn send_report(&mut self) {
-        let Some(leader) = self.core.leader() else {
+        let Some(leader) = self.ctx.core.leader() else {
             return;
         };
         let report = self.own_report();
-        if leader == self.identity.me.member {
+        if leader == self.ctx.identity.me.member {
             self.membership.presence.report(report);
         } else {
-            self.send(leader, PeerMessage::Report(report));
+            self.ctx.send(leader, PeerMessage::Report(report));
             self.repeat_position();
         }
     }
 
     pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
         let is_present = self.membership.presence.session_of(from) == Some(report.session);
-        if !self.core.is_leader() || report.member != from || !is_present {
+        if !self.ctx.core.is_leader() || report.member != from || !is_present {
             return;
         }
         self.membership.presence.report(report);
-        if !self.core.config().config.is_voter(from) {
+        if !self.ctx.core.config().config.is_voter(from) {
             self.let_learners_vote();
         }
     }
@@ -66,19 +66,27 @@ impl Driver {
         }
         let members: Vec<Report> = presence.reports().cloned().collect();
         self.advance_window(&members);
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         self.retention.note_reports(config, &members);
-        let (term, purge_limit) = (self.core.term(), self.purge_limit());
-        let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
-        let me = self.identity.me.member;
+        let (term, purge_limit) = (self.ctx.core.term(), self.purge_limit());
+        let others: Vec<MemberId> = self
+            .ctx
+            .core
+            .config()
+            .config
+            .members
+            .keys()
+            .copied()
+            .collect();
+        let me = self.ctx.identity.me.member;
         for member in others.into_iter().filter(|id| *id != me) {
             let status = StatusBroadcast {
                 term,
                 members: members.clone(),
                 purge_limit,
-                commit: self.core.commit_index(),
+                commit: self.ctx.core.commit_index(),
             };
-            self.send(member, PeerMessage::Status(status));
+            self.ctx.send(member, PeerMessage::Status(status));
         }
         self.publish_databases(&members);
         self.announce_pace();
@@ -86,13 +94,16 @@ impl Driver {
 
     /// The leader's status.
     pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
-        if status.term != self.core.term() || self.core.leader() != Some(from) {
+        if status.term != self.ctx.core.term() || self.ctx.core.leader() != Some(from) {
             return;
         }
         self.leader_states_commit(status.commit);
         let (reports, limit) = (&status.members, status.purge_limit);
         self.advance_window(reports);
-        let (config, last) = (&self.core.config().config, self.core.last_id().index);
+        let (config, last) = (
+            &self.ctx.core.config().config,
+            self.ctx.core.last_id().index,
+        );
         self.retention.note_status(config, reports, limit, last);
         self.weigh_status(reports);
         self.publish_databases(reports);
@@ -102,7 +113,7 @@ impl Driver {
     fn advance_window(&mut self, reports: &[Report]) {
         let low_water: Option<Seqno> = reports.iter().map(|r| r.seen).min();
         if let Some(low_water) = low_water {
-            self.ordering.certification.advance_window(low_water);
+            self.ctx.certification.advance_window(low_water);
         }
     }
 }

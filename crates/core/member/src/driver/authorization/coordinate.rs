@@ -28,7 +28,7 @@ impl Driver {
     ) -> bool {
         let kind = Kind::of(from, message);
         let sender = self.sender(from, certificate);
-        let judgement = if from == self.identity.me.member {
+        let judgement = if from == self.ctx.identity.me.member {
             // Another process that claims to be this member.
             Judgement::Refused
         } else {
@@ -39,8 +39,8 @@ impl Driver {
         }
         let is_heard = sender.is_known() && judgement != Judgement::Refused;
         if planted!(HeardFromStrangers, is_heard, else true) {
-            self.membership.presence.heard(self.turns.now, from);
-            self.membership.silence.heard(self.turns.now, from);
+            self.membership.presence.heard(self.ctx.turns.now, from);
+            self.membership.silence.heard(self.ctx.turns.now, from);
         }
         if sender.is_configured && judgement == Judgement::Allowed {
             self.note_certificate(from, certificate);
@@ -51,7 +51,7 @@ impl Driver {
     /// Knowledge of this member about a sender. A connection that shows another certificate than
     /// the one that the member is bound to is not that member's.
     fn sender(&self, from: MemberId, certificate: Option<&Arc<str>>) -> Sender {
-        let leader = self.core.leader();
+        let leader = self.ctx.core.leader();
         let sender = Sender {
             has_leader: leader.is_some(),
             ..Sender::default()
@@ -61,7 +61,7 @@ impl Driver {
         }
         Sender {
             is_configured: self.is_configured(from),
-            is_leaving: self.core.progress().any(|peer| peer.member == from),
+            is_leaving: self.ctx.core.progress().any(|peer| peer.member == from),
             is_introduced: self.introduction_of(from).is_some(),
             is_asked: !self.has_found_group() && self.authorization.known_peers.is_asked(from),
             is_followed: leader == Some(from),
@@ -72,9 +72,9 @@ impl Driver {
     /// The member as the latest configuration names it; if that does not, as the latest committed
     /// one does: another leader may truncate the latest.
     fn configured(&self, member: MemberId) -> Option<&Member> {
-        let latest = &self.core.config().config;
+        let latest = &self.ctx.core.config().config;
         let committed = || {
-            let at = self.core.config_at(self.core.commit_index())?;
+            let at = self.ctx.core.config_at(self.ctx.core.commit_index())?;
             at.config.members.get(&member)
         };
         latest.members.get(&member).or_else(committed)
@@ -85,14 +85,14 @@ impl Driver {
     }
 
     fn introduction_of(&self, member: MemberId) -> Option<&IntroducedMember> {
-        let committed = self.core.commit_index();
+        let committed = self.ctx.core.commit_index();
         self.authorization.known_peers.introduced(member, committed)
     }
 
     /// Whether this member has joined and follows a leader that its own configuration names: it
     /// needs no members that it asked.
     fn has_found_group(&self) -> bool {
-        let leader = self.core.leader();
+        let leader = self.ctx.core.leader();
         let follows = leader.is_some_and(|leader| self.is_configured(leader));
         follows && self.membership.join.has_joined()
     }
@@ -118,15 +118,15 @@ impl Driver {
 
     /// The member that is bound to the certificate that a configured one shows.
     fn holder_of(&self, member: MemberId, shown: Option<&Arc<str>>) -> Option<MemberId> {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let shown = shown.map(|shown| &**shown);
         let is_configured = config.members.contains_key(&member);
         other_holder(config, member, None, shown).filter(|_| is_configured)
     }
 
     fn refused(&mut self, from: MemberId, certificate: Option<&Arc<str>>, kind: Kind) {
-        let is_news = self.authorization.refused.refused(self.turns.now, from);
-        lock(&self.links.shared.status).refused_messages = self.authorization.refused.count();
+        let is_news = self.authorization.refused.refused(self.ctx.turns.now, from);
+        lock(&self.ctx.links.shared.status).refused_messages = self.authorization.refused.count();
         if !is_news {
             return;
         }
@@ -143,7 +143,7 @@ impl Driver {
                 Some(holder) => format!(
                     "its connection shows the certificate of {}. Give each member a certificate \
                      of its own; if it has one, another process uses the member's identity",
-                    self.name_of(holder)
+                    self.ctx.name_of(holder)
                 ),
                 None => "it is not in the group, as far as this member knows. If it should be, \
                          look at its own log; otherwise find out which process connects to this \
@@ -151,7 +151,7 @@ impl Driver {
                     .to_owned(),
             },
         };
-        let name = self.name_of(from);
+        let name = self.ctx.name_of(from);
         // Normal: a member that has not joined knows few others, and a member without a leader
         // introduces itself to all that it knows, also if it was removed.
         let is_normal = !self.membership.join.has_joined() || kind == Kind::Introduction;
@@ -160,7 +160,7 @@ impl Driver {
         } else {
             Level::Warning
         };
-        self.log(
+        self.ctx.log(
             level,
             format!("refusing messages of {name} (the first is {kind:?}): {why}"),
         );
@@ -181,12 +181,12 @@ impl Driver {
     pub(in crate::driver) fn introduce_to(&self, member: MemberId) {
         if self.is_configured(member) {
             let introduction = PeerMessage::Introduction(self.introduction());
-            self.send(member, introduction);
+            self.ctx.send(member, introduction);
         }
     }
 
     fn introduction(&self) -> Introduction {
-        let config = self.core.config();
+        let config = self.ctx.core.config();
         let members = config.config.members.iter();
         let members = members.map(|(id, member)| IntroducedMember {
             member: *id,
@@ -206,18 +206,19 @@ impl Driver {
         from: MemberId,
         introduction: Introduction,
     ) {
-        if introduction.index < self.core.config().index {
+        if introduction.index < self.ctx.core.config().index {
             self.introduce_to(from);
         }
-        let committed = self.core.commit_index();
+        let committed = self.ctx.core.commit_index();
         let named = introduction.members.clone();
         let known_peers = &mut self.authorization.known_peers;
         if !known_peers.introduced_by(from, introduction, committed) {
             return;
         }
         for introduced in named {
-            if introduced.member != self.identity.me.member {
-                self.links
+            if introduced.member != self.ctx.identity.me.member {
+                self.ctx
+                    .links
                     .peers
                     .connect(introduced.member, &introduced.address);
             }
@@ -231,21 +232,21 @@ impl Driver {
         if self.has_found_group() {
             self.authorization.known_peers.found_group();
         }
-        if self.core.leader().is_none() {
-            let members = self.core.config().config.members.keys();
-            let others = members.filter(|id| **id != self.identity.me.member);
+        if self.ctx.core.leader().is_none() {
+            let members = self.ctx.core.config().config.members.keys();
+            let others = members.filter(|id| **id != self.ctx.identity.me.member);
             others.for_each(|other| self.introduce_to(*other));
         }
         let known_peers = &self.authorization.known_peers;
         let introducers: BTreeSet<MemberId> = known_peers
             .asked()
-            .chain(self.core.config().config.members.keys().copied())
+            .chain(self.ctx.core.config().config.members.keys().copied())
             .collect();
-        let committed = self.core.commit_index();
+        let committed = self.ctx.core.commit_index();
         self.authorization
             .known_peers
             .forget(|by| introducers.contains(&by), committed);
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         self.authorization.unbound.retain(|id, _| {
             let member = members.get(id);
             member.is_some_and(|member| member.certificate.is_none())
@@ -257,8 +258,8 @@ impl Driver {
 
     /// Tells the network which members may exchange messages with this one.
     pub(in crate::driver) fn publish_known(&self) {
-        let latest = &self.core.config().config;
-        let committed = self.core.config_at(self.core.commit_index());
+        let latest = &self.ctx.core.config().config;
+        let committed = self.ctx.core.config_at(self.ctx.core.commit_index());
         let committed = committed.map(|at| &at.config);
         let known_peers = &self.authorization.known_peers;
         let configured = [Some(latest), committed].into_iter().flatten();
@@ -266,11 +267,11 @@ impl Driver {
             .flat_map(|config| config.members.keys().copied())
             .chain(known_peers.all_introduced())
             .chain(known_peers.asked())
-            .chain(self.core.leader())
+            .chain(self.ctx.core.leader())
             // They are asked next.
             .chain(self.membership.join.contacts());
         let known = ids
-            .filter(|id| *id != self.identity.me.member)
+            .filter(|id| *id != self.ctx.identity.me.member)
             .map(|id| {
                 let certificate = self.bound_certificate(id).map(str::to_owned);
                 let is_free = certificate.is_none() && latest.members.contains_key(&id);
@@ -282,7 +283,7 @@ impl Driver {
                 (id, peer)
             })
             .collect::<BTreeMap<_, _>>();
-        self.links.peers.set_known(&known);
+        self.ctx.links.peers.set_known(&known);
     }
 
     /// Whether a connection to this member is worth keeping.
@@ -296,39 +297,41 @@ impl Driver {
 
     /// Whether this member is looking for its group: it has not joined, or has lost it.
     pub(in crate::driver) fn is_searching(&self) -> bool {
-        !self.membership.join.has_joined() || self.core.leader().is_none()
+        !self.membership.join.has_joined() || self.ctx.core.leader().is_none()
     }
 
     // --- identity ----------------------------------------------------------------------------
 
     /// A member says that another process has this member's identity.
     pub(in crate::driver) fn duplicate_identity(&mut self, by: MemberId, text: &str) {
-        let me = self.identity.me.member;
-        let config = &self.core.config().config;
+        let me = self.ctx.identity.me.member;
+        let config = &self.ctx.core.config().config;
         let others = config.voters().filter(|id| *id != me);
         let has_joined = self.membership.join.has_joined();
-        let report =
-            self.authorization
-                .duplicate_identity
-                .reported(self.turns.now, by, others, has_joined);
+        let report = self.authorization.duplicate_identity.reported(
+            self.ctx.turns.now,
+            by,
+            others,
+            has_joined,
+        );
         match report {
             Report::Nothing => {}
             Report::TooFew => {
-                let name = self.name_of(by);
+                let name = self.ctx.name_of(by);
                 let text = format!(
                     "{name} says that another process has this member's identity. This member \
                      stops if most of the other voters say so. {text}"
                 );
-                self.log(Level::Warning, text);
+                self.ctx.log(Level::Warning, text);
             }
-            Report::Enough => self.fail(text),
+            Report::Enough => self.ctx.fail(text),
         }
     }
 
     /// Leader only: binds members to the certificates that they show, for instance after the
     /// group has moved to certificates. One at a time; the next tick continues.
     pub(in crate::driver) fn bind_certificates(&mut self) {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         if config.protocol < CERTIFICATES_SINCE {
             return;
         }
@@ -353,6 +356,6 @@ impl Driver {
             certificate: Some(certificate.to_string()),
         };
         // Refused while another change is under way: the next tick tries again.
-        let _ = self.core.change_config(self.now(), change);
+        let _ = self.ctx.core.change_config(self.ctx.turns.now, change);
     }
 }

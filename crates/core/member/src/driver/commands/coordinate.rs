@@ -29,8 +29,8 @@ impl Driver {
             limit,
             reply,
         } = request;
-        let number = self.commands.wait(self.turns.now, limit, reply);
-        let me = self.identity.me;
+        let number = self.commands.wait(self.ctx.turns.now, limit, reply);
+        let me = self.ctx.identity.me;
         let asker = Asker {
             member: me.member,
             session: me.session,
@@ -46,12 +46,12 @@ impl Driver {
     /// The member that carries an order out.
     fn addressee(&self, command: &Command) -> Result<MemberId, CommandRefusal> {
         if let Command::SetWeight { member, .. } = command {
-            return find(&self.core.config().config, member);
+            return find(&self.ctx.core.config().config, member);
         }
         if *command == Command::Recover {
             return self.choose_survivor(false);
         }
-        self.core.leader().ok_or_else(|| {
+        self.ctx.core.leader().ok_or_else(|| {
             refuse(
                 RefusalReason::NoLeader,
                 "this member knows no leader: a majority of the voters does not answer, or an \
@@ -61,13 +61,13 @@ impl Driver {
     }
 
     fn pass_on(&mut self, to: MemberId, number: u64, command: Command) {
-        let session = self.identity.me.session;
-        let version = self.core.config().config.protocol;
+        let session = self.ctx.identity.me.session;
+        let version = self.ctx.core.config().config.protocol;
         if !has_commands(version) {
             let text = format!(
                 "the group speaks protocol version {version}, which passes no commands on: give \
                  it to {} itself, or upgrade all servers",
-                self.name_of(to)
+                self.ctx.name_of(to)
             );
             let refusal = refuse(RefusalReason::ProtocolTooOld, text);
             return self.commands.answered(number, Err(refusal));
@@ -77,7 +77,7 @@ impl Driver {
             number,
             command,
         };
-        self.send(to, message);
+        self.ctx.send(to, message);
     }
 
     pub(in crate::driver) fn handle_command_answer(
@@ -86,7 +86,7 @@ impl Driver {
         number: u64,
         answer: Result<Done, CommandRefusal>,
     ) {
-        if session == self.identity.me.session {
+        if session == self.ctx.identity.me.session {
             self.commands.answered(number, answer);
         }
     }
@@ -109,13 +109,13 @@ impl Driver {
     }
 
     fn carry_out(&mut self, asker: Asker, command: Command) {
-        let by = self.name_of(asker.member);
+        let by = self.ctx.name_of(asker.member);
         let text = format!("an operator orders, by way of {by}: {command}");
-        self.note(Topic::Membership, Level::Info, text);
+        self.ctx.note(Topic::Membership, Level::Info, text);
         let begun = match &command {
             Command::SetWeight { member, weight } => self.weigh_myself(member, *weight).map(Some),
             Command::Recover => self
-                .recover(asker.member != self.identity.me.member)
+                .recover(asker.member != self.ctx.identity.me.member)
                 .map(Some),
             _ => self.begin_work(asker, &command).map(|()| None),
         };
@@ -132,8 +132,8 @@ impl Driver {
             Ok(done) => format!("the operator's order is carried out: {done}"),
             Err(refusal) => format!("the operator's order is refused: {refusal}"),
         };
-        self.note(Topic::Membership, Level::Info, text);
-        if asker.member == self.identity.me.member {
+        self.ctx.note(Topic::Membership, Level::Info, text);
+        if asker.member == self.ctx.identity.me.member {
             return self.commands.answered(asker.number, answer);
         }
         let Asker {
@@ -144,12 +144,12 @@ impl Driver {
             number,
             answer,
         };
-        self.send(asker.member, message);
+        self.ctx.send(asker.member, message);
     }
 
     fn weigh_myself(&mut self, member: &str, weight: LeaderWeight) -> Result<Done, CommandRefusal> {
-        let config = &self.core.config().config;
-        if find(config, member)? != self.identity.me.member {
+        let config = &self.ctx.core.config().config;
+        if find(config, member)? != self.ctx.identity.me.member {
             let text = format!("this member is not {member}: its configuration is an older one");
             return Err(refuse(RefusalReason::UnknownMember, text));
         }
@@ -159,7 +159,7 @@ impl Driver {
                 .get(&id)
                 .is_some_and(|member| member.has_data)
         };
-        if !self.identity.config.has_data && config.voters().any(has_data) {
+        if !self.ctx.identity.config.has_data && config.voters().any(has_data) {
             let text = format!(
                 "{member} has no database: it leads only while no server can, whatever its weight"
             );
@@ -167,11 +167,11 @@ impl Driver {
         }
         let preference = LeaderPreference {
             weight,
-            ..self.core.leader_preference()
+            ..self.ctx.core.leader_preference()
         };
         self.set_leader_preference(preference);
         Ok(Done::WeightSet {
-            member: self.identity.config.name.clone(),
+            member: self.ctx.identity.config.name.clone(),
             weight,
         })
     }
@@ -179,7 +179,7 @@ impl Driver {
     // --- the leader ----------------------------------------------------------------------------
 
     fn begin_work(&mut self, asker: Asker, command: &Command) -> Result<(), CommandRefusal> {
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             let text = "the member that was asked does not lead, or not yet: repeat the command in \
                         a few seconds";
             return Err(refuse(RefusalReason::NoLeader, text));
@@ -191,16 +191,16 @@ impl Driver {
         }
         let answering = self.answering();
         let facts = Facts {
-            config: &self.core.config().config,
+            config: &self.ctx.core.config().config,
             answering: &answering,
-            is_caught_up: &|id| self.core.is_ready_to_vote(id),
+            is_caught_up: &|id| self.ctx.core.is_ready_to_vote(id),
             is_whole: &|id| self.has_whole_database(id),
         };
         let step = match plan(&facts, command)? {
             Plan::Change(changes) => self.change(changes)?,
             Plan::Transfer(to) => self.transfer(to)?,
         };
-        let until = self.turns.now.plus(WORK_LIMIT);
+        let until = self.ctx.turns.now.plus(WORK_LIMIT);
         self.commands.work = Some(Work { asker, until, step });
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Driver {
     /// Whether the member has reported, since it started, that its database is whole; or is to have
     /// none.
     fn has_whole_database(&self, member: MemberId) -> bool {
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         if members.get(&member).is_some_and(|known| !known.has_data) {
             return true;
         }
@@ -223,28 +223,31 @@ impl Driver {
 
     /// Members that have answered this leader within the shortest election timeout, and itself.
     pub(in crate::driver) fn answering(&self) -> BTreeSet<MemberId> {
-        let limit_us = self.identity.config.timing.election_timeout_min_us;
-        let now = self.now();
+        let limit_us = self.ctx.identity.config.timing.election_timeout_min_us;
+        let now = self.ctx.turns.now;
         let is_recent = |heard: Time| now.since_us(heard) < limit_us;
-        let answering = self.core.progress();
+        let answering = self.ctx.core.progress();
         answering
             .filter(|progress| progress.last_heard.is_some_and(is_recent))
             .map(|progress| progress.member)
-            .chain([self.identity.me.member])
+            .chain([self.ctx.identity.me.member])
             .collect()
     }
 
     /// Appends the first of these changes, of which there is at least one.
     fn change(&mut self, mut changes: Vec<ConfigChange>) -> Result<Step, CommandRefusal> {
         let change = changes.remove(0);
-        let appended = self.core.change_config(self.now(), change.clone());
+        let appended = self
+            .ctx
+            .core
+            .change_config(self.ctx.turns.now, change.clone());
         let index = appended.map_err(refused_change)?;
         self.tell_whether_to_vote(&change);
         if let ConfigChange::Unbind(id) = change {
             // What it has shown so far is what it is not to be bound to.
             self.authorization.unbound.remove(&id);
         }
-        let term = self.core.term();
+        let term = self.ctx.core.term();
         let appended = Appended { index, term };
         let next = changes;
         Ok(Step::Change { appended, next })
@@ -268,10 +271,10 @@ impl Driver {
 
     /// Tells a member what an operator has ordered about its vote.
     pub(in crate::driver) fn send_vote_order(&mut self, member: MemberId, votes: bool) {
-        if member == self.identity.me.member {
-            self.identity.config.wants_vote = votes;
+        if member == self.ctx.identity.me.member {
+            self.ctx.identity.config.wants_vote = votes;
         } else {
-            self.send(member, PeerMessage::VoteOrder { votes });
+            self.ctx.send(member, PeerMessage::VoteOrder { votes });
         }
     }
 
@@ -290,12 +293,12 @@ impl Driver {
     }
 
     pub(in crate::driver) fn handle_vote_order(&mut self, votes: bool) {
-        self.identity.config.wants_vote = votes;
+        self.ctx.identity.config.wants_vote = votes;
         self.send_report();
     }
 
     fn transfer(&mut self, to: Option<MemberId>) -> Result<Step, CommandRefusal> {
-        let begun = self.core.transfer_leadership(self.now(), to);
+        let begun = self.ctx.core.transfer_leadership(self.ctx.turns.now, to);
         let to = begun.map_err(|error| self.refused_transfer(error))?;
         Ok(Step::Transfer { to })
     }
@@ -310,16 +313,16 @@ impl Driver {
                 RefusalReason::InProgress,
                 format!(
                     "leadership is being handed to {} already: wait a few seconds",
-                    self.name_of(to)
+                    self.ctx.name_of(to)
                 ),
             ),
             LeaderTransferError::NotVoter { to } => (
                 RefusalReason::NotVoter,
-                format!("{} has no vote, so it cannot lead", self.name_of(to)),
+                format!("{} has no vote, so it cannot lead", self.ctx.name_of(to)),
             ),
             LeaderTransferError::AlreadyLeader { to } => (
                 RefusalReason::AlreadySo,
-                format!("{} leads already: nothing is changed", self.name_of(to)),
+                format!("{} leads already: nothing is changed", self.ctx.name_of(to)),
             ),
             LeaderTransferError::NoCandidate => (
                 RefusalReason::NotCaughtUp,
@@ -353,22 +356,22 @@ impl Driver {
     }
 
     fn progress_of(&self, work: &Work) -> Progress {
-        let is_over = self.turns.now >= work.until;
+        let is_over = self.ctx.turns.now >= work.until;
         let unsure = |what: &str| {
             let text = format!("{what}: {UNSURE}");
             Progress::Ended(Err(refuse(RefusalReason::Unsure, text)))
         };
         match &work.step {
             Step::Change { appended, next } => {
-                let is_ours = self.core.term_at(appended.index) == Some(appended.term);
-                if self.core.commit_index() >= appended.index && is_ours {
+                let is_ours = self.ctx.core.term_at(appended.index) == Some(appended.term);
+                if self.ctx.core.commit_index() >= appended.index && is_ours {
                     let index = appended.index;
                     match next.as_slice() {
                         [] => Progress::Ended(Ok(Done::Committed { index })),
-                        _ if !self.core.is_leader() => unsure("leadership changed in between"),
+                        _ if !self.ctx.core.is_leader() => unsure("leadership changed in between"),
                         next => Progress::Next(next.to_vec()),
                     }
-                } else if self.core.term() != appended.term {
+                } else if self.ctx.core.term() != appended.term {
                     unsure("leadership changed before the change was committed")
                 } else if is_over {
                     unsure("a majority of the voters has not confirmed the change yet")
@@ -376,23 +379,23 @@ impl Driver {
                     Progress::UnderWay
                 }
             }
-            Step::Transfer { to } => match self.core.leader() {
+            Step::Transfer { to } => match self.ctx.core.leader() {
                 Some(leader) if leader == *to => Progress::Ended(Ok(Done::Leads {
-                    member: self.name_of(*to),
+                    member: self.ctx.name_of(*to),
                 })),
-                Some(leader) if leader != self.identity.me.member => {
+                Some(leader) if leader != self.ctx.identity.me.member => {
                     let text = format!(
                         "{} leads now, and not {}: repeat the command",
-                        self.name_of(leader),
-                        self.name_of(*to)
+                        self.ctx.name_of(leader),
+                        self.ctx.name_of(*to)
                     );
                     Progress::Ended(Err(refuse(RefusalReason::TransferFailed, text)))
                 }
-                Some(_) if self.core.leader_transfer_target().is_none() => {
+                Some(_) if self.ctx.core.leader_transfer_target().is_none() => {
                     let text = format!(
                         "{} has not taken leadership over: see that it runs, can be reached and \
                          does not lag, and repeat the command",
-                        self.name_of(*to)
+                        self.ctx.name_of(*to)
                     );
                     Progress::Ended(Err(refuse(RefusalReason::TransferFailed, text)))
                 }
@@ -404,7 +407,7 @@ impl Driver {
 
     /// Releases the operators that have waited long enough. At each slow tick.
     pub(in crate::driver) fn commands_tick(&mut self) {
-        for number in self.commands.overdue(self.turns.now) {
+        for number in self.commands.overdue(self.ctx.turns.now) {
             let text = format!("no answer came in time: {UNSURE}");
             let refusal = refuse(RefusalReason::Unsure, text);
             self.commands.answered(number, Err(refusal));

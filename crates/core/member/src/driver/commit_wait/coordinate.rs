@@ -22,7 +22,7 @@ impl Driver {
 
     /// Asks the others, and excludes those that have been too slow.
     pub(in crate::driver) fn everywhere_tick(&mut self) {
-        self.commit_wait.askers.expire(self.turns.now);
+        self.commit_wait.askers.expire(self.ctx.turns.now);
         self.look_whether_positions_are_told();
         self.ask_for_positions();
         self.publish_everywhere();
@@ -30,7 +30,7 @@ impl Driver {
 
     /// A group with members that run older programs cannot do what is wanted.
     fn look_whether_positions_are_told(&mut self) {
-        let version = self.core.config().config.protocol;
+        let version = self.ctx.core.config().config.protocol;
         let is_in_force = may_ask_for_positions(version);
         let is_wanted = self.commit_wait.wanted == CommitWait::Applied;
         if !is_wanted || version == 0 || self.commit_wait.is_in_force == Some(is_in_force) {
@@ -38,7 +38,7 @@ impl Driver {
         }
         self.commit_wait.is_in_force = Some(is_in_force);
         if is_in_force {
-            self.log(
+            self.ctx.log(
                 Level::Info,
                 "commits wait until all synced servers have applied them",
             );
@@ -48,14 +48,14 @@ impl Driver {
                  protocol version {version}, because some of its members run older programs. They \
                  will wait once all members are upgraded"
             );
-            self.log(Level::Warning, text);
+            self.ctx.log(Level::Warning, text);
         }
     }
 
     /// The other members that are present with a database.
     fn other_databases(&self) -> Vec<(MemberId, SessionId)> {
-        let me = self.identity.me.member;
-        let view = self.membership.views.committed();
+        let me = self.ctx.identity.me.member;
+        let view = self.ctx.views.committed();
         let others = view.members.iter().filter(|present| present.member != me);
         others.map(|p| (p.member, p.session)).collect()
     }
@@ -74,22 +74,24 @@ impl Driver {
     pub(in crate::driver) fn ask_for_position(&self, member: MemberId) {
         let is_wanted = |(other, _): &(MemberId, SessionId)| *other == member;
         if self.commit_wait.is_on() && self.other_databases().iter().any(is_wanted) {
-            let session = self.identity.me.session;
-            self.send(member, PeerMessage::AppliedQuery { session });
+            let session = self.ctx.identity.me.session;
+            self.ctx.send(member, PeerMessage::AppliedQuery { session });
         }
     }
 
     /// A member says where its database is.
     pub(in crate::driver) fn position_told(&mut self, from: MemberId, position: AppliedPosition) {
         if self.commit_wait.is_on() {
-            self.commit_wait.others.note(self.turns.now, from, position);
+            self.commit_wait
+                .others
+                .note(self.ctx.turns.now, from, position);
             self.publish_everywhere();
         }
     }
 
     /// Tells the host up to where no commit has to wait any more.
     pub(in crate::driver) fn publish_everywhere(&mut self) {
-        let is_on = self.commit_wait.is_on() && self.links.shared.is_primary();
+        let is_on = self.commit_wait.is_on() && self.ctx.links.shared.is_primary();
         let everywhere = if is_on {
             self.look_everywhere()
         } else {
@@ -97,33 +99,33 @@ impl Driver {
         };
         if self.commit_wait.told != everywhere {
             self.commit_wait.told = everywhere;
-            self.links.host.applied_everywhere(everywhere);
+            self.ctx.links.host.applied_everywhere(everywhere);
         }
     }
 
     fn look_everywhere(&mut self) -> Seqno {
-        let patience = self.identity.config.suspect;
+        let patience = self.ctx.identity.config.suspect;
         let (everywhere, excluded) = self.commit_wait.others.everywhere(Question {
-            now: self.turns.now,
+            now: self.ctx.turns.now,
             present: self.other_databases().into_iter(),
             patience,
-            committed: self.links.shared.commit_seqno(),
+            committed: self.ctx.links.shared.commit_seqno(),
         });
         for member in excluded {
             let text = format!(
                 "commits do not wait for {} any more: it has lacked one for {patience:?}. They \
                  will again when it has caught up",
-                self.name_of(member)
+                self.ctx.name_of(member)
             );
-            self.note(Topic::Pace, Level::Warning, text);
+            self.ctx.note(Topic::Pace, Level::Warning, text);
         }
         everywhere
     }
 
     pub(in crate::driver) fn publish_commit_wait(&mut self) {
         let excluded = self.commit_wait.excluded();
-        let excluded: Vec<String> = excluded.map(|member| self.name_of(member)).collect();
-        let mut status = lock(&self.links.shared.status);
+        let excluded: Vec<String> = excluded.map(|member| self.ctx.name_of(member)).collect();
+        let mut status = lock(&self.ctx.links.shared.status);
         let shown = &mut status.commit_wait;
         shown.in_force = match self.commit_wait.is_on() {
             true => CommitWait::Applied,
@@ -137,7 +139,9 @@ impl Driver {
 
     /// A member wants to know when its actions are finished here.
     pub(in crate::driver) fn handle_applied_query(&mut self, from: MemberId, session: SessionId) {
-        self.commit_wait.askers.ask(self.turns.now, from, session);
+        self.commit_wait
+            .askers
+            .ask(self.ctx.turns.now, from, session);
         self.send_position(from);
     }
 
@@ -146,7 +150,7 @@ impl Driver {
         if header.kind != EntryKind::Action {
             return;
         }
-        let (now, seqno, is_own) = (self.turns.now, header.seqno, self.is_own_action(header));
+        let (now, seqno, is_own) = (self.ctx.turns.now, header.seqno, self.is_own_action(header));
         let everywhere = &mut self.commit_wait;
         everywhere.askers.committed(seqno, &header.origin);
         if everywhere.is_on() && is_own {
@@ -159,8 +163,8 @@ impl Driver {
     pub(in crate::driver) fn tell_askers(&mut self) {
         while let Some(target) = self.commit_wait.askers.next_target() {
             // Before the position is read: the host must not get past it unnoticed.
-            self.links.shared.call_when_applied(target);
-            let applied = self.links.shared.applied();
+            self.ctx.links.shared.call_when_applied(target);
+            let applied = self.ctx.links.shared.applied();
             if applied < target {
                 return;
             }
@@ -180,6 +184,7 @@ impl Driver {
 
     fn send_position(&self, member: MemberId) {
         let position = self.applied_position();
-        self.send(member, PeerMessage::AppliedPosition(position));
+        self.ctx
+            .send(member, PeerMessage::AppliedPosition(position));
     }
 }

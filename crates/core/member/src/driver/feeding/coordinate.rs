@@ -16,15 +16,15 @@ impl Driver {
 
     /// Leader only: chooses who feeds whom. With each slow tick.
     pub(in crate::driver) fn choose_feeders(&mut self) {
-        let config = &self.core.config().config;
-        let Some(own) = self.regions.of(self.identity.me.member) else {
+        let config = &self.ctx.core.config().config;
+        let Some(own) = self.leadership.regions.of(self.ctx.identity.me.member) else {
             return;
         };
         if !has_feeders(config.protocol) {
             return;
         }
-        let (answering, regions) = (self.answering(), &self.regions);
-        let peers = self.core.progress().filter_map(|progress| {
+        let (answering, regions) = (self.answering(), &self.leadership.regions);
+        let peers = self.ctx.core.progress().filter_map(|progress| {
             let role = config.members.get(&progress.member)?.role;
             let answers = answering.contains(&progress.member);
             let is_up_to_date = answers && progress.mode == ProgressMode::Stream;
@@ -37,37 +37,45 @@ impl Driver {
                 takes_entries: is_up_to_date || catches_up,
             })
         });
-        for changed in self.feeding.feeders.choose(self.turns.now, own, peers) {
+        for changed in self
+            .catch_up
+            .feeding
+            .feeders
+            .choose(self.ctx.turns.now, own, peers)
+        {
             self.note_feeder(changed);
         }
     }
 
     fn note_feeder(&self, Changed { learner, feeder }: Changed) {
-        let learner = self.name_of(learner);
+        let learner = self.ctx.name_of(learner);
         let text = match feeder {
             Some(feeder) => {
-                let feeder = self.name_of(feeder);
+                let feeder = self.ctx.name_of(feeder);
                 format!("{learner} gets the log by way of {feeder}, which is in its region")
             }
             None => format!("{learner} gets the log from the leader itself"),
         };
-        self.note(Topic::Log, Level::Info, text);
+        self.ctx.note(Topic::Log, Level::Info, text);
     }
 
     /// Leader only: has these entries sent by the feeder of their receiver; whether it has one.
     pub(in crate::driver) fn order_feeding(&mut self, range: &SendEntries) -> bool {
         let learner = range.to;
-        let Some(feeder) = self.feeding.feeders.of(learner) else {
+        let Some(feeder) = self.catch_up.feeding.feeders.of(learner) else {
             return false;
         };
-        let progress = self.core.progress().find(|peer| peer.member == learner);
+        let progress = self.ctx.core.progress().find(|peer| peer.member == learner);
         if !progress.is_some_and(|peer| takes_entries(peer.mode)) {
             // What was sent before has been refused, so the leader looks where the logs agree, and
             // nothing may stand in between.
-            self.feeding.feeders.failed(self.turns.now, learner);
+            self.catch_up
+                .feeding
+                .feeders
+                .failed(self.ctx.turns.now, learner);
             return false;
         }
-        let Some(term) = self.core.term_at(range.last) else {
+        let Some(term) = self.ctx.core.term_at(range.last) else {
             return false;
         };
         let order = FeedOrder {
@@ -82,7 +90,7 @@ impl Driver {
             commit: range.commit,
             sent_at: range.sent_at,
         };
-        self.send(feeder, PeerMessage::Feed(order));
+        self.ctx.send(feeder, PeerMessage::Feed(order));
         true
     }
 
@@ -91,11 +99,15 @@ impl Driver {
     /// entries.
     pub(in crate::driver) fn notice_failed_feeding(&mut self) {
         let waiting = self
+            .ctx
             .core
             .progress()
             .filter(|peer| !takes_entries(peer.mode));
         for learner in waiting.map(|peer| peer.member) {
-            self.feeding.feeders.failed(self.turns.now, learner);
+            self.catch_up
+                .feeding
+                .feeders
+                .failed(self.ctx.turns.now, learner);
         }
     }
 
@@ -104,27 +116,27 @@ impl Driver {
     /// The leader orders this member to send entries on.
     pub(in crate::driver) fn handle_feed(&mut self, leader: MemberId, order: FeedOrder) {
         let is_sound = order.prev.index < order.last.index;
-        if is_sound && order.term == self.core.term() {
+        if is_sound && order.term == self.ctx.core.term() {
             self.feed(leader, order);
         }
     }
 
     /// Sends on what has come, or become committed, since the orders for it came.
     pub(in crate::driver) fn feed_waiting(&mut self) {
-        if self.feeding.orders.is_empty() {
+        if self.catch_up.feeding.orders.is_empty() {
             return;
         }
-        let Some(leader) = self.core.leader() else {
+        let Some(leader) = self.ctx.core.leader() else {
             return;
         };
-        for order in self.feeding.orders.take() {
+        for order in self.catch_up.feeding.orders.take() {
             self.handle_feed(leader, order);
         }
     }
 
     fn feed(&mut self, leader: MemberId, order: FeedOrder) {
-        if self.core.term_at(order.last.index) != Some(order.last.term) {
-            return self.feeding.orders.wait(order);
+        if self.ctx.core.term_at(order.last.index) != Some(order.last.term) {
+            return self.catch_up.feeding.orders.wait(order);
         }
         let range = SendEntries {
             to: order.learner,
@@ -137,22 +149,22 @@ impl Driver {
             commit: order.commit,
             sent_at: order.sent_at,
         };
-        let inflight_max = self.identity.config.limits.inflight_messages_max;
+        let inflight_max = self.ctx.identity.config.limits.inflight_messages_max;
         let sender = EntrySender::FeederOf(leader);
-        match self.own_log.replicate(sender, range, inflight_max) {
-            Replication::Send(message) => self.send(order.learner, message),
+        match self.ctx.own_log.replicate(sender, range, inflight_max) {
+            Replication::Send(message) => self.ctx.send(order.learner, message),
             // What is committed is the same when it is read.
-            Replication::Read(request) if range.last <= self.core.commit_index() => {
-                self.links.disk.read(DiskRead::CatchUp(request));
+            Replication::Read(request) if range.last <= self.ctx.core.commit_index() => {
+                self.ctx.links.disk.read(DiskRead::CatchUp(request));
             }
-            Replication::Read(_) => self.feeding.orders.wait(order),
+            Replication::Read(_) => self.catch_up.feeding.orders.wait(order),
             Replication::UnderWay => {}
         }
     }
 
     /// A long range is read from the disk, and ends with what is committed if it may.
     fn end_of_feeding(&self, order: &FeedOrder) -> LogIndex {
-        let committed = self.core.commit_index();
+        let committed = self.ctx.core.commit_index();
         if order.may_shorten && committed > order.prev.index {
             order.last.index.min(committed)
         } else {
@@ -172,17 +184,18 @@ impl Driver {
         payloads: Vec<Option<Bytes>>,
     ) {
         let leader = message.from;
-        let is_current = self.core.leader() == Some(leader) && message.term == self.core.term();
+        let is_current =
+            self.ctx.core.leader() == Some(leader) && message.term == self.ctx.core.term();
         if is_current && self.may_be_fed_by(from) {
             self.handle_consensus(leader, message, payloads);
         }
     }
 
     fn may_be_fed_by(&self, feeder: MemberId) -> bool {
-        let me = self.identity.me.member;
-        let own = self.regions.of(me);
-        let is_near = own.is_some() && self.regions.of(feeder) == own;
-        is_near && !self.core.config().config.is_voter(me)
+        let me = self.ctx.identity.me.member;
+        let own = self.leadership.regions.of(me);
+        let is_near = own.is_some() && self.leadership.regions.of(feeder) == own;
+        is_near && !self.ctx.core.config().config.is_voter(me)
     }
 }
 

@@ -22,29 +22,34 @@ impl Driver {
 
     /// A reader may want entries that this member's log lacks.
     pub(in crate::driver) fn fetch(&mut self) {
-        let Some(wish) = self.links.shared.fetched.wanted() else {
+        let Some(wish) = self.ctx.links.shared.fetched.wanted() else {
             return;
         };
         let base = self.own_log_base();
-        if self.fetching.search.begin(self.turns.now, wish, base) {
+        if self
+            .catch_up
+            .fetching
+            .search
+            .begin(self.ctx.turns.now, wish, base)
+        {
             self.ask_next_for_entries();
         }
     }
 
     /// The last entry before this member's log, and its seqno.
     fn own_log_base(&self) -> (EntryId, Seqno) {
-        let base = self.core.base();
+        let base = self.ctx.core.base();
         (base.last, base.seqno)
     }
 
     fn ask_next_for_entries(&mut self) {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         if !has_fetches(config.protocol) {
             let version = config.protocol;
             let asked = format!("no member can send them in a group of version {version}");
             return self.no_member_has_entries(asked);
         }
-        if self.core.has_forced_history() {
+        if self.ctx.core.has_forced_history() {
             // The database and this log may be of two histories, as in `recovery::histories`.
             let asked =
                 "none was asked: a primary was forced in this group, so nothing shows that \
@@ -52,14 +57,19 @@ impl Driver {
                     .to_owned();
             return self.no_member_has_entries(asked);
         }
-        let me = self.identity.me.member;
+        let me = self.ctx.identity.me.member;
         let others = config.members.keys().copied().filter(|id| *id != me);
         let base = self.own_log_base();
-        self.fetching.search.log_begins_after(base);
-        match self.fetching.search.next(self.turns.now, others) {
+        self.catch_up.fetching.search.log_begins_after(base);
+        match self
+            .catch_up
+            .fetching
+            .search
+            .next(self.ctx.turns.now, others)
+        {
             Next::Ask(member) => self.ask_for_entries(member),
             // Without a leader this member may be the one that is cut off.
-            Next::GiveUp if self.core.leader().is_some() => {
+            Next::GiveUp if self.ctx.core.leader().is_some() => {
                 let asked = self.who_was_asked();
                 self.no_member_has_entries(asked);
             }
@@ -68,19 +78,19 @@ impl Driver {
     }
 
     fn ask_for_entries(&self, member: MemberId) {
-        let Some(sought) = self.fetching.search.sought() else {
+        let Some(sought) = self.catch_up.fetching.search.sought() else {
             return;
         };
-        if self.fetching.search.source() != Some(member) {
-            let (name, base) = (self.name_of(member), sought.base.0.index);
+        if self.catch_up.fetching.search.source() != Some(member) {
+            let (name, base) = (self.ctx.name_of(member), sought.base.0.index);
             let text = format!(
                 "this member's log begins after entry {base}, and lacks what its database needs: \
                  asking {name} for the entries before"
             );
-            self.note(Topic::Log, Level::Info, text);
+            self.ctx.note(Topic::Log, Level::Info, text);
         }
         let request = FetchRequest {
-            session: self.identity.me.session,
+            session: self.ctx.identity.me.session,
             number: sought.number,
             from: sought.wish.from,
             to: sought.expected().to,
@@ -88,18 +98,18 @@ impl Driver {
             needed_from: sought.wish.needed_from,
             with_payloads: sought.wish.with_payloads,
         };
-        self.send(member, PeerMessage::Fetch(request));
+        self.ctx.send(member, PeerMessage::Fetch(request));
     }
 
     /// Names of the members that have lost the entries, and of those that do not answer, in words.
     fn who_was_asked(&self) -> String {
-        let Some(sought) = self.fetching.search.sought() else {
+        let Some(sought) = self.catch_up.fetching.search.sought() else {
             return String::new();
         };
-        let me = self.identity.me.member;
-        let members = self.core.config().config.members.keys();
+        let me = self.ctx.identity.me.member;
+        let members = self.ctx.core.config().config.members.keys();
         let others = members.filter(|id| **id != me).map(|id| {
-            let name = self.name_of(*id);
+            let name = self.ctx.name_of(*id);
             match sought.refused.get(id) {
                 Some(first) => format!("the log of {name} begins with {first}"),
                 None => format!("{name} does not answer"),
@@ -109,18 +119,18 @@ impl Driver {
     }
 
     fn no_member_has_entries(&mut self, asked: String) {
-        if let Some(sought) = self.fetching.search.given_up() {
-            let shared = &self.links.shared;
+        if let Some(sought) = self.catch_up.fetching.search.given_up() {
+            let shared = &self.ctx.links.shared;
             shared.put_fetched(sought.wish, Err(NotFetched { asked }));
         }
     }
 
     /// A member answers.
     pub(in crate::driver) fn handle_fetched(&mut self, from: MemberId, answer: FetchAnswer) {
-        let Some(sought) = self.fetching.search.sought() else {
+        let Some(sought) = self.catch_up.fetching.search.sought() else {
             return;
         };
-        let question = (self.identity.me.session, sought.number);
+        let question = (self.ctx.identity.me.session, sought.number);
         if (answer.session, answer.number) != question || !sought.was_asked_of(from) {
             return;
         }
@@ -128,39 +138,44 @@ impl Driver {
             Ok(fetched) => match check_entries(&sought.expected(), fetched) {
                 Ok(entries) => return self.entries_fetched(from, Ok(entries)),
                 Err(why) => {
-                    let name = self.name_of(from);
+                    let name = self.ctx.name_of(from);
                     let text = format!("ignoring entries that {name} sent on request: {why}");
-                    self.log(Level::Error, text);
+                    self.ctx.log(Level::Error, text);
                     None
                 }
             },
             Err(refusal) => Some(refusal),
         };
-        if self.fetching.search.refused(from, refusal) {
+        if self.catch_up.fetching.search.refused(from, refusal) {
             self.ask_next_for_entries();
         }
     }
 
     fn entries_fetched(&mut self, from: MemberId, entries: FetchResult) {
-        if let Some(sought) = self.fetching.search.sought() {
+        if let Some(sought) = self.catch_up.fetching.search.sought() {
             let wish = sought.wish;
-            self.fetching.search.found(from);
-            self.links.shared.put_fetched(wish, entries);
+            self.catch_up.fetching.search.found(from);
+            self.ctx.links.shared.put_fetched(wish, entries);
         }
     }
 
     /// The connection to a member broke: what it was asked for is lost.
     pub(in crate::driver) fn fetch_elsewhere(&mut self, lost: MemberId) {
-        if self.fetching.search.lost(lost) {
+        if self.catch_up.fetching.search.lost(lost) {
             self.ask_next_for_entries();
         }
     }
 
     /// The slow work: asks another member if one does not answer.
     pub(in crate::driver) fn fetching_tick(&mut self) {
-        let retry = Duration::from_micros(self.identity.config.timing.retry_us);
+        let retry = Duration::from_micros(self.ctx.identity.config.timing.retry_us);
         let patience = retry.saturating_mul(RETRIES);
-        if self.fetching.search.is_overdue(self.turns.now, patience) {
+        if self
+            .catch_up
+            .fetching
+            .search
+            .is_overdue(self.ctx.turns.now, patience)
+        {
             self.ask_next_for_entries();
         }
     }
@@ -177,21 +192,21 @@ impl Driver {
                     number: request.number,
                     result: Err(refusal),
                 });
-                self.send(from, answer);
+                self.ctx.send(from, answer);
             }
         }
     }
 
     /// The first entry to send, if this member has it, and all up to the asker's log.
     fn range_to_serve(&self, request: &FetchRequest) -> Result<LogIndex, FetchRefusal> {
-        let (reader, shared) = (&self.links.reader, &self.links.shared);
+        let (reader, shared) = (&self.ctx.links.reader, &self.ctx.links.shared);
         let purged = || FetchRefusal::Purged {
             first: shared.first_seqno(reader),
         };
         let EntryId { term, index } = request.base;
         // Committed entries only: of these, equal logs stay equal.
         let is_committed = index <= shared.readable();
-        let own_begins = self.core.base().last.index;
+        let own_begins = self.ctx.core.base().last.index;
         let first = match request.from {
             FetchFrom::At(index) => index,
             FetchFrom::After(seqno) => match start_index(reader, seqno) {
@@ -204,7 +219,7 @@ impl Driver {
         if first <= own_begins {
             return Err(purged());
         }
-        let has_base = is_committed && self.core.term_at(index) == Some(term);
+        let has_base = is_committed && self.ctx.core.term_at(index) == Some(term);
         if !has_base || request.to > index || first > request.to {
             return Err(FetchRefusal::Behind);
         }
@@ -217,16 +232,20 @@ impl Driver {
             LogIndex(0) => self.needed_with_chunks(request, first),
             needed => needed.min(first),
         };
-        let is_new = self.fetching.serving.asked(self.turns.now, to, needed);
+        let is_new = self
+            .catch_up
+            .fetching
+            .serving
+            .asked(self.ctx.turns.now, to, needed);
         if is_new {
-            let name = self.name_of(to);
+            let name = self.ctx.name_of(to);
             let text = format!(
                 "{name} fetches entries that its own log lacks: the log is kept for it from entry \
                  {needed} on"
             );
-            self.note(Topic::Log, Level::Info, text);
+            self.ctx.note(Topic::Log, Level::Info, text);
         }
-        let Some(outstanding) = self.fetching.serving.begin_read(to) else {
+        let Some(outstanding) = self.catch_up.fetching.serving.begin_read(to) else {
             return;
         };
         let read = FetchRead {
@@ -238,10 +257,10 @@ impl Driver {
                 .to
                 .min(LogIndex(first.0.saturating_add(ENTRIES_MAX - 1))),
             with_payloads: request.with_payloads,
-            bytes_max: self.own_log.catch_up_bytes(),
+            bytes_max: self.ctx.own_log.catch_up_bytes(),
             _outstanding: outstanding,
         };
-        self.links.disk.read(DiskRead::Fetch(read));
+        self.ctx.links.disk.read(DiskRead::Fetch(read));
     }
 
     /// The first entry that a database needs that continues with `first`: chunks of its next

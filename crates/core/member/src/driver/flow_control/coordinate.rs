@@ -17,22 +17,22 @@ impl Driver {
 
     /// Actions up to `seqno` are committed.
     pub(in crate::driver) fn pace_committed(&mut self, seqno: Seqno) {
-        let left = self.links.shared.left();
+        let left = self.ctx.links.shared.left();
         self.flow_control
             .own_lag
-            .committed(self.turns.now, seqno, left);
+            .committed(self.ctx.turns.now, seqno, left);
     }
 
     /// This member's database, as other members are told of it.
     pub(in crate::driver) fn applied_position(&self) -> AppliedPosition {
-        let shared = &self.links.shared;
+        let shared = &self.ctx.links.shared;
         let (left, released) = (shared.left(), shared.applied());
         AppliedPosition {
-            session: self.identity.me.session,
-            state: self.state_transfers.data_state(),
+            session: self.ctx.identity.me.session,
+            state: self.ctx.data_state,
             left,
             released,
-            lag_us: micros(self.flow_control.own_lag.lag(self.turns.now, left)),
+            lag_us: micros(self.flow_control.own_lag.lag(self.ctx.turns.now, left)),
         }
     }
 
@@ -43,7 +43,7 @@ impl Driver {
             message.body,
             Body::AppendReply(_) | Body::HeartbeatReply { .. }
         );
-        if acknowledges && self.core.leader() == Some(message.to) {
+        if acknowledges && self.ctx.core.leader() == Some(message.to) {
             self.tell_position(message.to);
         }
     }
@@ -59,14 +59,15 @@ impl Driver {
         let told = self.flow_control.told.filter(|(told, _)| *told == leader);
         if told.is_none_or(|(_, last)| !is_same(&last)) {
             self.flow_control.told = Some((leader, position));
-            self.send(leader, PeerMessage::AppliedPosition(position));
+            self.ctx
+                .send(leader, PeerMessage::AppliedPosition(position));
         }
     }
 
     /// Says how far the database is, whether that has changed or not: what was sent may be lost.
     pub(in crate::driver) fn repeat_position(&mut self) {
         self.flow_control.told = None;
-        if let Some(leader) = self.core.leader() {
+        if let Some(leader) = self.ctx.core.leader() {
             self.tell_position(leader);
         }
     }
@@ -77,10 +78,10 @@ impl Driver {
         from: MemberId,
         position: AppliedPosition,
     ) {
-        if self.core.is_leader() {
+        if self.ctx.core.is_leader() {
             self.flow_control
                 .appliers
-                .note(self.turns.now, from, position);
+                .note(self.ctx.turns.now, from, position);
         }
         self.position_told(from, position);
     }
@@ -89,21 +90,21 @@ impl Driver {
 
     /// Brings the rate of admission up to date.
     pub(in crate::driver) fn follow_appliers(&mut self) {
-        let now = self.turns.now;
-        if !self.core.is_leader() || !self.flow_control.is_look_due(now) {
+        let now = self.ctx.turns.now;
+        if !self.ctx.core.is_leader() || !self.flow_control.is_look_due(now) {
             return;
         }
         let position = self.applied_position();
-        let me = self.identity.me.member;
+        let me = self.ctx.identity.me.member;
         self.flow_control.appliers.note(now, me, position);
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let presence = &self.membership.presence;
         let voters = config.voters().filter(|id| {
             let member = config.members.get(id);
             member.is_some_and(|member| member.has_data)
         });
         let counted = voters.filter_map(|id| Some((id, presence.session_of(id)?)));
-        let committed = self.links.shared.commit_seqno();
+        let committed = self.ctx.links.shared.commit_seqno();
         self.flow_control.appliers.look(now, committed);
         let needed = self.databases_needed();
         let appliers = &self.flow_control.appliers;
@@ -112,21 +113,22 @@ impl Driver {
     }
 
     fn databases_needed(&self) -> Needed {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let answering = self.answering();
         let is_logger = |id: &MemberId| {
             let member = config.members.get(id);
             answering.contains(id) && member.is_some_and(|member| !member.has_data)
         };
         let loggers = config.voters().filter(is_logger).count();
-        let patience = self.identity.config.suspect;
+        let patience = self.ctx.identity.config.suspect;
         Needed::new(config.voters().count(), loggers, patience)
     }
 
     /// Whether proposals wait for their admission now.
     pub(in crate::driver) fn note_throttled(&mut self) {
-        let now = self.turns.now;
-        let waits = self.ordering.waiting() > 0 && !self.flow_control.admission.has_room(now);
+        let now = self.ctx.turns.now;
+        let waits =
+            self.proposals.ordering.waiting() > 0 && !self.flow_control.admission.has_room(now);
         self.flow_control.admission.note_waiting(now, waits);
     }
 
@@ -135,17 +137,20 @@ impl Driver {
         let admission = &self.flow_control.admission;
         let (paused, pauses) = admission.pauses();
         let (slowest, slowest_lag) = admission.slowest().unwrap_or_default();
-        let committed = self.links.shared.commit_seqno();
-        let lags = self.flow_control.appliers.lags(self.turns.now, committed);
+        let committed = self.ctx.links.shared.commit_seqno();
+        let lags = self
+            .flow_control
+            .appliers
+            .lags(self.ctx.turns.now, committed);
         let report = PaceReport {
-            term: self.core.term(),
+            term: self.ctx.core.term(),
             rate: admission.rate().unwrap_or(0),
             paused_us: micros(paused),
             pauses,
             slowest,
             slowest_lag_us: micros(slowest_lag),
             members: lags
-                .filter(|(id, _, _)| self.core.config().config.members.contains_key(id))
+                .filter(|(id, _, _)| self.ctx.core.config().config.members.contains_key(id))
                 .map(|(member, left, lag)| MemberLag {
                     member,
                     left,
@@ -153,20 +158,20 @@ impl Driver {
                 })
                 .collect(),
         };
-        let me = self.identity.me.member;
-        let members = self.core.config().config.members.keys();
+        let me = self.ctx.identity.me.member;
+        let members = self.ctx.core.config().config.members.keys();
         for member in members.filter(|id| **id != me) {
-            self.send(*member, PeerMessage::Pace(report.clone()));
+            self.ctx.send(*member, PeerMessage::Pace(report.clone()));
         }
         self.flow_control.announced.note(me, report);
     }
 
     /// The leader's pace.
     pub(in crate::driver) fn handle_pace(&mut self, from: MemberId, report: PaceReport) {
-        if report.term == self.core.term() && self.core.leader() == Some(from) {
+        if report.term == self.ctx.core.term() && self.ctx.core.leader() == Some(from) {
             self.flow_control
                 .announced
-                .note(self.identity.me.member, report);
+                .note(self.ctx.identity.me.member, report);
         }
     }
 
@@ -178,7 +183,7 @@ impl Driver {
         let news = self
             .flow_control
             .throttle_watch
-            .look(self.turns.now, pauses, paused);
+            .look(self.ctx.turns.now, pauses, paused);
         let text = match news {
             None => return,
             Some(ThrottleNews::Begins) => format!("writes are slowed down{}", self.slowest_text()),
@@ -187,7 +192,7 @@ impl Driver {
                 took.as_secs_f64()
             ),
         };
-        self.note(Topic::Pace, Level::Info, text);
+        self.ctx.note(Topic::Pace, Level::Info, text);
     }
 
     fn slowest_text(&self) -> String {
@@ -195,7 +200,7 @@ impl Driver {
         let known = last.filter(|last| last.slowest != MemberId::NONE);
         known.map_or_else(String::new, |last| {
             let lag_ms = last.slowest_lag_us / 1000;
-            let name = self.name_of(last.slowest);
+            let name = self.ctx.name_of(last.slowest);
             format!(": {name} lags {lag_ms} ms and is needed for a majority")
         })
     }
@@ -204,9 +209,9 @@ impl Driver {
         let own_lag = self
             .flow_control
             .own_lag
-            .lag(self.turns.now, self.links.shared.left());
+            .lag(self.ctx.turns.now, self.ctx.links.shared.left());
         let (paused, pauses, caused) = self.flow_control.announced.counters();
-        let committed = self.links.shared.commit_seqno();
+        let committed = self.ctx.links.shared.commit_seqno();
         let mut pace = PaceStatus {
             own_lag,
             paused,
@@ -217,18 +222,18 @@ impl Driver {
         if let Some(last) = self.flow_control.announced.last() {
             pace.rate = last.rate;
             if last.slowest != MemberId::NONE {
-                pace.slowest = self.name_of(last.slowest);
+                pace.slowest = self.ctx.name_of(last.slowest);
             }
             pace.slowest_lag = Duration::from_micros(last.slowest_lag_us);
             let lags = last.members.iter().map(|lag| {
                 let actions = committed.0.saturating_sub(lag.left.0).max(0);
                 let actions = u64::try_from(actions).unwrap_or(0);
                 let time = Duration::from_micros(lag.lag_us);
-                (self.name_of(lag.member), actions, time)
+                (self.ctx.name_of(lag.member), actions, time)
             });
             pace.lags = lags.collect();
         }
-        lock(&self.links.shared.status).pace = pace;
+        lock(&self.ctx.links.shared.status).pace = pace;
     }
 }
 

@@ -25,18 +25,18 @@ impl Driver {
     }
 
     fn report_outcome(&mut self, seqno: Seqno, outcome: ApplyOutcome) {
-        let Some(leader) = self.core.leader() else {
+        let Some(leader) = self.ctx.core.leader() else {
             return;
         };
         let report = OutcomeReport {
-            session: self.identity.me.session,
+            session: self.ctx.identity.me.session,
             seqno,
             outcome: outcome.0,
         };
-        if leader == self.identity.me.member {
+        if leader == self.ctx.identity.me.member {
             self.handle_outcome_report(leader, report);
         } else {
-            self.send(leader, PeerMessage::OutcomeReport(report));
+            self.ctx.send(leader, PeerMessage::OutcomeReport(report));
         }
     }
 
@@ -52,21 +52,25 @@ impl Driver {
             outcome,
         } = report;
         let is_present = self.membership.presence.session_of(from) == Some(session);
-        let is_known = seqno > Seqno(0) && seqno <= self.links.shared.commit_seqno();
-        if !self.core.is_ready_leader() || !is_present || !is_known {
+        let is_known = seqno > Seqno(0) && seqno <= self.ctx.links.shared.commit_seqno();
+        if !self.ctx.core.is_ready_leader() || !is_present || !is_known {
             return;
         }
         let outcome = ApplyOutcome(outcome);
-        let reported = self
-            .inconsistency
-            .report(self.turns.now, (from, session), seqno, outcome);
+        let reported = self.inconsistency.report(
+            &self.ctx.decisions,
+            self.ctx.turns.now,
+            (from, session),
+            seqno,
+            outcome,
+        );
         if reported == ReportKind::Ignored {
             return;
         }
         if reported == ReportKind::FirstError {
-            let name = self.name_of(from);
+            let name = self.ctx.name_of(from);
             let text = format!("action {seqno} failed on {name} ({outcome}): asking the others");
-            self.note(Topic::Consistency, Level::Info, text);
+            self.ctx.note(Topic::Consistency, Level::Info, text);
             self.query_outcomes(seqno);
         }
         self.decide_outcome(seqno);
@@ -74,14 +78,15 @@ impl Driver {
 
     /// Queries the present members that have not answered.
     fn query_outcomes(&mut self, seqno: Seqno) {
-        let term = self.core.term();
+        let term = self.ctx.core.term();
         let present = self.membership.presence.members();
         let present = present.iter().map(|present| present.member);
         for member in self.inconsistency.unanswered(seqno, present) {
-            if member == self.identity.me.member {
+            if member == self.ctx.identity.me.member {
                 self.handle_outcome_query(member, term, seqno);
             } else {
-                self.send(member, PeerMessage::OutcomeQuery { term, seqno });
+                self.ctx
+                    .send(member, PeerMessage::OutcomeQuery { term, seqno });
             }
         }
     }
@@ -93,7 +98,7 @@ impl Driver {
         term: Term,
         seqno: Seqno,
     ) {
-        if term == self.core.term() && self.core.leader() == Some(from) {
+        if term == self.ctx.core.term() && self.ctx.core.leader() == Some(from) {
             self.inconsistency.queried(seqno);
             self.answer_outcome_queries();
         }
@@ -104,8 +109,8 @@ impl Driver {
     pub(in crate::driver) fn answer_outcome_queries(&mut self) {
         while let Some(seqno) = self.inconsistency.next_query() {
             // Before the position is read: the host must not get past it unnoticed.
-            self.links.shared.call_when_applied(seqno);
-            let applied = self.links.shared.applied();
+            self.ctx.links.shared.call_when_applied(seqno);
+            let applied = self.ctx.links.shared.applied();
             let Some(outcome) = self.inconsistency.answer(seqno, applied) else {
                 return;
             };
@@ -117,13 +122,13 @@ impl Driver {
     fn decide_outcome(&mut self, seqno: Seqno) {
         let presence = &self.membership.presence;
         let electorate = Electorate {
-            members: presence.electorate(&self.core.config().config),
+            members: presence.electorate(&self.ctx.core.config().config),
             session_of: &|member| presence.session_of(member),
-            timeout: self.identity.config.suspect,
+            timeout: self.ctx.identity.config.suspect,
         };
-        let decision = self
-            .inconsistency
-            .decide(self.turns.now, seqno, &electorate);
+        let decision =
+            self.inconsistency
+                .decide(&self.ctx.decisions, self.ctx.turns.now, seqno, &electorate);
         if let Some(decision) = decision {
             // If it is refused, the next tick tries again.
             let _ = self.append_own(EntryKind::Decision, &decision.encode());
@@ -135,7 +140,7 @@ impl Driver {
     pub(in crate::driver) fn inconsistency_tick(&mut self) {
         self.answer_outcome_queries();
         self.report_own_failure();
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             self.inconsistency.forget_questions();
             return;
         }
@@ -153,17 +158,20 @@ impl Driver {
 
     /// Informs the host of decisions that are committed now.
     pub(in crate::driver) fn decisions_committed(&mut self) {
-        while let Some(decision) = self.inconsistency.next_committed(self.own_log.committed()) {
+        while let Some(decision) = self
+            .inconsistency
+            .next_committed(&mut self.ctx.decisions, self.ctx.own_log.committed())
+        {
             let text = self.decision_text(&decision);
-            self.note(Topic::Consistency, Level::Info, text);
-            self.links.host.outcome_decided(&decision);
+            self.ctx.note(Topic::Consistency, Level::Info, text);
+            self.ctx.links.host.outcome_decided(&decision);
         }
     }
 
     fn decision_text(&self, decision: &OutcomeDecision) -> String {
         let answers = decision.answers.iter();
         let answers: Vec<String> = answers
-            .map(|answer| format!("{}: {}", self.name_of(answer.member), answer.outcome))
+            .map(|answer| format!("{}: {}", self.ctx.name_of(answer.member), answer.outcome))
             .collect();
         format!(
             "action {}: {} wins ({})",

@@ -47,10 +47,35 @@ pub(super) struct Inconsistency {
     queried: BTreeSet<Seqno>,
     /// Leader only: actions without a decision.
     questions: BTreeMap<Seqno, Question>,
-    /// Decisions in the log that are not known to be committed.
-    appended: VecDeque<(LogIndex, OutcomeDecision)>,
     /// Actions with a committed decision.
     decided: BTreeSet<Seqno>,
+}
+
+/// Decisions in the log that are not known to be committed.
+#[derive(Default)]
+pub(super) struct Decisions(VecDeque<(LogIndex, OutcomeDecision)>);
+
+impl Decisions {
+    /// A decision was appended to the log.
+    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
+        self.0.push_back((index, decision));
+    }
+
+    /// The log was truncated from here on.
+    pub(super) fn truncated(&mut self, from: LogIndex) {
+        while self.0.back().is_some_and(|(at, _)| *at >= from) {
+            self.0.pop_back();
+        }
+    }
+
+    fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
+        self.0.front().filter(|(at, _)| *at <= commit)?;
+        self.0.pop_front().map(|(_, decision)| decision)
+    }
+
+    fn has(&self, seqno: Seqno) -> bool {
+        self.0.iter().any(|(_, decision)| decision.seqno == seqno)
+    }
 }
 
 struct Question {
@@ -151,6 +176,7 @@ impl Inconsistency {
     /// A present member reports how an action ended there.
     pub(super) fn report(
         &mut self,
+        decisions: &Decisions,
         now: Time,
         from: (MemberId, SessionId),
         seqno: Seqno,
@@ -158,7 +184,7 @@ impl Inconsistency {
     ) -> ReportKind {
         let is_first = !self.questions.contains_key(&seqno);
         // A member with an error repeats it: nothing is lost by ignoring a report.
-        if self.is_decided(seqno) || (is_first && outcome.is_success()) {
+        if self.is_decided(decisions, seqno) || (is_first && outcome.is_success()) {
             return ReportKind::Ignored;
         }
         let new_question = || Question {
@@ -191,11 +217,12 @@ impl Inconsistency {
     /// The decision about an action, if the answers allow for one.
     pub(super) fn decide(
         &mut self,
+        decisions: &Decisions,
         now: Time,
         seqno: Seqno,
         electorate: &Electorate<'_>,
     ) -> Option<OutcomeDecision> {
-        if self.is_decided(seqno) {
+        if self.is_decided(decisions, seqno) {
             return None;
         }
         let question = self.questions.get_mut(&seqno)?;
@@ -235,22 +262,13 @@ impl Inconsistency {
 
     // --- the log -----------------------------------------------------------------------------
 
-    /// A decision was appended to the log.
-    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
-        self.appended.push_back((index, decision));
-    }
-
-    /// The log was truncated from here on.
-    pub(super) fn truncated(&mut self, from: LogIndex) {
-        while self.appended.back().is_some_and(|(at, _)| *at >= from) {
-            self.appended.pop_back();
-        }
-    }
-
     /// The next decision that is committed and the first about its action.
-    pub(super) fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
-        while self.appended.front().is_some_and(|(at, _)| *at <= commit) {
-            let (_, decision) = self.appended.pop_front()?;
+    pub(super) fn next_committed(
+        &mut self,
+        decisions: &mut Decisions,
+        commit: LogIndex,
+    ) -> Option<OutcomeDecision> {
+        while let Some(decision) = decisions.next_committed(commit) {
             if self.settle(&decision) {
                 return Some(decision);
             }
@@ -259,8 +277,8 @@ impl Inconsistency {
     }
 
     /// Whether a decision about this action is in the log, as far as this member remembers.
-    fn is_decided(&self, seqno: Seqno) -> bool {
-        self.decided.contains(&seqno) || self.appended.iter().any(|(_, d)| d.seqno == seqno)
+    fn is_decided(&self, decisions: &Decisions, seqno: Seqno) -> bool {
+        self.decided.contains(&seqno) || decisions.has(seqno)
     }
 
     /// Takes note of a committed decision; false if there was one about the same action before.
@@ -312,8 +330,18 @@ mod tests {
         }
     }
 
+    fn none() -> Decisions {
+        Decisions::default()
+    }
+
     fn report(state: &mut Inconsistency, member: u64, outcome: ApplyOutcome) -> ReportKind {
-        state.report(NOW, (MemberId(member), SESSION), Seqno(4), outcome)
+        state.report(
+            &Decisions::default(),
+            NOW,
+            (MemberId(member), SESSION),
+            Seqno(4),
+            outcome,
+        )
     }
 
     #[test]
@@ -326,10 +354,12 @@ mod tests {
         let present = (1..=3).map(MemberId);
         let silent = state.unanswered(Seqno(4), present);
         assert_eq!(silent, [MemberId(2), MemberId(3)]);
-        assert_eq!(state.decide(NOW, Seqno(4), &electorate(3)), None);
+        assert_eq!(state.decide(&none(), NOW, Seqno(4), &electorate(3)), None);
         assert_eq!(report(&mut state, 2, success), ReportKind::Answer);
         assert_eq!(report(&mut state, 3, success), ReportKind::Answer);
-        let decision = state.decide(NOW, Seqno(4), &electorate(3)).unwrap();
+        let decision = state
+            .decide(&none(), NOW, Seqno(4), &electorate(3))
+            .unwrap();
         assert_eq!(decision.outcome, success);
         assert_eq!(decision.answers.len(), 3);
     }
@@ -340,17 +370,21 @@ mod tests {
         let mut state = Inconsistency::default();
         report(&mut state, 1, ERROR);
         assert_eq!(
-            state.decide(late, Seqno(4), &electorate(3)),
+            state.decide(&none(), late, Seqno(4), &electorate(3)),
             None,
             "one of three"
         );
         report(&mut state, 2, ApplyOutcome::SUCCESS);
         assert_eq!(
-            state.decide(NOW, Seqno(4), &electorate(3)),
+            state.decide(&none(), NOW, Seqno(4), &electorate(3)),
             None,
             "too early"
         );
-        assert!(state.decide(late, Seqno(4), &electorate(3)).is_some());
+        assert!(
+            state
+                .decide(&none(), late, Seqno(4), &electorate(3))
+                .is_some()
+        );
     }
 
     #[test]
@@ -359,7 +393,7 @@ mod tests {
         report(&mut state, 1, ERROR);
         let mut gone = electorate(3);
         gone.session_of = &|_| None;
-        assert_eq!(state.decide(NOW, Seqno(4), &gone), None);
+        assert_eq!(state.decide(&none(), NOW, Seqno(4), &gone), None);
         assert_eq!(state.open_questions(), []);
     }
 
@@ -378,24 +412,26 @@ mod tests {
     #[test]
     fn first_committed_decision_about_an_action_counts() {
         let mut state = Inconsistency::default();
-        state.appended(LogIndex(10), decision(4, 7));
-        state.appended(LogIndex(12), decision(4, 0));
-        assert!(state.is_decided(Seqno(4)));
-        assert_eq!(state.next_committed(LogIndex(9)), None);
-        assert!(state.is_decided(Seqno(4)), "still there");
-        let first = state.next_committed(LogIndex(12)).unwrap();
+        let mut log = Decisions::default();
+        log.appended(LogIndex(10), decision(4, 7));
+        log.appended(LogIndex(12), decision(4, 0));
+        assert!(state.is_decided(&log, Seqno(4)));
+        assert_eq!(state.next_committed(&mut log, LogIndex(9)), None);
+        assert!(state.is_decided(&log, Seqno(4)), "still there");
+        let first = state.next_committed(&mut log, LogIndex(12)).unwrap();
         assert_eq!(first.outcome, ERROR);
-        assert_eq!(state.next_committed(LogIndex(12)), None);
+        assert_eq!(state.next_committed(&mut log, LogIndex(12)), None);
         assert!(!state.action_failed(Seqno(4), ERROR), "decided already");
     }
 
     #[test]
     fn decision_that_was_truncated_is_none() {
         let mut state = Inconsistency::default();
-        state.appended(LogIndex(10), decision(4, 7));
-        state.truncated(LogIndex(10));
-        assert!(!state.is_decided(Seqno(4)));
-        assert_eq!(state.next_committed(LogIndex(20)), None);
+        let mut log = Decisions::default();
+        log.appended(LogIndex(10), decision(4, 7));
+        log.truncated(LogIndex(10));
+        assert!(!state.is_decided(&log, Seqno(4)));
+        assert_eq!(state.next_committed(&mut log, LogIndex(20)), None);
     }
 
     #[test]

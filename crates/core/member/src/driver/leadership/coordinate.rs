@@ -29,15 +29,20 @@ const HANDOVER_PAUSE: u64 = 4;
 impl Driver {
     pub(in crate::driver) fn role_changed(&mut self, change: RoleChange) {
         let leads = change.role == RoleName::Leader;
-        self.primary.role_changed(self.turns.now, &change);
-        self.proposals.leader_changed(change.term, change.leader);
-        self.flow_control.leader_changed(self.turns.now);
+        self.leadership
+            .primary
+            .role_changed(self.ctx.turns.now, &change);
+        self.proposals
+            .local
+            .leader_changed(change.term, change.leader);
+        self.flow_control.leader_changed(self.ctx.turns.now);
         if leads {
-            self.ordering
-                .begin_term(change.term, self.core.last_seqno());
+            self.proposals
+                .ordering
+                .begin_term(change.term, self.ctx.core.last_seqno());
             self.begin_leading();
         } else {
-            self.ordering.stop_leading();
+            self.proposals.ordering.stop_leading();
             self.retention.stop_leading();
         }
         if change.leader.is_some() {
@@ -54,30 +59,32 @@ impl Driver {
 
     /// Says who leads, and why it is this member now.
     fn announce_leader(&mut self, term: Term, leader: MemberId) {
-        let Some(cause) = self.elections.elected(term, leader) else {
+        let Some(cause) = self.leadership.elections.elected(term, leader) else {
             return;
         };
-        let leader = self.name_of(leader);
+        let leader = self.ctx.name_of(leader);
         let why = match cause {
             Cause::First => "the first leader that this server hears since its start".to_owned(),
-            Cause::HandedOver { by } => format!("{} has handed leadership over", self.name_of(by)),
+            Cause::HandedOver { by } => {
+                format!("{} has handed leadership over", self.ctx.name_of(by))
+            }
             Cause::Lost { before } => format!(
                 "{} led before, and was silent for an election timeout or had lost its majority",
-                self.name_of(before)
+                self.ctx.name_of(before)
             ),
             Cause::Again => "it led before, and was not heard by a majority meanwhile".to_owned(),
         };
         let text = format!("term {term}: the leader is {leader} ({why})");
-        self.note(Topic::Leadership, Level::Info, text);
-        self.links.host.elected(&Election { term, leader, why });
+        self.ctx.note(Topic::Leadership, Level::Info, text);
+        self.ctx.links.host.elected(&Election { term, leader, why });
     }
 
     fn begin_leading(&mut self) {
-        let (now, me) = (self.turns.now, self.identity.view_member());
-        let suspect = self.identity.config.suspect;
-        let is_forced = self.forced_primary.take_order();
+        let (now, me) = (self.ctx.turns.now, self.ctx.identity.view_member());
+        let suspect = self.ctx.identity.config.suspect;
+        let is_forced = self.leadership.forced_primary.take_order();
         let membership = &mut self.membership;
-        let view = membership.views.latest_known();
+        let view = self.ctx.views.latest_known();
         if is_forced {
             // The others had their time before, or the operator knows better.
             let presence = &mut membership.presence;
@@ -87,52 +94,59 @@ impl Driver {
         }
         membership.leave.stay_for_others(now);
         membership.silence.begin();
-        self.follow_writers.begin_leading(now);
+        self.leadership.follow_writers.begin_leading(now);
         self.commands.begin_leading();
-        self.feeding.feeders.begin_leading();
+        self.catch_up.feeding.feeders.begin_leading();
         membership.successor = None;
     }
 
     /// Notices that a leader is heard, or was not for too long.
     pub(in crate::driver) fn watch_primary(&mut self) {
-        let (now, patience) = (self.turns.now, self.group_patience());
-        let was_primary = self.links.shared.is_primary();
-        let is_primary = self.primary.is_primary(now, was_primary, patience);
+        let (now, patience) = (self.ctx.turns.now, self.group_patience());
+        let was_primary = self.ctx.links.shared.is_primary();
+        let is_primary = self
+            .leadership
+            .primary
+            .is_primary(now, was_primary, patience);
         if is_primary == was_primary {
             return;
         }
-        self.links
+        self.ctx
+            .links
             .shared
             .primary
             .store(is_primary, Ordering::Release);
-        lock(&self.links.shared.status).primary = is_primary;
+        lock(&self.ctx.links.shared.status).primary = is_primary;
         if is_primary {
             let text = "a leader with a quorum is heard";
-            self.note(Topic::Leadership, Level::Info, text);
+            self.ctx.note(Topic::Leadership, Level::Info, text);
         } else {
             let text = format!(
                 "no leader for {:?}: this member is not primary until it hears one. Configured \
                  voters: {}. If most of them are lost for good: 'synod recover --plan'",
-                self.primary.leaderless_for(now).unwrap_or_default(),
+                self.leadership
+                    .primary
+                    .leaderless_for(now)
+                    .unwrap_or_default(),
                 self.voter_names()
             );
-            self.note(Topic::Leadership, Level::Info, text);
+            self.ctx.note(Topic::Leadership, Level::Info, text);
             self.withdraw_proposals();
         }
         self.publish_everywhere();
-        self.links.host.primary_changed(is_primary);
+        self.ctx.links.host.primary_changed(is_primary);
     }
 
     /// How long this member waits for a leader before it takes the group for lost: the suspect
     /// timeout, or longer if an ordinary election may last longer. Otherwise clients would get
     /// unknown outcomes whenever a leader fails.
     pub(in crate::driver) fn group_patience(&self) -> Duration {
-        let election = Duration::from_micros(self.core.longest_deferred_election_us());
-        self.identity.config.suspect.max(election)
+        let election = Duration::from_micros(self.ctx.core.longest_deferred_election_us());
+        self.ctx.identity.config.suspect.max(election)
     }
 
     fn voter_names(&self) -> String {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let voters = config.members.values().filter(|m| m.role == Role::Voter);
         let names: Vec<String> = voters
             .map(|m| format!("{} at {}", m.name, m.address))
@@ -144,9 +158,9 @@ impl Driver {
 
     /// Makes this member the only voter.
     pub(in crate::driver) fn force_new_primary(&mut self) -> Result<(), ForceError> {
-        self.core.force(self.now())?;
-        self.forced_primary.ordered();
-        self.note(
+        self.ctx.core.force(self.ctx.turns.now)?;
+        self.leadership.forced_primary.ordered();
+        self.ctx.note(
             Topic::Leadership,
             Level::Info,
             "continuing without the other voters, as ordered: what they have committed and this \
@@ -158,20 +172,27 @@ impl Driver {
     /// Follows the quorum loss policy at the moment when this member would stop being primary:
     /// clients that wait for a commit keep waiting, and get it.
     pub(in crate::driver) fn watch_quorum_loss(&mut self) {
-        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
-        let is_lost = self.primary.has_lost_group(now, self.group_patience());
+        let (now, suspect) = (self.ctx.turns.now, self.ctx.identity.config.suspect);
+        let is_lost = self
+            .leadership
+            .primary
+            .has_lost_group(now, self.group_patience());
         let membership = &self.membership;
         if !is_lost || membership.leave.is_under_way() || !membership.join.is_completed() {
             return;
         }
-        let voters: Vec<MemberId> = self.core.config().config.voters().collect();
+        let voters: Vec<MemberId> = self.ctx.core.config().config.voters().collect();
         let is_connected = |id| membership.presence.is_alive(now, id, suspect / 2);
-        let me = self.identity.me.member;
-        let continues = self.forced_primary.continues(me, &voters, is_connected);
-        if continues && self.core.leader().is_none() {
-            self.primary.wait_again(now);
+        let me = self.ctx.identity.me.member;
+        let continues = self
+            .leadership
+            .forced_primary
+            .continues(me, &voters, is_connected);
+        if continues && self.ctx.core.leader().is_none() {
+            self.leadership.primary.wait_again(now);
             if let Err(error) = self.force_new_primary() {
-                self.log(Level::Info, format!("cannot continue alone: {error}"));
+                self.ctx
+                    .log(Level::Info, format!("cannot continue alone: {error}"));
             }
         }
     }
@@ -187,18 +208,18 @@ impl Driver {
             }
             _ => None,
         };
-        let is_current = message.term >= self.core.term();
+        let is_current = message.term >= self.ctx.core.term();
         let Some(index) = contradicted.filter(|_| is_current) else {
             return true;
         };
-        let kept = self.core.seqno_at(index.prev()).unwrap_or_default();
-        let last = self.links.shared.commit_seqno();
-        self.fail(&format!(
+        let kept = self.ctx.core.seqno_at(index.prev()).unwrap_or_default();
+        let last = self.ctx.links.shared.commit_seqno();
+        self.ctx.fail(&format!(
             "{} was ordered to continue without a majority, and without what is at {} to {last} \
              here, which is committed, too. There are two histories now. Compare them by hand if \
              that matters; then delete the data of the servers of one, and start those of the \
              other one again",
-            self.name_of(message.from),
+            self.ctx.name_of(message.from),
             kept.next(),
         ));
         false
@@ -206,8 +227,8 @@ impl Driver {
 
     /// Whether another entry is committed here at this index.
     fn contradicts(&self, id: EntryId) -> bool {
-        let committed = self.core.base().last.index..=self.core.commit_index();
-        committed.contains(&id.index) && self.core.term_at(id.index) != Some(id.term)
+        let committed = self.ctx.core.base().last.index..=self.ctx.core.commit_index();
+        committed.contains(&id.index) && self.ctx.core.term_at(id.index) != Some(id.term)
     }
 
     /// The first entry that an append names and that contradicts what is committed here. The one
@@ -233,9 +254,9 @@ impl Driver {
     }
 
     fn may_truncate(&mut self, from: LogIndex) -> bool {
-        let kept = self.core.seqno_at(from.prev());
+        let kept = self.ctx.core.seqno_at(from.prev());
         let kept = kept.or_else(|| {
-            let entry = self.links.reader.summary(from.prev());
+            let entry = self.ctx.links.reader.summary(from.prev());
             entry.map(|entry| entry.seqno)
         });
         let applied = self.database_seqno();
@@ -249,20 +270,20 @@ impl Driver {
     /// The core asks for a reset only if this log does not hold the base.
     fn may_reset(&mut self, base: &LogBase) -> bool {
         let applied = self.database_seqno();
-        let at = self.links.reader.seek_database(applied);
+        let at = self.ctx.links.reader.seek_database(applied);
         let Some(at) = at.ok().filter(|at| *at > LogIndex(0)) else {
             // This log never had what the database has: it proves nothing.
             return true;
         };
         let is_other = base.last.index <= at || base.seqno < applied;
         if planted!(ForgetOtherHistory, is_other, else false) {
-            let reader = &self.links.reader;
+            let reader = &self.ctx.links.reader;
             let (first, seqno) = (reader.first_index(), reader.first_seqno_available());
             return self.may_lose(first, seqno, applied);
         }
         if base.seqno == applied && !self.membership.join.is_completed() {
             // The next action may be of either history.
-            self.log(
+            self.ctx.log(
                 Level::Info,
                 format!(
                     "the group's log begins at {applied}, where this member's database is, and \
@@ -270,7 +291,8 @@ impl Driver {
                      again"
                 ),
             );
-            self.links
+            self.ctx
+                .links
                 .shared
                 .database_diverged
                 .store(true, Ordering::Release);
@@ -281,25 +303,25 @@ impl Driver {
     /// The group has another history: what this log has from `index` on, and the database up to
     /// `applied`, may be lost. True if nothing has to be compared, because there are only views.
     fn may_lose(&mut self, index: LogIndex, first: Seqno, applied: Seqno) -> bool {
-        let entry = |index| self.links.reader.summary(index);
+        let entry = |index| self.ctx.links.reader.summary(index);
         if has_action(index, applied, entry) {
             self.stop_with_lost_actions(first, applied);
         } else if self.membership.join.is_completed() {
             let again = self.begins_again();
-            self.fail(&format!(
+            self.ctx.fail(&format!(
                 "the group was ordered to continue without a majority, and without the views in \
                  which this member was alone. Start it again: {again}"
             ));
         } else {
             let again = self.begins_again();
-            self.log(
+            self.ctx.log(
                 Level::Info,
                 format!(
                     "the group was ordered to continue without the views {first} to {applied} in \
                      which this member was alone: {again}"
                 ),
             );
-            let diverged = &self.links.shared.database_diverged;
+            let diverged = &self.ctx.links.shared.database_diverged;
             diverged.store(true, Ordering::Release);
             return true;
         }
@@ -319,18 +341,18 @@ impl Driver {
 
     /// How this member gets the group's history in place of its own, for texts.
     fn begins_again(&self) -> &'static str {
-        match self.identity.config.in_relay_group {
+        match self.ctx.identity.config.in_relay_group {
             true => "its log begins again",
             false => "its database has to be copied again",
         }
     }
 
     fn stop_with_lost_actions(&mut self, first: Seqno, last: Seqno) {
-        let (place, remedy) = match self.identity.config.in_relay_group {
+        let (place, remedy) = match self.ctx.identity.config.in_relay_group {
             true => ("log", "move its synod-*.log files away"),
             false => ("database", "delete this member's data"),
         };
-        self.fail(&format!(
+        self.ctx.fail(&format!(
             "the group was ordered to continue without a majority, and without actions from \
              {first} to {last} that are in this member's {place}. Compare them by hand if they \
              matter; then {remedy} and start it again"
@@ -340,13 +362,13 @@ impl Driver {
     /// The last action in the database, whether this member has joined or not.
     pub(in crate::driver) fn database_seqno(&self) -> Seqno {
         let database = self.database();
-        let at_start = if database.group == self.identity.group {
+        let at_start = if database.group == self.ctx.identity.group {
             database.seqno
         } else {
             Seqno(0)
         };
         if self.membership.join.is_completed() {
-            self.links.shared.applied().max(at_start)
+            self.ctx.links.shared.applied().max(at_start)
         } else {
             at_start
         }
@@ -354,7 +376,10 @@ impl Driver {
 
     /// Position of the database at the start, unless that position has lost its meaning.
     pub(in crate::driver) fn database(&self) -> DatabasePosition {
-        self.links.shared.position_of(self.identity.config.database)
+        self.ctx
+            .links
+            .shared
+            .position_of(self.ctx.identity.config.database)
     }
 
     // --- a disk that has stalled -------------------------------------------------------------
@@ -362,10 +387,10 @@ impl Driver {
     /// Looks whether this member's disk keeps up. If it does not, this member is no candidate, and
     /// hands leadership over if it leads.
     pub(in crate::driver) fn watch_disk(&mut self) {
-        let now = self.turns.now;
-        match self.disk_watch.look(now) {
+        let now = self.ctx.turns.now;
+        match self.leadership.disk_watch.look(now) {
             Some(DiskNews::Stalled(oldest)) => {
-                self.core.set_disk_stalled(true);
+                self.ctx.core.set_disk_stalled(true);
                 let text = format!(
                     "a write of this member's log has not finished for {:.1} s: its disk hangs or \
                      is overloaded. Until it has, this member acknowledges nothing and is no \
@@ -374,16 +399,16 @@ impl Driver {
                      (dmesg, iostat), or move the log",
                     oldest.as_secs_f64()
                 );
-                self.note(Topic::Log, Level::Warning, text);
+                self.ctx.note(Topic::Log, Level::Warning, text);
             }
             Some(DiskNews::Recovered) => {
-                self.core.set_disk_stalled(false);
+                self.ctx.core.set_disk_stalled(false);
                 let text = "the disk of this member's log answers again";
-                self.note(Topic::Log, Level::Info, text);
+                self.ctx.note(Topic::Log, Level::Info, text);
             }
             None => {}
         }
-        if self.disk_watch.is_stalled() {
+        if self.leadership.disk_watch.is_stalled() {
             self.hand_over_for_disk();
         }
     }
@@ -392,36 +417,38 @@ impl Driver {
     /// one of them has shown a quicker disk meanwhile. Where all disks are slow, an election takes
     /// many syncs, and its winner is no better.
     fn hand_over_for_disk(&mut self) {
-        let (durable, commit) = (self.core.durable_index(), self.core.commit_index());
-        let is_behind = self.core.is_leader() && durable < commit;
+        let (durable, commit) = (self.ctx.core.durable_index(), self.ctx.core.commit_index());
+        let is_behind = self.ctx.core.is_leader() && durable < commit;
         if !planted!(KeepStalledLeader, is_behind, else false)
-            || self.core.leader_transfer_target().is_some()
+            || self.ctx.core.leader_transfer_target().is_some()
         {
             return;
         }
-        let now = self.turns.now;
+        let now = self.ctx.turns.now;
         let Some(to) = self.successor_for_disk(now) else {
             return;
         };
-        let longest_us = self.identity.config.timing.election_timeout_max_us;
+        let longest_us = self.ctx.identity.config.timing.election_timeout_max_us;
         let pause = Duration::from_micros(HANDOVER_PAUSE * longest_us);
-        if self.disk_watch.takes_turn(now, pause) {
+        if self.leadership.disk_watch.takes_turn(now, pause) {
             // Refused if that voter cannot take over; tried again after the pause.
-            let _ = self.core.transfer_leadership(now, Some(to));
+            let _ = self.ctx.core.transfer_leadership(now, Some(to));
         }
     }
 
     fn successor_for_disk(&mut self, now: Time) -> Option<MemberId> {
-        let since = self.disk_watch.oldest_since()?;
-        let quick_us = self.disk_watch.quick().as_micros() as u64;
+        let since = self.leadership.disk_watch.oldest_since()?;
+        let quick_us = self.leadership.disk_watch.quick().as_micros() as u64;
         let within_us = planted!(HandOverToSlow, quick_us, else u64::MAX);
-        self.core.successor_with_quick_disk(now, since, within_us)
+        self.ctx
+            .core
+            .successor_with_quick_disk(now, since, within_us)
     }
 
     /// The weight that this member reports: zero while its disk has stalled.
     pub(in crate::driver) fn reported_weight(&self) -> LeaderWeight {
-        let own = self.core.leader_preference().weight;
-        let none = LeaderWeight::new(0).filter(|_| self.disk_watch.is_stalled());
+        let own = self.ctx.core.leader_preference().weight;
+        let none = LeaderWeight::new(0).filter(|_| self.leadership.disk_watch.is_stalled());
         none.unwrap_or(own)
     }
 
@@ -429,8 +456,8 @@ impl Driver {
 
     /// This member's own preference.
     pub(in crate::driver) fn set_leader_preference(&mut self, preference: LeaderPreference) {
-        if preference != self.core.leader_preference() {
-            self.core.set_leader_preference(preference);
+        if preference != self.ctx.core.leader_preference() {
+            self.ctx.core.set_leader_preference(preference);
             self.publish_members();
             self.send_report();
         }
@@ -439,30 +466,30 @@ impl Driver {
     pub(in crate::driver) fn set_leader_handover(&mut self, hands_over: bool) {
         self.set_leader_preference(LeaderPreference {
             hands_over,
-            ..self.core.leader_preference()
+            ..self.ctx.core.leader_preference()
         });
     }
 
     /// Leader only: takes weights and regions from the members' reports.
     pub(in crate::driver) fn weigh_reports(&mut self) {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let reports = || self.membership.presence.reports();
-        let moved = self.regions.note(config, reports());
+        let moved = self.leadership.regions.note(config, reports());
         let weights = LeaderPriority::weights(config, reports());
         self.set_leader_weights(weights, moved);
     }
 
     /// Follower only: takes weights and regions from the leader's status.
     pub(in crate::driver) fn weigh_status(&mut self, members: &[Report]) {
-        let config = &self.core.config().config;
-        let moved = self.regions.note(config, members.iter());
+        let config = &self.ctx.core.config().config;
+        let moved = self.leadership.regions.note(config, members.iter());
         let weights = LeaderPriority::weights(config, members.iter());
         self.set_leader_weights(weights, moved);
     }
 
     /// `moved`: a member has reported another region.
     fn set_leader_weights(&mut self, weights: BTreeMap<MemberId, LeaderWeight>, moved: bool) {
-        let weighed = self.core.set_leader_weights(weights);
+        let weighed = self.ctx.core.set_leader_weights(weights);
         if weighed || moved {
             self.publish_members();
         }
@@ -471,36 +498,36 @@ impl Driver {
     /// Leader only: moves leadership to where nearly all writes come from, if that is elsewhere
     /// and an operator wants it.
     pub(in crate::driver) fn follow_writers(&mut self) {
-        let (now, me) = (self.turns.now, self.identity.me.member);
-        let config = self.core.config();
-        let is_committed = config.index <= self.core.commit_index();
+        let (now, me) = (self.ctx.turns.now, self.ctx.identity.me.member);
+        let config = self.ctx.core.config();
+        let is_committed = config.index <= self.ctx.core.commit_index();
         if config.config.writers == Writers::Leader {
             // Whatever others have written before is no reason any more.
-            return self.follow_writers.forget(now);
+            return self.leadership.follow_writers.forget(now);
         }
-        let regions = &self.regions;
+        let regions = &self.leadership.regions;
         let place_of = |id| Place::of(id, regions.of(id));
-        let committed = self.core.commit_index();
-        let follow = &mut self.follow_writers;
+        let committed = self.ctx.core.commit_index();
+        let follow = &mut self.leadership.follow_writers;
         let found = follow.look(now, committed, &place_of(me), place_of);
         // A change of the configuration has precedence.
         let Some(found) = found.filter(|_| is_committed) else {
             return;
         };
-        let own_weight = self.core.leader_preference().weight;
+        let own_weight = self.ctx.core.leader_preference().weight;
         let voters = self.fit_voters(found.committed_before);
         let Some(to) = found.choose(own_weight, voters, place_of) else {
             return;
         };
-        if self.core.transfer_leadership(now, Some(to)).is_ok() {
+        if self.ctx.core.transfer_leadership(now, Some(to)).is_ok() {
             let reason = self.writing_reason(&found);
-            self.follow_writers.moves_to(now, to, reason);
+            self.leadership.follow_writers.moves_to(now, to, reason);
         }
     }
 
     /// Voters with a database that could lead now: their logs have reached `committed`.
     fn fit_voters(&self, committed: LogIndex) -> impl Iterator<Item = FitVoter> + '_ {
-        let (core, answering) = (&self.core, self.answering());
+        let (core, answering) = (&self.ctx.core, self.answering());
         core.progress().filter_map(move |progress| {
             let member = core.config().config.members.get(&progress.member)?;
             let is_voter = member.role == Role::Voter && member.has_data;
@@ -517,7 +544,7 @@ impl Driver {
     fn writing_reason(&self, found: &WritingPlace) -> String {
         let place = match &found.place {
             Place::Region(region) => format!("region {region}"),
-            Place::Member(member) => self.name_of(*member),
+            Place::Member(member) => self.ctx.name_of(*member),
         };
         format!(
             ", because {} % of the transactions come from {place}",
@@ -527,23 +554,27 @@ impl Driver {
 
     /// Logs once that leadership is being transferred, and to which member.
     pub(in crate::driver) fn announce_leader_transfer(&mut self) {
-        let target = self.core.leader_transfer_target();
-        let Some(to) = self.leader_priority.transfer_to_announce(target) else {
+        let target = self.ctx.core.leader_transfer_target();
+        let Some(to) = self.leadership.leader_priority.transfer_to_announce(target) else {
             return;
         };
-        let name = self.name_of(to);
-        let own = self.core.leader_preference().weight;
-        let heavier = self.core.weight_of(to).filter(|weight| *weight > own);
+        let name = self.ctx.name_of(to);
+        let own = self.ctx.core.leader_preference().weight;
+        let heavier = self.ctx.core.weight_of(to).filter(|weight| *weight > own);
         let weights = heavier.map_or_else(String::new, |weight| {
             format!(", whose weight is {weight}; that of this member is {own}")
         });
-        let disk = if self.disk_watch.is_stalled() {
+        let disk = if self.leadership.disk_watch.is_stalled() {
             ", because the disk of this member's log has stalled"
         } else {
             ""
         };
-        let writers = self.follow_writers.take_reason(to).unwrap_or_default();
+        let writers = self
+            .leadership
+            .follow_writers
+            .take_reason(to)
+            .unwrap_or_default();
         let text = format!("handing leadership over to {name}{weights}{disk}{writers}");
-        self.note(Topic::Leadership, Level::Info, text);
+        self.ctx.note(Topic::Leadership, Level::Info, text);
     }
 }

@@ -27,3 +27,14 @@ pub use forced_primary::QuorumLossPolicy;
 pub(super) use leader_priority::LeaderPriority;
 pub(super) use primary_watch::PrimaryWatch;
 pub(super) use regions::Regions;
+
+/// The component that knows who leads and who should, and whether this member is primary.
+pub(super) struct Leadership {
+    pub(super) forced_primary: ForcedPrimary,
+    pub(super) leader_priority: LeaderPriority,
+    pub(super) regions: Regions,
+    pub(super) follow_writers: FollowWriters,
+    pub(super) disk_watch: DiskWatch,
+    pub(super) primary: PrimaryWatch,
+    pub(super) elections: Elections,
+}

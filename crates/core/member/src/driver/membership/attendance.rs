@@ -73,8 +73,8 @@ impl Attendance {
 impl Driver {
     /// Leader only: says to all members when it heard each of them.
     pub(in crate::driver) fn announce_presence(&mut self) {
-        let (now, me) = (self.turns.now, self.identity.me.member);
-        let (membership, members) = (&self.membership, &self.core.config().config.members);
+        let (now, me) = (self.ctx.turns.now, self.ctx.identity.me.member);
+        let (membership, members) = (&self.membership, &self.ctx.core.config().config.members);
         let there = members.keys().filter_map(|id| {
             let silent_ms = match *id == me {
                 true => 0,
@@ -90,24 +90,25 @@ impl Driver {
             })
         });
         let report = PresenceReport {
-            term: self.core.term(),
+            term: self.ctx.core.term(),
             members: there.collect(),
         };
         for member in members.keys().filter(|id| **id != me) {
-            self.send(*member, PeerMessage::Presence(report.clone()));
+            self.ctx
+                .send(*member, PeerMessage::Presence(report.clone()));
         }
     }
 
     /// The leader says when it heard the members.
     pub(in crate::driver) fn handle_presence(&mut self, from: MemberId, report: &PresenceReport) {
-        if report.term == self.core.term() && self.core.leader() == Some(from) {
-            self.membership.attendance.told(self.turns.now, report);
+        if report.term == self.ctx.core.term() && self.ctx.core.leader() == Some(from) {
+            self.membership.attendance.told(self.ctx.turns.now, report);
         }
     }
 
     /// Shows which members are there. At each slow tick.
     pub(in crate::driver) fn publish_presence(&mut self) {
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         let is_kept = |id| members.contains_key(&id);
         self.membership.attendance.keep_only(is_kept);
         let readers_at = &self.membership.attendance.readers_at;
@@ -118,33 +119,35 @@ impl Driver {
             readers_at: readers_at.get(id).filter(|_| !member.has_data).cloned(),
         });
         let all = all.collect();
-        lock(&self.links.shared.status).presence = all;
+        lock(&self.ctx.links.shared.status).presence = all;
     }
 
     /// For how long nothing has come from a member, to this one or to a leader that it followed;
     /// none: since this process began.
     pub(in crate::driver) fn silent_for(&self, member: MemberId) -> Option<Duration> {
-        if member == self.identity.me.member {
+        if member == self.ctx.identity.me.member {
             return Some(Duration::ZERO);
         }
         let membership = &self.membership;
         let at = membership
             .attendance
             .last_heard(&membership.presence, member);
-        at.map(|at| self.turns.now.since(at))
+        at.map(|at| self.ctx.turns.now.since(at))
     }
 
     fn presence_of(&self, member: MemberId) -> shared::Presence {
-        let (leader, membership) = (self.core.leader(), &self.membership);
+        let (leader, membership) = (self.ctx.core.leader(), &self.membership);
         let is_left_out = match leader {
-            _ if member == self.identity.me.member => return shared::Presence::Present,
+            _ if member == self.ctx.identity.me.member => return shared::Presence::Present,
             None => false,
-            Some(_) if self.core.is_leader() => membership.presence.has_left(member),
-            Some(_) => membership.attendance.is_left_out(self.core.term(), member),
+            Some(_) if self.ctx.core.is_leader() => membership.presence.has_left(member),
+            Some(_) => membership
+                .attendance
+                .is_left_out(self.ctx.core.term(), member),
         };
         match self.silent_for(member).filter(|_| !is_left_out) {
             Some(silent) if silent < SILENT_AFTER => shared::Presence::Present,
-            Some(silent) if silent < self.identity.config.suspect => shared::Presence::Silent,
+            Some(silent) if silent < self.ctx.identity.config.suspect => shared::Presence::Silent,
             _ => shared::Presence::Absent,
         }
     }

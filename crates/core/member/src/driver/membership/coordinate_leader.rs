@@ -27,20 +27,20 @@ impl Driver {
         join: Join,
     ) {
         let reply = self.answer_join(from, certificate, join);
-        self.send(from, PeerMessage::JoinReply(reply));
+        self.ctx.send(from, PeerMessage::JoinReply(reply));
     }
 
     fn answer_join(&mut self, from: MemberId, certificate: Option<&str>, join: Join) -> JoinReply {
-        if !self.core.is_leader() {
+        if !self.ctx.core.is_leader() {
             return self.name_the_leader();
         }
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             return retry("the leader has just been elected");
         }
-        if join.group != GroupId::NONE && join.group != self.identity.group {
+        if join.group != GroupId::NONE && join.group != self.ctx.identity.group {
             return self.refuse_join(JoinRefusal::WrongGroup, from, certificate, &join);
         }
-        if join.has_data && self.identity.config.in_relay_group {
+        if join.has_data && self.ctx.identity.config.in_relay_group {
             return refuse_database(&join);
         }
         if let Some(reply) = self.refuse_removed(from, certificate, &join) {
@@ -49,9 +49,9 @@ impl Driver {
         if let Err(reply) = self.configure(from, certificate, &join) {
             return reply;
         }
-        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let (now, suspect) = (self.ctx.turns.now, self.ctx.identity.config.suspect);
         let membership = &mut self.membership;
-        let latest = membership.views.latest_entry();
+        let latest = self.ctx.views.latest_entry();
         let joiner = (from, join.session);
         let last = join.last.index;
         membership
@@ -70,14 +70,14 @@ impl Driver {
         membership.presence.enter(now, member);
         self.update_view();
         JoinReply::Accepted {
-            group: self.identity.group,
+            group: self.ctx.identity.group,
         }
     }
 
     fn name_the_leader(&self) -> JoinReply {
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         let named = |id| members.get(&id).map(|member| (id, member.address.clone()));
-        let leader = self.core.leader().and_then(named);
+        let leader = self.ctx.core.leader().and_then(named);
         JoinReply::NotLeader { leader }
     }
 
@@ -89,12 +89,12 @@ impl Driver {
         certificate: Option<&str>,
         join: &Join,
     ) -> Option<JoinReply> {
-        let at = self.core.config();
+        let at = self.ctx.core.config();
         let was_removed = join.has_joined && !at.config.members.contains_key(&from);
         if !planted!(AdmitRemoved, was_removed, else false) {
             return None;
         }
-        if at.index > self.core.commit_index() {
+        if at.index > self.ctx.core.commit_index() {
             return Some(retry("a change of the group is not committed yet"));
         }
         Some(self.refuse_join(JoinRefusal::Removed, from, certificate, join))
@@ -107,7 +107,7 @@ impl Driver {
         certificate: Option<&str>,
         join: &Join,
     ) -> Result<(), JoinReply> {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let change = match admit(config, from, join, certificate, |id| self.standing(id)) {
             Admit::AsItIs => return Ok(()),
             Admit::Change(change) => change,
@@ -126,22 +126,23 @@ impl Driver {
                 return Err(self.refuse_certificate_of(holder, certificate, join));
             }
         };
-        self.core
-            .change_config(self.now(), change)
+        self.ctx
+            .core
+            .change_config(self.ctx.turns.now, change)
             .map_err(|error| retry(&error.to_string()))?;
         // Before the effects of the change are performed, which send it.
         if join.last == EntryId::default() {
             let base = self.base_for(join);
-            self.core.set_install_base(from, base);
+            self.ctx.core.set_install_base(from, base);
         }
         // Not before: as long as the change is impossible, the joiner asks again and again.
         let text = format!("{} joins from {}", join.name, join.address);
-        self.note(Topic::Membership, Level::Info, text);
+        self.ctx.note(Topic::Membership, Level::Info, text);
         Ok(())
     }
 
     fn standing(&self, id: MemberId) -> Standing {
-        if id == self.identity.me.member {
+        if id == self.ctx.identity.me.member {
             Standing::Live
         } else if !self.is_alive(id) {
             Standing::Silent
@@ -159,7 +160,7 @@ impl Driver {
         certificate: Option<&str>,
         join: &Join,
     ) -> JoinReply {
-        let setting = |setting| self.links.host.setting_name(setting);
+        let setting = |setting| self.ctx.links.host.setting_name(setting);
         let Join {
             name,
             address,
@@ -170,12 +171,12 @@ impl Driver {
             JoinRefusal::WrongGroup => format!(
                 "the log of {name} belongs to group {}, this group is {}. To join as a new \
                  member, move its synod-*.log files away",
-                join.group, self.identity.group
+                join.group, self.ctx.identity.group
             ),
             JoinRefusal::UnknownVersion => format!(
                 "the group speaks protocol version {}, and {name} speaks {versions}: run a \
                  program there that speaks it",
-                self.core.config().config.protocol
+                self.ctx.core.config().config.protocol
             ),
             JoinRefusal::NameTaken => format!(
                 "a live member is called '{name}' and reached at {address} already: give this \
@@ -190,7 +191,7 @@ impl Driver {
                 format!("the group has {MEMBERS_MAX} members, which is the most")
             }
             JoinRefusal::CertificateMismatch => {
-                let config = &self.core.config().config;
+                let config = &self.ctx.core.config().config;
                 let bound = required_certificate(config, from, join).unwrap_or("another one");
                 format!(
                     "{name} at {address} is bound to the certificate '{bound}', and this server \
@@ -210,7 +211,7 @@ impl Driver {
         certificate: Option<&str>,
         join: &Join,
     ) -> JoinReply {
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         let (name, address) = members.get(&holder).map_or(("", ""), |holder| {
             (holder.name.as_str(), holder.address.as_str())
         });
@@ -228,7 +229,7 @@ impl Driver {
             join.name,
             join.address,
             certificate.unwrap_or("none"),
-            self.links.host.setting_name(Setting::MemberName),
+            self.ctx.links.host.setting_name(Setting::MemberName),
         );
         JoinReply::Refused { reason, text }
     }
@@ -237,37 +238,37 @@ impl Driver {
     /// In a group of relays the log starts where this one does: readers need all of it, and it is
     /// what the group keeps.
     fn base_for(&self, join: &Join) -> LogBase {
-        if self.identity.config.in_relay_group {
-            return self.core.base().clone();
+        if self.ctx.identity.config.in_relay_group {
+            return self.ctx.core.base().clone();
         }
-        let oldest = self.core.base().last.index;
+        let oldest = self.ctx.core.base().last.index;
         let before = |index| self.membership.admission.backlog_before(index);
-        let mut index = before(self.core.commit_index());
-        if join.db_group == self.identity.group
+        let mut index = before(self.ctx.core.commit_index());
+        if join.db_group == self.ctx.identity.group
             && join.db_seqno.0 > 0
             // The first action that it lacks. The last one that it has may be purged here.
-            && let Ok(next) = self.links.reader.seek_seqno(join.db_seqno.next())
+            && let Ok(next) = self.ctx.links.reader.seek_seqno(join.db_seqno.next())
         {
             index = index.min(before(next.prev()));
         }
-        if let Some(entry) = self.links.reader.summary(index) {
+        if let Some(entry) = self.ctx.links.reader.summary(index) {
             let log = self.certified_log();
             if let Some(chunk) = self.retention.first_chunk_after(&log, entry.seqno) {
                 index = index.min(chunk.prev());
             }
         }
         if index <= oldest {
-            return self.core.base().clone();
+            return self.ctx.core.base().clone();
         }
-        let entry = self.links.reader.summary(index);
-        let config = self.core.config_at(index).cloned();
+        let entry = self.ctx.links.reader.summary(index);
+        let config = self.ctx.core.config_at(index).cloned();
         match (entry, config) {
             (Some(entry), Some(config)) => LogBase {
                 last: entry.id,
                 seqno: entry.seqno,
                 config,
             },
-            _ => self.core.base().clone(),
+            _ => self.ctx.core.base().clone(),
         }
     }
 
@@ -275,16 +276,16 @@ impl Driver {
     /// to the certificates that they show it. This is for the leader itself: it may have come back
     /// with new ones and lead before it has joined, and it never hears itself.
     pub(in crate::driver) fn correct_own_record(&mut self) {
-        let (config, me) = (&self.core.config().config, self.identity.me.member);
+        let (config, me) = (&self.ctx.core.config().config, self.ctx.identity.me.member);
         let Some(known) = config.members.get(&me) else {
             return;
         };
-        let mine = &self.identity.config;
+        let mine = &self.ctx.identity.config;
         let certificate = mine.certificate.as_deref().filter(|subject| {
             config.protocol >= CERTIFICATES_SINCE
                 && other_holder(config, me, None, Some(subject)).is_none()
         });
-        if self.identity.is_recorded_as(known)
+        if self.ctx.identity.is_recorded_as(known)
             && (known.certificate.is_some() || certificate.is_none())
         {
             return;
@@ -296,9 +297,9 @@ impl Driver {
             versions: mine.versions,
             certificate: certificate.map(str::to_owned),
         };
-        if let Err(error) = self.core.change_config(self.now(), change) {
+        if let Err(error) = self.ctx.core.change_config(self.ctx.turns.now, change) {
             // The next tick tries again.
-            self.log(
+            self.ctx.log(
                 Level::Debug,
                 format!("this member's name and address are not announced yet: {error}"),
             );
@@ -308,29 +309,40 @@ impl Driver {
     /// An upgrade is over when the last member runs the new program; the leader then raises the
     /// version, unless an operator holds it.
     pub(in crate::driver) fn raise_protocol(&mut self) {
-        if let Some(newer) = self.core.config().config.due_protocol() {
+        if let Some(newer) = self.ctx.core.config().config.due_protocol() {
             // Refused while another change is under way: the next tick tries again.
             let _ = self
+                .ctx
                 .core
-                .change_config(self.now(), ConfigChange::RaiseProtocol(newer));
+                .change_config(self.ctx.turns.now, ConfigChange::RaiseProtocol(newer));
         }
     }
 
     /// Announces who is present, if that has changed.
     pub(in crate::driver) fn update_view(&mut self) {
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             return;
         }
-        let (me, suspect) = (self.identity.me.member, self.identity.config.suspect);
-        for name in self.membership.presence.expire(self.turns.now, me, suspect) {
+        let (me, suspect) = (
+            self.ctx.identity.me.member,
+            self.ctx.identity.config.suspect,
+        );
+        for name in self
+            .membership
+            .presence
+            .expire(self.ctx.turns.now, me, suspect)
+        {
             let text = format!("{name} has sent nothing for {suspect:?}: it counts as absent");
-            self.note(Topic::Membership, Level::Info, text);
+            self.ctx.note(Topic::Membership, Level::Info, text);
         }
         let own = self.own_report();
         self.membership.presence.report(own);
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let unknown = self.number_of_first_view();
-        if let Some(view) = self.membership.next_view(me, config, unknown) {
+        if let Some(view) = self
+            .membership
+            .next_view(&self.ctx.views, me, config, unknown)
+        {
             // If it is refused, the next tick tries again.
             let _ = self.append_own(EntryKind::View, &view.encode());
         }
@@ -340,23 +352,23 @@ impl Driver {
     /// first view. Of what a shortened one has lost, each view was an entry: so their number is at
     /// most that of the entries, and numbers never go back.
     fn number_of_first_view(&self) -> u64 {
-        let is_whole = self.core.base().last.index == LogIndex(0);
-        let index = self.core.last_id().index.next();
+        let is_whole = self.ctx.core.base().last.index == LogIndex(0);
+        let index = self.ctx.core.last_id().index.next();
         if is_whole { 1 } else { index.0 }
     }
 
     /// Whether a member has sent a message lately, or is within its grace period.
     pub(in crate::driver) fn is_alive(&self, member: MemberId) -> bool {
-        let suspect = self.identity.config.suspect;
+        let suspect = self.ctx.identity.config.suspect;
         self.membership
             .presence
-            .is_alive(self.turns.now, member, suspect)
+            .is_alive(self.ctx.turns.now, member, suspect)
     }
 
     /// A member asks to leave. If it is not present, whatever its session is: one that was silent
     /// for too long leaves, too, and this leader may be too new to know in which session it was.
     pub(in crate::driver) fn handle_leave(&mut self, from: MemberId, session: SessionId) {
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             return;
         }
         let presence = &mut self.membership.presence;
@@ -368,23 +380,23 @@ impl Driver {
             return;
         }
         if presence.exit(from, session) {
-            let text = format!("{} leaves", self.name_of(from));
-            self.note(Topic::Membership, Level::Info, text);
-            self.core.set_eligible(from, false);
+            let text = format!("{} leaves", self.ctx.name_of(from));
+            self.ctx.note(Topic::Membership, Level::Info, text);
+            self.ctx.core.set_eligible(from, false);
             self.update_view();
         }
         self.membership
             .presence
-            .asked_to_leave(self.turns.now, from);
+            .asked_to_leave(self.ctx.turns.now, from);
         self.continue_leaves();
     }
 
     /// Lets leavers go, after one of the voters was taken out for them, if that is needed.
     pub(in crate::driver) fn continue_leaves(&mut self) {
         for (member, asked) in self.membership.presence.leavers().clone() {
-            let config = self.core.config();
+            let config = self.ctx.core.config();
             if !config.config.is_voter(member) {
-                if config.index <= self.core.commit_index() {
+                if config.index <= self.ctx.core.commit_index() {
                     self.let_go(member);
                 }
                 continue;
@@ -394,8 +406,9 @@ impl Driver {
                 // Refused while another change is under way: the next tick tries again.
                 Departure::TakeOut(voter) => {
                     let _ = self
+                        .ctx
                         .core
-                        .change_config(self.now(), ConfigChange::Demote(voter));
+                        .change_config(self.ctx.turns.now, ConfigChange::Demote(voter));
                 }
                 Departure::Needed => {}
             }
@@ -403,8 +416,8 @@ impl Driver {
     }
 
     fn departure_of(&self, leaver: MemberId, asked: Time) -> Departure {
-        let me = self.identity.me.member;
-        let followers = self.core.progress();
+        let me = self.ctx.identity.me.member;
+        let followers = self.ctx.core.progress();
         let answered: BTreeSet<MemberId> = followers
             .filter(|progress| progress.last_heard.is_some_and(|at| at > asked))
             .map(|progress| progress.member)
@@ -414,7 +427,7 @@ impl Driver {
         let leaves = |id: MemberId| {
             leavers.contains_key(&id) || id == me && self.membership.leave.is_under_way()
         };
-        let voters: BTreeSet<MemberId> = self.core.config().config.voters().collect();
+        let voters: BTreeSet<MemberId> = self.ctx.core.config().config.voters().collect();
         let stays = voters.intersection(&answered).any(|id| !leaves(*id));
         let answering = self.answering();
         let presence = &self.membership.presence;
@@ -427,14 +440,14 @@ impl Driver {
             absent: &voters.iter().copied().filter(is_absent).collect(),
             stays,
         };
-        let policy = &self.identity.config.voter_policy;
+        let policy = &self.ctx.identity.config.voter_policy;
         departure(policy, &voters, leaver, others)
     }
 
     fn let_go(&mut self, member: MemberId) {
         self.membership.presence.let_go(member);
-        self.membership.leave.stay_for_others(self.turns.now);
-        self.send(member, PeerMessage::LeaveReply);
+        self.membership.leave.stay_for_others(self.ctx.turns.now);
+        self.ctx.send(member, PeerMessage::LeaveReply);
     }
 }
 

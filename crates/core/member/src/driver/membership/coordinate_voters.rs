@@ -29,15 +29,15 @@ impl Driver {
         let reports: Vec<Report> = reports.cloned().collect();
         let mut willing = BTreeSet::new();
         for report in reports {
-            let is_learner = !self.core.config().config.is_voter(report.member);
+            let is_learner = !self.ctx.core.config().config.is_voter(report.member);
             if is_learner && self.may_want_vote(&report) && report.state.is_whole() {
                 willing.insert(report.member);
             }
         }
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let membership = &self.membership;
         let is_present = |id: &MemberId| membership.presence.session_of(*id).is_some();
-        let now = self.turns.now;
+        let now = self.ctx.turns.now;
         Known {
             answering: self.answering(),
             present: config.members.keys().copied().filter(is_present).collect(),
@@ -49,7 +49,7 @@ impl Driver {
             ready: willing
                 .iter()
                 .copied()
-                .filter(|id| self.core.is_ready_to_vote(*id))
+                .filter(|id| self.ctx.core.is_ready_to_vote(*id))
                 .collect(),
             willing,
         }
@@ -58,7 +58,7 @@ impl Driver {
     fn with_facts<T>(&mut self, ask: impl FnOnce(&Driver, &Facts) -> T) -> T {
         let known = self.known();
         let facts = Facts {
-            config: &self.core.config().config,
+            config: &self.ctx.core.config().config,
             answering: &known.answering,
             present: &known.present,
             silent: &known.silent,
@@ -71,15 +71,15 @@ impl Driver {
     /// Says who may be promoted, and takes a dead voter or a forgotten learner out. One change at a
     /// time: the next tick continues.
     pub(in crate::driver) fn care_for_voters(&mut self) {
-        let me = self.identity.me.member;
-        let others = self.core.config().config.members.keys().copied();
-        let (now, pause_max) = (self.turns.now, self.identity.config.suspect);
+        let me = self.ctx.identity.me.member;
+        let others = self.ctx.core.config().config.members.keys().copied();
+        let (now, pause_max) = (self.ctx.turns.now, self.ctx.identity.config.suspect);
         let others = others.filter(|id| *id != me);
         self.membership.silence.look(now, others, pause_max);
         if self.awaits_successor() {
             return self.let_learners_vote();
         }
-        let policy = self.identity.config.voter_policy;
+        let policy = self.ctx.identity.config.voter_policy;
         let lost = self.with_facts(|_, facts| loss(&policy, facts));
         if let Some(lost) = lost {
             return self.take_vote(lost);
@@ -94,38 +94,43 @@ impl Driver {
     /// Whether a dead voter has made room for a learner that has not taken it yet. No other vote is
     /// taken before: one learner replaces one voter.
     fn awaits_successor(&self) -> bool {
-        let config = &self.core.config().config;
+        let config = &self.ctx.core.config().config;
         let is_learner = |id: &MemberId| config.members.contains_key(id) && !config.is_voter(*id);
         let successor = self.membership.successor.filter(is_learner);
         successor.is_some_and(|id| self.membership.presence.session_of(id).is_some())
     }
 
     fn take_vote(&mut self, Loss { voter, successor }: Loss) {
-        let name = self.name_of(voter);
+        let name = self.ctx.name_of(voter);
         let change = ConfigChange::Demote(voter);
-        if self.core.change_config(self.now(), change).is_err() {
+        if self
+            .ctx
+            .core
+            .change_config(self.ctx.turns.now, change)
+            .is_err()
+        {
             // Another change is under way: the next tick tries again.
             return;
         }
         self.membership.successor = successor;
-        let dead_after = self.identity.config.voter_policy.dead_after;
+        let dead_after = self.ctx.identity.config.voter_policy.dead_after;
         let then = successor.map_or_else(
             || "a majority needs one vote less".to_owned(),
-            |id| format!("{} takes its place", self.name_of(id)),
+            |id| format!("{} takes its place", self.ctx.name_of(id)),
         );
         let text = format!("{name} has been silent for {dead_after:?}: it loses its vote, {then}");
-        self.log(Level::Warning, text);
+        self.ctx.log(Level::Warning, text);
     }
 
     /// Tells the core which learners it may promote when they have caught up.
     pub(in crate::driver) fn let_learners_vote(&mut self) {
         let successor = self.membership.successor;
-        if successor.is_some_and(|id| self.core.config().config.is_voter(id)) {
+        if successor.is_some_and(|id| self.ctx.core.config().config.is_voter(id)) {
             self.membership.successor = None;
         }
         let successor = self.membership.successor;
         let promotable = self.with_facts(|_, facts| promotable(facts, successor));
-        let members = self.core.config().config.members.iter();
+        let members = self.ctx.core.config().config.members.iter();
         let learners: Vec<MemberId> = members
             .filter(|(_, member)| member.role == Role::Learner)
             .map(|(id, _)| *id)
@@ -134,32 +139,37 @@ impl Driver {
         let (may, may_not): (Vec<_>, Vec<_>) =
             learners.into_iter().partition(|id| promotable.contains(id));
         for id in may_not {
-            self.core.set_eligible(id, false);
+            self.ctx.core.set_eligible(id, false);
         }
         for id in may {
-            self.core.set_eligible(id, true);
+            self.ctx.core.set_eligible(id, true);
         }
     }
 
     /// Makes room for a newcomer in a full group; whether there is any.
     pub(super) fn make_room(&mut self) -> bool {
-        let suspect = self.identity.config.suspect;
+        let suspect = self.ctx.identity.config.suspect;
         let longest = self.with_facts(|_, facts| forgotten(facts, suspect));
         longest.is_some_and(|learner| self.forget(learner))
     }
 
     fn forget(&mut self, learner: MemberId) -> bool {
-        let (name, now) = (self.name_of(learner), self.turns.now);
+        let (name, now) = (self.ctx.name_of(learner), self.ctx.turns.now);
         let silent = self.membership.silence.of(now, learner);
         let change = ConfigChange::Remove(learner);
-        if self.core.change_config(self.now(), change).is_err() {
+        if self
+            .ctx
+            .core
+            .change_config(self.ctx.turns.now, change)
+            .is_err()
+        {
             return false;
         }
         let text = format!(
             "{name} has no vote, and has been silent for {silent:?}: the group forgets it. It \
              joins again when it starts"
         );
-        self.log(Level::Info, text);
+        self.ctx.log(Level::Info, text);
         true
     }
 }

@@ -47,19 +47,23 @@ impl Driver {
     pub(in crate::driver) fn watch_join(&mut self) {
         // A member without a database that has lost its group waits for it: no host of its own
         // tells its operator.
-        let is_lost = !self.identity.config.has_data && !self.links.shared.is_primary();
+        let is_lost = !self.ctx.identity.config.has_data && !self.ctx.links.shared.is_primary();
         let has_joined =
             self.membership.join.has_joined() && !is_lost || self.membership.leave.is_under_way();
-        let Some(lasted) = self.membership.join_watch.look(self.turns.now, has_joined) else {
+        let Some(lasted) = self
+            .membership
+            .join_watch
+            .look(self.ctx.turns.now, has_joined)
+        else {
             return;
         };
-        let missing = match (self.core.leader(), self.identity.group) {
+        let missing = match (self.ctx.core.leader(), self.ctx.identity.group) {
             (Some(leader), _) => self.missing_admission(leader),
             (None, GroupId::NONE) => self.missing_group(),
             (None, _) => self.missing_majority(),
         };
         let text = format!("waiting to join for {}: {missing}", seconds(lasted));
-        self.log(Level::Info, text);
+        self.ctx.log(Level::Info, text);
     }
 
     /// The leader is known, and this member is in no view.
@@ -68,20 +72,20 @@ impl Driver {
         format!(
             "the leader is {}; {answer}; this member's log ends with entry {}. If that lasts, see \
              the leader's error log",
-            self.name_of(leader),
-            self.core.last_id(),
+            self.ctx.name_of(leader),
+            self.ctx.core.last_id(),
         )
     }
 
     /// This member was in no group before, and knows no leader.
     fn missing_group(&self) -> String {
-        let name = |setting| self.links.host.setting_name(setting);
+        let name = |setting| self.ctx.links.host.setting_name(setting);
         if self.membership.join.has_contacts() {
             return format!(
                 "members were found, but no leader calls back. A majority of them must run, and \
                  reach this member at {} ({}): see that no firewall is between, and that it \
                  listens there",
-                self.identity.config.address,
+                self.ctx.identity.config.address,
                 name(Setting::MemberAddress),
             );
         }
@@ -94,9 +98,9 @@ impl Driver {
 
     /// This member's log names the voters, and no leader is heard.
     fn missing_majority(&self) -> String {
-        let me = self.identity.me.member;
+        let me = self.ctx.identity.me.member;
         let linked = &self.membership.join_watch.linked;
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         let voters = members
             .iter()
             .filter(|(_, member)| member.role == Role::Voter);

@@ -30,7 +30,7 @@ mod voters;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use synod_consensus::{Config, MemberId, Seqno, SessionId};
+use synod_consensus::{Config, MemberId, Seqno};
 use synod_log::{LogFormat, LogReader};
 
 pub(super) use admission::Admission;
@@ -55,7 +55,6 @@ pub(super) struct Membership {
     pub(super) admission: Admission,
     pub(super) presence: Presence,
     pub(super) attendance: Attendance,
-    pub(super) views: Views,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
     /// The format in which the log is to be written.
@@ -75,7 +74,6 @@ impl Membership {
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
             attendance: Attendance::default(),
-            views: Views::load(reader),
             leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
             log_format: reader.format(),
@@ -85,23 +83,19 @@ impl Membership {
         }
     }
 
-    /// Whether this session of a member is in the committed view.
-    pub(super) fn is_in_view(&self, member: MemberId, session: SessionId) -> bool {
-        self.views.committed().contains(member, session)
-    }
-
     /// Leader only: the view that the leader `me` is to announce, if it is another one than the
     /// latest. `unknown` is its number if the log has lost the views before: one above all that
     /// they can have had.
     pub(super) fn next_view(
         &mut self,
+        views: &Views,
         me: MemberId,
         config: &Config,
         unknown: u64,
     ) -> Option<View> {
         let mut members = self.presence.members();
         members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
-        let latest = self.views.latest();
+        let latest = views.latest();
         let lost = latest.map_or_else(BTreeSet::new, |view| {
             self.presence.lost_quorum_since_view(view)
         });

@@ -17,6 +17,7 @@ use synod_consensus::{
 use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
 
+use super::log_times::LogTimes;
 use super::{EntrySender, append_message};
 use crate::catch_up::{CatchUp, OutstandingReads};
 use crate::entry_cache::EntryCache;
@@ -69,6 +70,7 @@ pub(super) struct OwnLog {
     /// The commit index that the driver has followed.
     committed: LogIndex,
     pub(super) repair: RepairWatch,
+    pub(super) times: LogTimes,
 }
 
 impl OwnLog {
@@ -90,6 +92,7 @@ impl OwnLog {
             era: 0,
             committed,
             repair,
+            times: LogTimes::default(),
         }
     }
 

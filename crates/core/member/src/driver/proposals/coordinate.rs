@@ -24,24 +24,27 @@ impl Driver {
     pub(in crate::driver) fn submit(&mut self, submission: Submission) {
         let is_abandoned = submission.waiter.is_decided();
         let is_leaving = self.membership.leave.is_under_way();
-        if is_abandoned || !self.links.shared.is_primary() || is_leaving {
+        if is_abandoned || !self.ctx.links.shared.is_primary() || is_leaving {
             // Without its last piece an action is never ordered.
             submission.waiter.decide(ProposalResult::NotProposed);
             return;
         }
-        self.proposals.submit(submission);
+        self.proposals.local.submit(submission);
     }
 
     /// Sends what is due to the leader; whether anything was due.
     pub(in crate::driver) fn send_proposals(&mut self) -> bool {
         let mut sent = false;
-        while let Some(outgoing) = self.proposals.next_send() {
+        while let Some(outgoing) = self.proposals.local.next_send() {
             sent = true;
-            if outgoing.to == self.identity.me.member {
+            if outgoing.to == self.ctx.identity.me.member {
                 self.handle_propose(outgoing.to, outgoing.propose);
             } else if let Some(connection) = outgoing.connection {
                 let message = PeerMessage::Propose(outgoing.propose);
-                self.links.peers.send_over(outgoing.to, connection, message);
+                self.ctx
+                    .links
+                    .peers
+                    .send_over(outgoing.to, connection, message);
             }
         }
         sent
@@ -50,8 +53,8 @@ impl Driver {
     /// A connection to or from a member is new. If that member leads, proposals or refusals may be
     /// lost with the connection before.
     pub(in crate::driver) fn repeat_proposals(&mut self, member: MemberId) {
-        if self.core.leader().is_none_or(|leader| leader == member) {
-            self.proposals.repeat();
+        if self.ctx.core.leader().is_none_or(|leader| leader == member) {
+            self.proposals.local.repeat();
         }
     }
 
@@ -68,21 +71,21 @@ impl Driver {
             ProposalRefusal::GivenUp => ProposalResult::GivenUp,
             ProposalRefusal::NotWriter => ProposalResult::NotWriter,
             ProposalRefusal::Malformed => {
-                self.log(
+                self.ctx.log(
                     Level::Error,
                     format!("the leader refused a proposal: {reason:?}"),
                 );
                 ProposalResult::Rejected
             }
         };
-        if let Some(submitted) = self.proposals.refused(term, number) {
+        if let Some(submitted) = self.proposals.local.refused(term, number) {
             submitted.waiter.decide(result);
         }
     }
 
     /// An entry is committed: it may be a proposal of this session.
     pub(in crate::driver) fn proposal_committed(&mut self, header: &EntryHeader) {
-        let Some(submitted) = self.proposals.committed(header) else {
+        let Some(submitted) = self.proposals.local.committed(header) else {
             return;
         };
         if submitted.kind != EntryKind::Action {
@@ -96,10 +99,10 @@ impl Driver {
         };
         // Attached before the decision: the client may finish before this thread continues, and the
         // delivery thread must find it either way.
-        self.links.shared.attach_local(header.seqno);
+        self.ctx.links.shared.attach_local(header.seqno);
         let is_taken = submitted.waiter.decide(result);
         if !synod_planted::planted!(LeaveToTheDead, is_taken, else true) {
-            self.links.shared.take_local(header.seqno);
+            self.ctx.links.shared.take_local(header.seqno);
         }
     }
 
@@ -108,20 +111,23 @@ impl Driver {
         if synod_planted::is(synod_planted::Bug::ResendAfterReset) {
             return;
         }
-        let withdrawn = self.proposals.log_reset(self.core.base().last.term);
+        let withdrawn = self
+            .proposals
+            .local
+            .log_reset(self.ctx.core.base().last.term);
         self.end_unknown(withdrawn);
     }
 
     /// The group is lost: most clients wait no longer.
     pub(in crate::driver) fn withdraw_proposals(&mut self) {
-        let withdrawn = self.proposals.group_lost();
+        let withdrawn = self.proposals.local.group_lost();
         self.end_unknown(withdrawn);
     }
 
     fn end_unknown(&mut self, withdrawn: Vec<Submitted>) {
         if !withdrawn.is_empty() && !synod_planted::is(synod_planted::Bug::NoEpoch) {
             // Before the clients let go of their locks.
-            let epoch = self.links.shared.epoch();
+            let epoch = self.ctx.links.shared.epoch();
             epoch.fetch_add(1, atomic::Ordering::AcqRel);
         }
         for submitted in withdrawn {
@@ -133,16 +139,16 @@ impl Driver {
 
     /// A proposal of this or another member.
     pub(in crate::driver) fn handle_propose(&mut self, from: MemberId, propose: Propose) {
-        if !self.core.is_leader() {
+        if !self.ctx.core.is_leader() {
             // The origin notices the change of leader by itself and sends again.
             return;
         }
-        match self.ordering.arrived(from, propose) {
+        match self.proposals.ordering.arrived(from, propose) {
             Ok(Some(propose)) => {
                 self.order(propose);
             }
             Ok(None) => {}
-            Err(_) => self.log(
+            Err(_) => self.ctx.log(
                 Level::Warning,
                 format!("ignoring a malformed proposal of member {from}"),
             ),
@@ -152,8 +158,8 @@ impl Driver {
     /// Orders what waited for room; whether any of it was.
     pub(in crate::driver) fn order_waiting(&mut self) -> bool {
         let mut ordered = false;
-        for _ in 0..self.ordering.waiting() {
-            let Some(propose) = self.ordering.next_waiting() else {
+        for _ in 0..self.proposals.ordering.waiting() {
+            let Some(propose) = self.proposals.ordering.next_waiting() else {
                 break;
             };
             if !self.order(propose) {
@@ -166,16 +172,19 @@ impl Driver {
 
     /// Orders or refuses a proposal; false if there is no room, and it waits.
     fn order(&mut self, propose: Propose) -> bool {
-        let is_disk_behind = self.own_log.is_disk_behind(self.core.durable_index());
+        let is_disk_behind = self
+            .ctx
+            .own_log
+            .is_disk_behind(self.ctx.core.durable_index());
         // Chunks cost the databases nothing before the last piece comes.
         let is_admitted = propose.kind == EntryKind::Chunk
-            || self.flow_control.has_room_for_action(self.turns.now);
-        let has_room = !is_disk_behind && !self.links.shared.is_log_full() && is_admitted;
+            || self.flow_control.has_room_for_action(self.ctx.turns.now);
+        let has_room = !is_disk_behind && !self.ctx.links.shared.is_log_full() && is_admitted;
         let writers = self.writer_rule();
         let depends_on = match self.rule_on(&propose, has_room, writers) {
             ProposalAnswer::Ignore => return true,
             ProposalAnswer::Wait => {
-                self.ordering.put_back(propose);
+                self.proposals.ordering.put_back(propose);
                 return false;
             }
             ProposalAnswer::Refuse(reason) => {
@@ -189,14 +198,14 @@ impl Driver {
                     "refusing a large action of member {member}: {why}; commit less at a time, or \
                      fewer large transactions at once"
                 );
-                self.log(Level::Warning, text);
+                self.ctx.log(Level::Warning, text);
                 self.refuse(&propose, ProposalRefusal::GivenUp);
                 self.discard_refused(&propose);
                 return true;
             }
             ProposalAnswer::Malformed(error) => {
                 let text = format!("proposal {:?}: {error}", propose.origin);
-                self.log(Level::Error, text);
+                self.ctx.log(Level::Error, text);
                 self.refuse(&propose, ProposalRefusal::Malformed);
                 return true;
             }
@@ -207,13 +216,15 @@ impl Driver {
             Ok(_) => {
                 if propose.kind == EntryKind::Action {
                     self.flow_control.action_appended();
-                    self.follow_writers.ordered(propose.origin.member);
+                    self.leadership
+                        .follow_writers
+                        .ordered(propose.origin.member);
                 }
-                self.ordering.appended(propose.origin);
+                self.proposals.ordering.appended(propose.origin);
                 true
             }
             Err(ProposeError::Busy | ProposeError::LeaderTransfer) => {
-                self.ordering.put_back(propose);
+                self.proposals.ordering.put_back(propose);
                 false
             }
             Err(ProposeError::NotLeader { .. }) => true,
@@ -230,11 +241,14 @@ impl Driver {
     ) -> ProposalAnswer {
         let is_certified = has_room && propose.kind == EntryKind::Action;
         if is_certified {
-            self.links.host.certification_begins();
+            self.ctx.links.host.certification_begins();
         }
-        let answer = self.ordering.answer(propose, has_room, writers);
+        let answer =
+            self.proposals
+                .ordering
+                .answer(&self.ctx.certification, propose, has_room, writers);
         if is_certified {
-            self.links.host.certification_ends();
+            self.ctx.links.host.certification_ends();
         }
         answer
     }
@@ -247,14 +261,14 @@ impl Driver {
             payload,
             ..
         } = propose;
-        if let Some(id) = self.ordering.certification.refused(origin, *kind, payload) {
+        if let Some(id) = self.ctx.certification.refused(origin, *kind, payload) {
             // If that fails, the action is discarded when it has not been continued for a while.
             if self.append_own(EntryKind::Discard, &Discard::Action(id).encode()) {
                 let member = id.member;
                 let text = format!(
                     "discarding a partial action of member {member}: it was refused or withdrawn"
                 );
-                self.log(Level::Debug, text);
+                self.ctx.log(Level::Debug, text);
             }
         }
     }
@@ -265,14 +279,14 @@ impl Driver {
             session,
             number,
         } = propose.origin;
-        let (me, term) = (self.identity.me, propose.tag);
+        let (me, term) = (self.ctx.identity.me, propose.tag);
         if member == me.member {
             if session == me.session {
                 self.proposal_refused(term, number, reason);
             }
             return;
         }
-        self.send(
+        self.ctx.send(
             member,
             PeerMessage::ProposalRefused {
                 term,
@@ -306,8 +320,8 @@ impl Driver {
             payload_len,
             payload_crc,
         };
-        let header = self.core.propose(self.now(), proposal)?;
-        self.own_log.put(header, payload);
+        let header = self.ctx.core.propose(self.ctx.turns.now, proposal)?;
+        self.ctx.own_log.put(header, payload);
         self.ingest_entry(&header, payload);
         Ok(header)
     }
@@ -315,12 +329,12 @@ impl Driver {
     /// Appends an entry of the leader's own; false if that is refused, as during a leader transfer.
     pub(in crate::driver) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) -> bool {
         let origin = Origin {
-            member: self.identity.me.member,
+            member: self.ctx.identity.me.member,
             session: SessionId(0),
             number: 0,
         };
         let depends_on = if kind.is_ordered() {
-            self.core.last_seqno()
+            self.ctx.core.last_seqno()
         } else {
             Seqno::UNDEFINED
         };
@@ -331,12 +345,12 @@ impl Driver {
 
     pub(in crate::driver) fn read(&mut self, read: ReadDone) {
         let id = read.id;
-        self.reads.begin(read);
-        self.core.read(self.now(), id);
+        self.proposals.reads.begin(read);
+        self.ctx.core.read(self.ctx.turns.now, id);
     }
 
     pub(in crate::driver) fn cancel_read(&mut self, id: u64) {
-        self.reads.cancel(id);
-        self.core.cancel_read(id);
+        self.proposals.reads.cancel(id);
+        self.ctx.core.cancel_read(id);
     }
 }

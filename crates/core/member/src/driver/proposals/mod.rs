@@ -16,3 +16,13 @@ pub(super) use connections::Link;
 pub(super) use local::LocalProposals;
 pub(super) use ordering::Ordering;
 pub(super) use reads::Reads;
+
+use super::writers::WritersSetting;
+
+/// The component that brings proposals into the order, and clients their results.
+pub(super) struct Proposals {
+    pub(super) local: LocalProposals,
+    pub(super) ordering: Ordering,
+    pub(super) reads: Reads,
+    pub(super) writers: WritersSetting,
+}

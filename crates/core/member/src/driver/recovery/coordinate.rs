@@ -18,54 +18,54 @@ impl Driver {
     /// Reports to all other members while no leader is heard, and shows what they have reported.
     /// At each slow tick.
     pub(in crate::driver) fn recovery_tick(&mut self) {
-        if self.core.is_ready_leader() {
-            let commit = self.core.commit_index();
+        if self.ctx.core.is_ready_leader() {
+            let commit = self.ctx.core.commit_index();
             self.leader_states_commit(commit);
         }
-        let commit = self.core.commit_index();
+        let commit = self.ctx.core.commit_index();
         self.recovery.completeness.reached(commit);
-        let members = &self.core.config().config.members;
+        let members = &self.ctx.core.config().config.members;
         let is_kept = |id| members.contains_key(&id);
         self.recovery.survivors.keep_only(is_kept);
-        if !self.links.shared.is_primary() && self.core.leader().is_none() {
+        if !self.ctx.links.shared.is_primary() && self.ctx.core.leader().is_none() {
             let report = self.survivor_report();
             for member in self.others() {
-                self.send(member, PeerMessage::Survivor(report));
+                self.ctx.send(member, PeerMessage::Survivor(report));
             }
         }
         self.publish_survivors();
     }
 
     fn others(&self) -> Vec<MemberId> {
-        let members = self.core.config().config.members.keys().copied();
+        let members = self.ctx.core.config().config.members.keys().copied();
         members
-            .filter(|id| *id != self.identity.me.member)
+            .filter(|id| *id != self.ctx.identity.me.member)
             .collect()
     }
 
     /// A survivor reports. A member that hears a leader tells it so.
     pub(in crate::driver) fn handle_survivor(&mut self, from: MemberId, report: SurvivorReport) {
-        let now = self.turns.now;
+        let now = self.ctx.turns.now;
         self.recovery.survivors.report(now, from, report);
-        if report.leader.is_none() && self.core.leader().is_some() {
+        if report.leader.is_none() && self.ctx.core.leader().is_some() {
             let report = self.survivor_report();
-            self.send(from, PeerMessage::Survivor(report));
+            self.ctx.send(from, PeerMessage::Survivor(report));
         }
     }
 
     /// A leader states its commit index.
     pub(in crate::driver) fn leader_states_commit(&mut self, commit: LogIndex) {
-        let now = self.turns.now;
+        let now = self.ctx.turns.now;
         self.recovery.completeness.stated(now, commit);
     }
 
     fn survivor_report(&self) -> SurvivorReport {
-        let (completeness, core) = (&self.recovery.completeness, &self.core);
-        let longest_us = self.identity.config.timing.election_timeout_max_us;
+        let (completeness, core) = (&self.recovery.completeness, &self.ctx.core);
+        let longest_us = self.ctx.identity.config.timing.election_timeout_max_us;
         let deposed = Duration::from_micros(longest_us);
-        let incomplete = completeness.incomplete_for(self.turns.now, deposed);
+        let incomplete = completeness.incomplete_for(self.ctx.turns.now, deposed);
         // One that is before the log's beginning waits for a copy, or for what others have.
-        let has_database = self.identity.config.has_data
+        let has_database = self.ctx.identity.config.has_data
             && (self.membership.join.is_completed() || self.database() != DatabasePosition::NONE)
             && self.database_seqno() >= core.base().seqno;
         SurvivorReport {
@@ -86,8 +86,8 @@ impl Driver {
 
     /// Publishes the reports of the survivors, for operators.
     fn publish_survivors(&self) {
-        let now = self.turns.now;
-        let me = self.identity.me.member;
+        let now = self.ctx.turns.now;
+        let me = self.ctx.identity.me.member;
         let survivors = &self.recovery.survivors;
         let others = self.others().into_iter().map(|member| SurvivorStatus {
             member,
@@ -98,7 +98,7 @@ impl Driver {
             report: Some(self.survivor_report()),
         };
         let all = others.chain([own]).collect();
-        lock(&self.links.shared.status).survivors = all;
+        lock(&self.ctx.links.shared.status).survivors = all;
     }
 
     // --- the order ---------------------------------------------------------------------------
@@ -108,12 +108,12 @@ impl Driver {
         &self,
         is_passed_on: bool,
     ) -> Result<MemberId, CommandRefusal> {
-        let now = self.turns.now;
-        let leaderless = self.primary.leaderless_for(now);
+        let now = self.ctx.turns.now;
+        let leaderless = self.leadership.primary.leaderless_for(now);
         let survivors = &self.recovery.survivors;
         choose(&Facts {
-            me: self.identity.me.member,
-            config: &self.core.config().config,
+            me: self.ctx.identity.me.member,
+            config: &self.ctx.core.config().config,
             own: self.survivor_report(),
             report_of: &|id| survivors.current(now, id).map(|(_, report)| report),
             leaderless_for: leaderless.unwrap_or_default(),
@@ -128,16 +128,16 @@ impl Driver {
         is_passed_on: bool,
     ) -> Result<Done, CommandRefusal> {
         let chosen = self.choose_survivor(is_passed_on)?;
-        if chosen != self.identity.me.member {
+        if chosen != self.ctx.identity.me.member {
             // The order is for the other one, which reported a moment ago.
             let text = format!(
                 "{} has more of the log since: repeat the order",
-                self.name_of(chosen)
+                self.ctx.name_of(chosen)
             );
             return Err(refuse(RefusalReason::OtherHasMore, text));
         }
         self.force_new_primary().map_err(refused)?;
-        let member = self.identity.config.name.clone();
+        let member = self.ctx.identity.config.name.clone();
         Ok(Done::Continues { member })
     }
 }

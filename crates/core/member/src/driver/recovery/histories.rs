@@ -17,8 +17,8 @@ impl Driver {
     /// At the start, before anything is written to the log: whether the log holds the position of
     /// the database.
     pub(in crate::driver) fn look_at_database(&mut self) {
-        let seqno = self.identity.config.database.seqno;
-        let is_held = self.links.reader.seek_database(seqno).is_ok();
+        let seqno = self.ctx.identity.config.database.seqno;
+        let is_held = self.ctx.links.reader.seek_database(seqno).is_ok();
         let is_unproven = seqno > Seqno(0) && !is_held;
         self.recovery.is_unproven = planted!(TrustDatabase, is_unproven, else false);
     }
@@ -26,14 +26,15 @@ impl Driver {
     /// A leader is heard, before this member has joined.
     pub(in crate::driver) fn doubt_database(&mut self, leader: MemberId) {
         let may_differ = self.recovery.is_unproven
-            && leader != self.identity.me.member
-            && self.core.has_forced_history()
+            && leader != self.ctx.identity.me.member
+            && self.ctx.core.has_forced_history()
             && !self.membership.join.is_completed();
         if !may_differ {
             return;
         }
         self.recovery.is_unproven = false;
-        self.links
+        self.ctx
+            .links
             .shared
             .database_diverged
             .store(true, Ordering::Release);
@@ -41,8 +42,8 @@ impl Driver {
             "the group was once ordered to continue without a majority, and this member's log does \
              not show that its database, at {}, is of the history that continued: the database has \
              to be copied again",
-            self.identity.config.database.seqno
+            self.ctx.identity.config.database.seqno
         );
-        self.note(Topic::Membership, Level::Warning, text);
+        self.ctx.note(Topic::Membership, Level::Warning, text);
     }
 }

@@ -13,18 +13,14 @@ use crate::storage::{Job, PurgeJob};
 
 impl Driver {
     pub(in crate::driver) fn certified_log(&self) -> CertifiedLog {
-        let (start, start_seqno) = self.ordering.certification.start();
+        let (start, start_seqno) = self.ctx.certification.start();
         CertifiedLog {
             start,
             start_seqno,
-            discard: self
-                .ordering
-                .certification
-                .partial_actions()
-                .last_bulk_discard(),
-            first_partial_chunk: self.ordering.certification.partial_actions().first_chunk(),
-            committed: self.own_log.committed(),
-            written: self.links.reader.last_index(),
+            discard: self.ctx.certification.partial_actions().last_bulk_discard(),
+            first_partial_chunk: self.ctx.certification.partial_actions().first_chunk(),
+            committed: self.ctx.own_log.committed(),
+            written: self.ctx.links.reader.last_index(),
         }
     }
 
@@ -32,42 +28,48 @@ impl Driver {
     pub(in crate::driver) fn retain_log(&mut self) {
         if !self
             .retention
-            .is_due(self.turns.now, self.links.shared.is_log_full())
+            .is_due(self.ctx.turns.now, self.ctx.links.shared.is_log_full())
         {
             return;
         }
         let (log, needs) = (self.certified_log(), self.needs());
         let keep_from = self.retention.keep_from(&log, &needs);
-        let base = self.core.base();
+        let base = self.ctx.core.base();
         let (base, seqno) = (base.last.index, base.seqno);
         self.retention.purged(base, seqno);
-        let purge_limit = self.purge_limit().min(self.own_log.committed());
+        let purge_limit = self.purge_limit().min(self.ctx.own_log.committed());
         if purge_limit > base {
             let purge = PurgeJob {
                 keep_from,
-                keep_after: self.retention.keep_after(self.core.is_leader()),
+                keep_after: self.retention.keep_after(self.ctx.core.is_leader()),
                 purge_limit,
-                compares_after: self.has_database().then(|| self.links.shared.applied()),
+                compares_after: self.has_database().then(|| self.ctx.links.shared.applied()),
                 configs: self.configs_up_to(purge_limit),
             };
-            self.links.disk.write(Job::Purge(purge));
+            self.ctx.links.disk.write(Job::Purge(purge));
         }
     }
 
     /// Whether the database is one that follows the log, and is not being replaced.
     fn has_database(&self) -> bool {
-        let state = self.state_transfers.data_state();
+        let state = self.ctx.data_state;
         let follows = !matches!(state, DataState::Joining | DataState::Error);
-        follows && self.identity.config.has_data && !self.links.shared.is_database_diverged()
+        follows
+            && self.ctx.identity.config.has_data
+            && !self.ctx.links.shared.is_database_diverged()
     }
 
     fn needs(&mut self) -> Needs {
-        let fetched_from = self.fetching.serving.needed_from(self.turns.now);
-        let shared = &self.links.shared;
+        let fetched_from = self
+            .catch_up
+            .fetching
+            .serving
+            .needed_from(self.ctx.turns.now);
+        let shared = &self.ctx.links.shared;
         let delivered = shared.delivered_index();
         let committed_seqno = shared.commit_seqno();
         let applied = shared.applied();
-        let followers = self.core.progress();
+        let followers = self.ctx.core.progress();
         let present = followers.filter(|progress| self.is_alive(progress.member));
         Needs {
             delivered,
@@ -80,10 +82,10 @@ impl Driver {
 
     /// The purge limit, brought up to date if this member leads.
     pub(in crate::driver) fn purge_limit(&mut self) -> LogIndex {
-        if self.core.is_leader() {
+        if self.ctx.core.is_leader() {
             let log = self.certified_log();
-            let (config, reader) = (&self.core.config().config, &self.links.reader);
-            let is_full = self.links.shared.is_log_full();
+            let (config, reader) = (&self.ctx.core.config().config, &self.ctx.links.reader);
+            let is_full = self.ctx.links.shared.is_log_full();
             let search = |seqno| reader.seek_seqno(seqno);
             if let Err(error) = self
                 .retention
@@ -99,9 +101,9 @@ impl Driver {
     fn configs_up_to(&self, index: LogIndex) -> Vec<ConfigAt> {
         let mut configs = Vec::new();
         let mut at = Some(index);
-        while let Some(config) = at.and_then(|index| self.core.config_at(index)) {
+        while let Some(config) = at.and_then(|index| self.ctx.core.config_at(index)) {
             configs.push(config.clone());
-            at = (config.index > self.core.base().last.index).then(|| config.index.prev());
+            at = (config.index > self.ctx.core.base().last.index).then(|| config.index.prev());
         }
         configs.reverse();
         configs
@@ -109,11 +111,11 @@ impl Driver {
 
     /// Leader only: informs the operator why clients wait, and when that is over.
     pub(in crate::driver) fn announce_full_log(&mut self) {
-        let is_full = self.links.shared.is_log_full();
-        let name = |setting| self.links.host.setting_name(setting);
+        let is_full = self.ctx.links.shared.is_log_full();
+        let name = |setting| self.ctx.links.host.setting_name(setting);
         let (retain_size, log_full) = (name(Setting::LogRetainSize), name(Setting::LogFull));
-        let config = &self.core.config().config;
-        let in_relay_group = self.identity.config.in_relay_group;
+        let config = &self.ctx.core.config().config;
+        let in_relay_group = self.ctx.identity.config.in_relay_group;
         if self.retention.drop_to_announce(config, is_full) {
             let text = match in_relay_group {
                 true => format!(
@@ -127,7 +129,7 @@ impl Driver {
                      disk"
                 ),
             };
-            self.note(Topic::Log, Level::Warning, text);
+            self.ctx.note(Topic::Log, Level::Warning, text);
         }
         // Relays say up to where none of their readers needs the log, and hold the newest
         // transaction in the same way: what it is that holds the log is not known here.
@@ -143,7 +145,7 @@ impl Driver {
             }
         };
         match self.retention.fullness_to_announce(is_full) {
-            Some(true) => self.note(
+            Some(true) => self.ctx.note(
                 Topic::Log,
                 Level::Warning,
                 format!(
@@ -151,7 +153,9 @@ impl Driver {
                      spare, and {holds}. With {log_full}=drop the log is purged nevertheless"
                 ),
             ),
-            Some(false) => self.note(Topic::Log, Level::Info, "the log has room again"),
+            Some(false) => self
+                .ctx
+                .note(Topic::Log, Level::Info, "the log has room again"),
             None => {}
         }
     }
@@ -170,7 +174,11 @@ impl Driver {
 
     /// Leader only: discards partial actions that were not continued for a long time.
     pub(in crate::driver) fn discard_stale(&mut self) {
-        for id in self.ordering.stale_actions(self.turns.now) {
+        for id in self
+            .proposals
+            .ordering
+            .stale_actions(&self.ctx.certification, self.ctx.turns.now)
+        {
             let why = format!(
                 "discarding a partial action of member {}: no more of it came",
                 id.member
@@ -182,9 +190,9 @@ impl Driver {
     /// Leader only: discards the partial action that keeps a full log from being purged, if one
     /// does.
     pub(in crate::driver) fn discard_action_in_the_way(&mut self) {
-        let config = &self.core.config().config;
-        let is_full = self.links.shared.is_log_full();
-        let oldest = self.ordering.certification.partial_actions().oldest();
+        let config = &self.ctx.core.config().config;
+        let is_full = self.ctx.links.shared.is_log_full();
+        let oldest = self.ctx.certification.partial_actions().oldest();
         let Some(id) = self.retention.action_in_the_way(config, is_full, oldest) else {
             return;
         };
@@ -192,7 +200,7 @@ impl Driver {
             "discarding a partial action of member {}: the log is larger than twice {}, and \
              cannot be purged before that action ends",
             id.member,
-            self.links.host.setting_name(Setting::LogRetainSize),
+            self.ctx.links.host.setting_name(Setting::LogRetainSize),
         );
         self.discard(&Discard::Action(id), Level::Warning, why);
     }
@@ -201,7 +209,7 @@ impl Driver {
         // Refused when there is no room, or while leadership is transferred: the next tick tries
         // again.
         if self.append_own(EntryKind::Discard, &what.encode()) {
-            self.log(level, why);
+            self.ctx.log(level, why);
         }
     }
 }

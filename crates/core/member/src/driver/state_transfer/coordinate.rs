@@ -11,15 +11,16 @@ use crate::host::{DonorRequest, Level, StateTransferEvent};
 impl Driver {
     /// The host of this member needs a copy.
     pub(in crate::driver) fn request_state(&mut self, mut request: StateRequest) {
-        request.joiner = self.identity.me.member;
-        request.session = self.identity.me.session;
-        self.state_transfers.asked(request.clone());
-        match self.core.leader() {
-            Some(leader) if leader == self.identity.me.member => self.choose_donor(request),
-            Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
+        request.joiner = self.ctx.identity.me.member;
+        request.session = self.ctx.identity.me.session;
+        self.catch_up.state_transfers.asked(request.clone());
+        match self.ctx.core.leader() {
+            Some(leader) if leader == self.ctx.identity.me.member => self.choose_donor(request),
+            Some(leader) => self.ctx.send(leader, PeerMessage::StateRequest(request)),
             None => {
                 let text = "no leader is known".to_owned();
-                self.links
+                self.ctx
+                    .links
                     .host
                     .state_transfer_event(request.id, StateTransferEvent::NoDonor { text });
             }
@@ -33,7 +34,7 @@ impl Driver {
         from: MemberId,
         request: StateRequest,
     ) {
-        let is_from_leader = self.core.leader() == Some(from);
+        let is_from_leader = self.ctx.core.leader() == Some(from);
         if is_from_leader {
             self.donate(request);
         } else if from == request.joiner {
@@ -44,17 +45,21 @@ impl Driver {
     /// Leader only: sends a request on to the donor that costs the group least.
     fn choose_donor(&mut self, request: StateRequest) {
         let joiner = request.joiner;
-        let chosen = self.state_transfers.donor_of(&request);
+        let chosen = self.catch_up.state_transfers.donor_of(&request);
         match chosen.or_else(|| self.best_donor(&request)) {
-            Some(donor) if donor == self.identity.me.member => self.donate(request),
+            Some(donor) if donor == self.ctx.identity.me.member => self.donate(request),
             Some(donor) => {
                 let session = self.session_in_view(donor);
-                self.state_transfers
-                    .forwarded(donor, session, request.clone(), self.turns.now);
-                self.send(donor, PeerMessage::StateRequest(request));
+                self.catch_up.state_transfers.forwarded(
+                    donor,
+                    session,
+                    request.clone(),
+                    self.ctx.turns.now,
+                );
+                self.ctx.send(donor, PeerMessage::StateRequest(request));
             }
             None => {
-                let text = if self.core.is_leader() {
+                let text = if self.ctx.core.is_leader() {
                     "no synced member is free to give a copy"
                 } else {
                     "the member asked does not lead"
@@ -73,16 +78,19 @@ impl Driver {
     /// Leader only: the member that should give the copy.
     fn best_donor(&self, request: &StateRequest) -> Option<MemberId> {
         let present_in = self.membership.presence.session_of(request.joiner);
-        if !self.core.is_leader() || present_in != Some(request.session) {
+        if !self.ctx.core.is_leader() || present_in != Some(request.session) {
             return None;
         }
-        let (me, present) = (self.identity.me.member, self.membership.presence.members());
+        let (me, present) = (
+            self.ctx.identity.me.member,
+            self.membership.presence.members(),
+        );
         best_donor(request, me, &present, self.membership.presence.reports())
     }
 
     /// The session in which a member is in the committed view.
     fn session_in_view(&self, member: MemberId) -> Option<SessionId> {
-        let members = self.membership.views.committed().members.iter();
+        let members = self.ctx.views.committed().members.iter();
         members
             .filter(|m| m.member == member)
             .map(|m| m.session)
@@ -91,32 +99,33 @@ impl Driver {
 
     /// A connection to this member is new: messages sent over the last one may be lost.
     pub(in crate::driver) fn repeat_state_transfer_messages(&mut self, member: MemberId) {
-        let leads = self.core.leader() == Some(member);
+        let leads = self.ctx.core.leader() == Some(member);
         let session = self.session_in_view(member);
-        let messages = self
-            .state_transfers
-            .to_repeat(member, session, leads, self.turns.now);
+        let messages =
+            self.catch_up
+                .state_transfers
+                .to_repeat(member, session, leads, self.ctx.turns.now);
         for message in messages {
-            self.send(member, message);
+            self.ctx.send(member, message);
         }
     }
 
     /// Donor only: has the host make the copy, unless it was asked for already.
     fn donate(&mut self, request: StateRequest) {
-        if let Some(answers) = self.state_transfers.received(&request) {
+        if let Some(answers) = self.catch_up.state_transfers.received(&request) {
             for answer in answers {
-                self.send(request.joiner, answer);
+                self.ctx.send(request.joiner, answer);
             }
             return;
         }
-        self.log(
+        self.ctx.log(
             Level::Info,
             format!(
                 "{} asks this member for a full copy",
-                self.name_of(request.joiner)
+                self.ctx.name_of(request.joiner)
             ),
         );
-        self.links.host.donate(DonorRequest {
+        self.ctx.links.host.donate(DonorRequest {
             id: request.id,
             joiner: request.joiner,
             after: request.after,
@@ -126,18 +135,18 @@ impl Driver {
 
     /// Donor, or leader that has none: answers the joiner.
     pub(in crate::driver) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
-        self.state_transfers.offered(joiner, &offer);
-        if joiner == self.identity.me.member {
+        self.catch_up.state_transfers.offered(joiner, &offer);
+        if joiner == self.ctx.identity.me.member {
             self.offered(offer);
         } else {
-            self.send(joiner, PeerMessage::StateOffer(offer));
+            self.ctx.send(joiner, PeerMessage::StateOffer(offer));
         }
     }
 
     /// Donor only: informs the joiner that the copy is made, or failed.
     pub(in crate::driver) fn answer_result(&mut self, joiner: MemberId, result: StateResult) {
-        self.state_transfers.finished(joiner, &result);
-        self.send(joiner, PeerMessage::StateResult(result));
+        self.catch_up.state_transfers.finished(joiner, &result);
+        self.ctx.send(joiner, PeerMessage::StateResult(result));
     }
 
     /// Joiner only: an answer to this member's request. A donor accepts for itself.
@@ -155,12 +164,16 @@ impl Driver {
             accepted,
             text,
         } = offer;
-        if !self.state_transfers.answered(id, accepted.then_some(donor)) {
+        if !self
+            .catch_up
+            .state_transfers
+            .answered(id, accepted.then_some(donor))
+        {
             return;
         }
         let event = if accepted {
-            let donor_name = self.name_of(donor);
-            self.log(
+            let donor_name = self.ctx.name_of(donor);
+            self.ctx.log(
                 Level::Info,
                 format!("{donor_name} gives this member a copy"),
             );
@@ -168,12 +181,16 @@ impl Driver {
         } else {
             StateTransferEvent::NoDonor { text }
         };
-        self.links.host.state_transfer_event(id, event);
+        self.ctx.links.host.state_transfer_event(id, event);
     }
 
     /// Joiner only: the copy is made, or failed.
     pub(in crate::driver) fn handle_state_result(&mut self, from: MemberId, result: StateResult) {
-        if !self.state_transfers.expects_result(result.id, from) {
+        if !self
+            .catch_up
+            .state_transfers
+            .expects_result(result.id, from)
+        {
             return;
         }
         let StateResult {
@@ -188,6 +205,6 @@ impl Driver {
         } else {
             StateTransferEvent::Failed { code, text }
         };
-        self.links.host.state_transfer_event(id, event);
+        self.ctx.links.host.state_transfer_event(id, event);
     }
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{MemberId, SessionId, Time};
-use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
+use synod_wire::{PeerMessage, StateOffer, StateRequest, StateResult};
 
 pub(super) use donor::best_donor;
 
@@ -29,12 +29,11 @@ const STALE: Duration = Duration::from_secs(15);
 /// Joiners remembered; a group has no more members.
 const JOINERS_MAX: usize = 64;
 
-/// The component that knows the state transfers under way, and the state of this member's database.
+/// The component that knows the state transfers under way.
 ///
 /// Invariant: at most one request per joiner and role, the newest.
+#[derive(Default)]
 pub(super) struct StateTransfers {
-    /// The state of this member's database, as its host says.
-    data_state: DataState,
     /// Joiner only: the request that has no answer yet.
     asked: Option<StateRequest>,
     /// Joiner only: the newest request, and the donor that has accepted it.
@@ -71,29 +70,7 @@ impl Donation {
     }
 }
 
-impl Default for StateTransfers {
-    fn default() -> StateTransfers {
-        StateTransfers {
-            data_state: DataState::Disconnected,
-            asked: None,
-            newest: None,
-            forwarded: BTreeMap::new(),
-            donations: BTreeMap::new(),
-        }
-    }
-}
-
 impl StateTransfers {
-    /// The state of this member's database.
-    pub(super) fn data_state(&self) -> DataState {
-        self.data_state
-    }
-
-    /// The host says in which state its database is.
-    pub(super) fn set_data_state(&mut self, state: DataState) {
-        self.data_state = state;
-    }
-
     /// This member asks the leader.
     pub(super) fn asked(&mut self, request: StateRequest) {
         self.newest = Some((request.id, None));

@@ -14,40 +14,43 @@ impl Driver {
 
     /// An operator of this member wants the setting to be changed.
     pub(in crate::driver) fn order_writers(&mut self, request: WritersRequest) {
-        self.writers.orders.add(self.turns.now, request);
+        self.proposals
+            .writers
+            .orders
+            .add(self.ctx.turns.now, request);
         self.look_at_orders();
         self.pursue_orders();
     }
 
     /// Pursues what operators of this member want, with each slow tick.
     pub(in crate::driver) fn writers_tick(&mut self) {
-        self.writers.orders.expire(self.turns.now);
+        self.proposals.writers.orders.expire(self.ctx.turns.now);
         self.look_at_orders();
         self.pursue_orders();
     }
 
     /// Ends orders that are obeyed.
     pub(in crate::driver) fn look_at_orders(&mut self) {
-        let at = self.core.config();
-        let is_committed = at.index <= self.core.commit_index();
+        let at = self.ctx.core.config();
+        let is_committed = at.index <= self.ctx.core.commit_index();
         if is_committed && !at.config.members.is_empty() {
-            self.writers.orders.committed(at.config.writers);
+            self.proposals.writers.orders.committed(at.config.writers);
         }
     }
 
     fn pursue_orders(&mut self) {
-        let Some(writers) = self.writers.orders.wanted() else {
+        let Some(writers) = self.proposals.writers.orders.wanted() else {
             return;
         };
         // A leader of an older version would not understand the order.
-        if let Some(why) = cannot_obey(&self.core.config().config) {
-            return self.writers.orders.refused(writers, &why);
+        if let Some(why) = cannot_obey(&self.ctx.core.config().config) {
+            return self.proposals.writers.orders.refused(writers, &why);
         }
-        match self.core.leader() {
-            Some(leader) if leader == self.identity.me.member => {
+        match self.ctx.core.leader() {
+            Some(leader) if leader == self.ctx.identity.me.member => {
                 self.handle_writers_order(leader, writers);
             }
-            Some(leader) => self.send(leader, PeerMessage::WritersOrder { writers }),
+            Some(leader) => self.ctx.send(leader, PeerMessage::WritersOrder { writers }),
             None => {}
         }
     }
@@ -55,11 +58,11 @@ impl Driver {
     /// Leader only: an operator of member `from` wants the setting to be changed.
     pub(in crate::driver) fn handle_writers_order(&mut self, from: MemberId, writers: Writers) {
         let change = ConfigChange::SetWriters(writers);
-        let error = match self.core.change_config(self.now(), change) {
+        let error = match self.ctx.core.change_config(self.ctx.turns.now, change) {
             Ok(_) => {
-                let by = self.name_of(from);
+                let by = self.ctx.name_of(from);
                 let text = format!("an operator of {by} sets whose writes are taken: {writers}");
-                return self.log(Level::Info, text);
+                return self.ctx.log(Level::Info, text);
             }
             Err(error) => error,
         };
@@ -72,17 +75,18 @@ impl Driver {
             | ConfigError::WritersAlreadySo { .. } => return,
             error => error.to_string(),
         };
-        if from == self.identity.me.member {
-            self.writers.orders.refused(writers, &refused);
+        if from == self.ctx.identity.me.member {
+            self.proposals.writers.orders.refused(writers, &refused);
         } else {
             let text = refused;
-            self.send(from, PeerMessage::WritersRefused { writers, text });
+            self.ctx
+                .send(from, PeerMessage::WritersRefused { writers, text });
         }
     }
 
     /// The leader refuses what an operator of this member wants.
     pub(in crate::driver) fn writers_refused(&mut self, writers: Writers, text: &str) {
-        self.writers.orders.refused(writers, text);
+        self.proposals.writers.orders.refused(writers, text);
     }
 
     // --- what follows from it ----------------------------------------------------------------
@@ -92,8 +96,8 @@ impl Driver {
     pub(in crate::driver) fn writer_rule(&self) -> WriterRule {
         WriterRule::of(
             self.writers_in_force(),
-            self.identity.me.member,
-            self.ordering.term_after(),
+            self.ctx.identity.me.member,
+            self.proposals.ordering.term_after(),
         )
     }
 
@@ -101,9 +105,9 @@ impl Driver {
     /// writes: the leader alone pulls from the upstream, and continues what the leaders before it
     /// have ordered.
     fn writers_in_force(&self) -> Writers {
-        match self.identity.config.in_relay_group {
+        match self.ctx.identity.config.in_relay_group {
             true => Writers::Leader,
-            false => self.core.config().config.writers,
+            false => self.ctx.core.config().config.writers,
         }
     }
 
@@ -112,14 +116,14 @@ impl Driver {
     pub(in crate::driver) fn tell_write_permission(&mut self) {
         let permission = WritePermission::of(
             self.writers_in_force(),
-            self.identity.me.member,
-            self.core.leader(),
-            self.ordering.term_after(),
+            self.ctx.identity.me.member,
+            self.ctx.core.leader(),
+            self.proposals.ordering.term_after(),
         );
-        if self.writers.told != permission {
-            self.writers.told = permission;
+        if self.proposals.writers.told != permission {
+            self.proposals.writers.told = permission;
             self.publish_status();
-            self.links.host.write_permission(permission);
+            self.ctx.links.host.write_permission(permission);
         }
     }
 }
