@@ -19,13 +19,15 @@
 //! [`Inconsistency`] owns both sides, that of the member and that of the leader. The driver feeds
 //! it with reports, queries and commits, sends what it answers, and appends the decision.
 
-mod coordinate;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use synod_consensus::{LogIndex, MemberId, Seqno, SessionId, Time};
+use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId, Term, Time};
+use synod_wire::{OutcomeReport, PeerMessage};
 
+use super::context::Context;
+use super::membership::Membership;
+use crate::host::{Level, Topic};
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy, winning_outcome};
 use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 
@@ -113,7 +115,7 @@ impl Inconsistency {
     // --- the member --------------------------------------------------------------------------
 
     /// An action has failed here. Whether that is to be reported: not if it was decided already.
-    pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
+    fn failed_here(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
         let is_open = !self.decided.contains(&seqno);
         if is_open {
             self.failed = Some((seqno, outcome));
@@ -123,12 +125,12 @@ impl Inconsistency {
 
     /// The action that has failed here and is not decided, with its error: reported again and
     /// again.
-    pub(super) fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
+    fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
         self.failed
     }
 
     /// The leader queries how an action ended here.
-    pub(super) fn queried(&mut self, seqno: Seqno) {
+    fn queried(&mut self, seqno: Seqno) {
         self.queried.insert(seqno);
         while self.queried.len() > PAST_MAX {
             self.queried.pop_first();
@@ -136,7 +138,7 @@ impl Inconsistency {
     }
 
     /// The first action with a query that is not answered.
-    pub(super) fn next_query(&self) -> Option<Seqno> {
+    fn next_query(&self) -> Option<Seqno> {
         self.queried.first().copied()
     }
 
@@ -164,12 +166,12 @@ impl Inconsistency {
     }
 
     /// This member does not lead, or not yet.
-    pub(super) fn forget_questions(&mut self) {
+    fn forget_questions(&mut self) {
         self.questions.clear();
     }
 
     /// Actions without a decision.
-    pub(super) fn open_questions(&self) -> Vec<Seqno> {
+    fn open_questions(&self) -> Vec<Seqno> {
         self.questions.keys().copied().collect()
     }
 
@@ -201,11 +203,7 @@ impl Inconsistency {
     }
 
     /// Present members that have not answered.
-    pub(super) fn unanswered(
-        &self,
-        seqno: Seqno,
-        present: impl Iterator<Item = MemberId>,
-    ) -> Vec<MemberId> {
+    fn unanswered(&self, seqno: Seqno, present: impl Iterator<Item = MemberId>) -> Vec<MemberId> {
         let Some(question) = self.questions.get(&seqno) else {
             return Vec::new();
         };
@@ -302,6 +300,189 @@ impl Inconsistency {
         }
         true
     }
+}
+
+impl Inconsistency {
+    /// An action has failed here, and the host waits for [`crate::Host::outcome_decided`].
+    pub(super) fn action_failed(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        seqno: Seqno,
+        outcome: ApplyOutcome,
+    ) {
+        if self.failed_here(seqno, outcome) {
+            self.report_own_failure(ctx, membership);
+        }
+    }
+
+    fn report_own_failure(&mut self, ctx: &mut Context, membership: &Membership) {
+        if let Some((seqno, outcome)) = self.own_failure() {
+            self.report_outcome(ctx, membership, seqno, outcome);
+        }
+    }
+
+    fn report_outcome(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        seqno: Seqno,
+        outcome: ApplyOutcome,
+    ) {
+        let Some(leader) = ctx.core.leader() else {
+            return;
+        };
+        let report = OutcomeReport {
+            session: ctx.identity.me.session,
+            seqno,
+            outcome: outcome.0,
+        };
+        if leader == ctx.identity.me.member {
+            self.handle_outcome_report(ctx, membership, leader, report);
+        } else {
+            ctx.send(leader, PeerMessage::OutcomeReport(report));
+        }
+    }
+
+    /// Leader only: a member reports how an action ended there.
+    pub(super) fn handle_outcome_report(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        from: MemberId,
+        report: OutcomeReport,
+    ) {
+        let OutcomeReport {
+            session,
+            seqno,
+            outcome,
+        } = report;
+        let is_present = membership.presence.session_of(from) == Some(session);
+        let is_known = seqno > Seqno(0) && seqno <= ctx.links.shared.commit_seqno();
+        if !ctx.core.is_ready_leader() || !is_present || !is_known {
+            return;
+        }
+        let outcome = ApplyOutcome(outcome);
+        let reported = self.report(
+            &ctx.decisions,
+            ctx.turns.now,
+            (from, session),
+            seqno,
+            outcome,
+        );
+        if reported == ReportKind::Ignored {
+            return;
+        }
+        if reported == ReportKind::FirstError {
+            let name = ctx.name_of(from);
+            let text = format!("action {seqno} failed on {name} ({outcome}): asking the others");
+            ctx.note(Topic::Consistency, Level::Info, text);
+            self.query_outcomes(ctx, membership, seqno);
+        }
+        self.decide_outcome(ctx, membership, seqno);
+    }
+
+    /// Queries the present members that have not answered.
+    fn query_outcomes(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
+        let term = ctx.core.term();
+        let present = membership.presence.members();
+        let present = present.iter().map(|present| present.member);
+        for member in self.unanswered(seqno, present) {
+            if member == ctx.identity.me.member {
+                self.handle_outcome_query(ctx, membership, member, term, seqno);
+            } else {
+                ctx.send(member, PeerMessage::OutcomeQuery { term, seqno });
+            }
+        }
+    }
+
+    /// The leader queries how an action ended here.
+    pub(super) fn handle_outcome_query(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        from: MemberId,
+        term: Term,
+        seqno: Seqno,
+    ) {
+        if term == ctx.core.term() && ctx.core.leader() == Some(from) {
+            self.queried(seqno);
+            self.answer_outcome_queries(ctx, membership);
+        }
+    }
+
+    /// Answers the queries about actions that have ended here. The host will wake the driver
+    /// ([`crate::Event::Applied`]) when the first of the others ends.
+    pub(super) fn answer_outcome_queries(&mut self, ctx: &mut Context, membership: &Membership) {
+        while let Some(seqno) = self.next_query() {
+            // Before the position is read: the host must not get past it unnoticed.
+            ctx.links.shared.call_when_applied(seqno);
+            let applied = ctx.links.shared.applied();
+            let Some(outcome) = self.answer(seqno, applied) else {
+                return;
+            };
+            self.report_outcome(ctx, membership, seqno, outcome);
+        }
+    }
+
+    /// Appends the decision about an action if the answers allow for one.
+    fn decide_outcome(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
+        let presence = &membership.presence;
+        let electorate = Electorate {
+            members: presence.electorate(&ctx.core.config().config),
+            session_of: &|member| presence.session_of(member),
+            timeout: ctx.identity.config.suspect,
+        };
+        let decision = self.decide(&ctx.decisions, ctx.turns.now, seqno, &electorate);
+        if let Some(decision) = decision {
+            // If it is refused, the next tick tries again.
+            let _ = ctx.append_own(EntryKind::Decision, &decision.encode());
+        }
+    }
+
+    /// Repeats what may have been lost, and decides without members that have been silent for too
+    /// long.
+    pub(super) fn inconsistency_tick(&mut self, ctx: &mut Context, membership: &Membership) {
+        self.answer_outcome_queries(ctx, membership);
+        self.report_own_failure(ctx, membership);
+        if !ctx.core.is_ready_leader() {
+            self.forget_questions();
+            return;
+        }
+        for seqno in self.open_questions() {
+            self.query_outcomes(ctx, membership, seqno);
+            self.decide_outcome(ctx, membership, seqno);
+        }
+    }
+
+    /// There is a leader, perhaps another one.
+    pub(super) fn report_to_new_leader(&mut self, ctx: &mut Context, membership: &Membership) {
+        self.leader_changed();
+        self.report_own_failure(ctx, membership);
+    }
+
+    /// Informs the host of decisions that are committed now.
+    pub(super) fn decisions_committed(&mut self, ctx: &mut Context) {
+        while let Some(decision) = self.next_committed(&mut ctx.decisions, ctx.own_log.committed())
+        {
+            let text = decision_text(ctx, &decision);
+            ctx.note(Topic::Consistency, Level::Info, text);
+            ctx.links.host.outcome_decided(&decision);
+        }
+    }
+}
+
+fn decision_text(ctx: &Context, decision: &OutcomeDecision) -> String {
+    let answers = decision.answers.iter();
+    let answers: Vec<String> = answers
+        .map(|answer| format!("{}: {}", ctx.name_of(answer.member), answer.outcome))
+        .collect();
+    format!(
+        "action {}: {} wins ({})",
+        decision.seqno,
+        decision.outcome,
+        answers.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -421,7 +602,7 @@ mod tests {
         let first = state.next_committed(&mut log, LogIndex(12)).unwrap();
         assert_eq!(first.outcome, ERROR);
         assert_eq!(state.next_committed(&mut log, LogIndex(12)), None);
-        assert!(!state.action_failed(Seqno(4), ERROR), "decided already");
+        assert!(!state.failed_here(Seqno(4), ERROR), "decided already");
     }
 
     #[test]
@@ -440,7 +621,7 @@ mod tests {
         let outcome = |state: &Inconsistency, seqno| state.outcome(Seqno(seqno), Seqno(6));
         assert_eq!(outcome(&state, 6), Some(ApplyOutcome::SUCCESS));
         assert_eq!(outcome(&state, 7), None);
-        assert!(state.action_failed(Seqno(7), ApplyOutcome(3)));
+        assert!(state.failed_here(Seqno(7), ApplyOutcome(3)));
         assert_eq!(outcome(&state, 7), Some(ApplyOutcome(3)));
         assert!(state.settle(&decision(7, 3)));
         assert_eq!(state.own_failure(), None);

@@ -22,6 +22,7 @@ use super::{EntrySender, append_message};
 use crate::catch_up::{CatchUp, OutstandingReads};
 use crate::entry_cache::EntryCache;
 use crate::tuning::Tuning;
+
 pub(super) use repair_watch::{RepairNews, RepairWatch};
 
 /// How a range of entries gets to a member.
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    fn append(entries: Vec<EntryHeader>) -> Message {
+    pub(super) fn append(entries: Vec<EntryHeader>) -> Message {
         Message {
             from: LEADER,
             to: ME,
