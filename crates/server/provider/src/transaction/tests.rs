@@ -17,6 +17,7 @@ use crate::connection::{Connection, Shared, State};
 use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::server_program::ServerProgram;
+use crate::status::LocalState;
 use crate::transaction::{Phase, Transaction, Transactions};
 
 const TRX: u64 = 17;
@@ -292,6 +293,25 @@ fn server_that_hangs_in_a_replay_leaves_and_comes_back_by_a_restart() {
     assert_eq!(remedy, Some(Remedy::Restart));
     let (why, _) = connection.departure().unwrap();
     assert!(why.contains("hangs in transaction 6"), "{why}");
+    connection.shut_down();
+}
+
+/// The engine says what its database has, as after a crash: nothing marks that.
+#[test]
+fn server_whose_library_has_panicked_lets_nothing_in_and_comes_back_by_a_restart() {
+    let connection = connection();
+    assert!(connection.sequencer.begin_local(6));
+    connection.fence("certify broke", None);
+    assert_eq!(connection.sequencer.enter(6, None), Entered::Stopped);
+    assert!(!connection.sequencer.begin_local(7));
+    {
+        let state = connection.state();
+        assert_eq!(state.lifecycle.remedy(), Some(Remedy::Restart));
+        assert_eq!(state.lifecycle.local(), LocalState::Initialized);
+    }
+    let (why, _) = connection.departure().unwrap();
+    assert_eq!(why, "certify broke");
+    assert_eq!(connection.shared.position.defects(), Vec::<String>::new());
     connection.shut_down();
 }
 
