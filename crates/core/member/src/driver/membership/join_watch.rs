@@ -53,6 +53,10 @@ impl Driver {
         let Some(lasted) = self.membership.join_watch.look(self.turns.now, has_joined) else {
             return;
         };
+        if self.membership.join.is_refused() {
+            // The refusals say why, and what to do.
+            return;
+        }
         let missing = match (self.core.leader(), self.identity.group) {
             (Some(leader), _) => self.missing_admission(leader),
             (None, GroupId::NONE) => self.missing_group(),
