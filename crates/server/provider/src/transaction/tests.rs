@@ -18,6 +18,7 @@ use crate::connection::session::{Server, State};
 use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::server_program::ServerProgram;
+use crate::status::LocalState;
 use crate::transaction::abort::abort;
 use crate::transaction::commit_order::watch_replay;
 use crate::transaction::{Phase, Transaction, Transactions};
@@ -313,6 +314,31 @@ fn server_that_hangs_in_a_replay_leaves_and_comes_back_by_a_restart() {
     assert_eq!(remedy, Some(Remedy::Restart));
     let (why, _) = connection.session.departure().unwrap();
     assert!(why.contains("hangs in transaction 6"), "{why}");
+    connection.session.shut_down();
+}
+
+/// The engine says what its database has, as after a crash: nothing marks that.
+#[test]
+fn server_whose_library_has_panicked_lets_nothing_in_and_comes_back_by_a_restart() {
+    let connection = connection();
+    assert!(connection.session.sequencer.begin_local(6));
+    connection.session.fence("certify broke", None);
+    assert_eq!(
+        connection.session.sequencer.enter(6, None),
+        Entered::Stopped
+    );
+    assert!(!connection.session.sequencer.begin_local(7));
+    {
+        let state = connection.session.state();
+        assert_eq!(state.lifecycle.remedy(), Some(Remedy::Restart));
+        assert_eq!(state.lifecycle.local(), LocalState::Initialized);
+    }
+    let (why, _) = connection.session.departure().unwrap();
+    assert_eq!(why, "certify broke");
+    assert_eq!(
+        connection.session.server.position.defects(),
+        Vec::<String>::new()
+    );
     connection.session.shut_down();
 }
 

@@ -391,7 +391,7 @@ fn refuse_join(
     let text = match reason {
         JoinRefusal::WrongGroup => format!(
             "the log of {name} belongs to group {}, this group is {}. To join as a new \
-             member, move its synod-*.log files away",
+             member, move its synod-*.log files away (of a server, its whole data directory)",
             join.group, ctx.identity.group
         ),
         JoinRefusal::UnknownVersion => format!(

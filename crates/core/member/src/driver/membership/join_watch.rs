@@ -53,6 +53,10 @@ impl Membership {
         let Some(lasted) = self.join_watch.look(ctx.turns.now, has_joined) else {
             return;
         };
+        if self.join.is_refused() {
+            // The refusals say why, and what to do.
+            return;
+        }
         let missing = match (ctx.core.leader(), ctx.identity.group) {
             (Some(leader), _) => self.missing_admission(ctx, leader),
             (None, GroupId::NONE) => self.missing_group(ctx),
