@@ -12,7 +12,7 @@
 //! The leader keeps all state of replication: it decides which entries a learner is sent next, and
 //! hears directly what has arrived. Only the entries take another way. Heartbeats, commit indexes,
 //! probes and bases do not. If a feeder fails, the leader notices as it notices any loss, and sends
-//! the entries itself. See decision 042.
+//! the entries itself. See decision 029.
 //!
 //! ```text
 //! the leader    feeders   which member feeds which learner?

@@ -1,5 +1,5 @@
 //! Fetching: entries that this member's database needs and its log lacks come from other members,
-//! which keep them meanwhile (decision 045).
+//! which keep them meanwhile (decision 032).
 //!
 //! ```text
 //!  reader           driver                other members
