@@ -130,7 +130,7 @@ pub(crate) fn admit<S: Connection>(
     let response = encrypted_answer(packets, &offered)?;
     let Some(shown) = credentials(&response) else {
         let text = "The answer to the greeting is none of a client of MariaDB";
-        return Err(DumpError::Refused(Refusal::access(text.to_owned())));
+        return Err(Refusal::access(text).into());
     };
     let proof = if shown.plugin.is_empty() || shown.plugin == NATIVE_PASSWORD {
         shown.proof
@@ -145,11 +145,11 @@ pub(crate) fn admit<S: Connection>(
              (relay.accounts), or another password",
             excerpt(shown.name.as_bytes())
         );
-        return Err(DumpError::Refused(Refusal::access(text)));
+        return Err(Refusal::access(text).into());
     }
     // Said now, it has a replica connect again by itself; at a later step, it would stop.
     if relay.identity().is_none() {
-        return Err(DumpError::Refused(not_in_group()));
+        return Err(not_in_group().into());
     }
     Ok(shown.name)
 }
@@ -186,7 +186,7 @@ fn encrypted_answer<S: Connection>(
 ) -> Result<Vec<u8>, DumpError> {
     let response = packets.read()?;
     let asks = asks_for_encryption(&response);
-    let refused = |text: &str| Err(DumpError::Refused(Refusal::access(text.to_owned())));
+    let refused = |text: &str| Err(Refusal::access(text).into());
     match offered {
         Offered::Encryption { tls, .. } if asks => {
             packets.encrypt(tls).map_err(|error| match error.kind() {
@@ -237,18 +237,16 @@ pub(crate) fn why_gone(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::connection;
     use std::io::Read;
-    use std::net::TcpListener;
 
     #[test]
     fn crowd_from_one_address_makes_room_for_others() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let callers = Callers::default();
-        let call = |connection: u32, from: u8| {
-            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (far, _) = listener.accept().unwrap();
+        let call = |number: u32, from: u8| {
+            let (near, far) = connection();
             let from = SocketAddr::from(([10, 0, 0, from], 1));
-            let place = callers.enter(connection, &far, from).unwrap();
+            let place = callers.enter(number, &far, from).unwrap();
             (near, place)
         };
         let quiet = call(0, 1);

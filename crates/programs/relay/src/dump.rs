@@ -37,8 +37,8 @@ const EVENT: [u8; 1] = [0];
 const EVENT_WITHOUT_ACKNOWLEDGEMENT: [u8; 3] = [0, 0xef, 0];
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
-    #[error("{}", .0.text)]
-    Refused(Refusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("{0}")]
     Gone(#[from] io::Error),
 }
@@ -47,14 +47,14 @@ impl From<SourceError> for DumpError {
     fn from(error: SourceError) -> DumpError {
         match error {
             SourceError::Reader(error) => DumpError::Gone(error),
-            SourceError::Follow(FollowError::Purged { first }) => DumpError::Refused(purged(first)),
+            SourceError::Follow(FollowError::Purged { first }) => purged(first).into(),
             SourceError::Follow(error @ FollowError::Broken(_)) => {
-                DumpError::Refused(unreadable(&error.to_string()))
+                unreadable(&error.to_string()).into()
             }
             SourceError::Kept(error) if error.is_of_the_disk() => {
-                DumpError::Refused(unreadable(&error.to_string()))
+                unreadable(&error.to_string()).into()
             }
-            error => DumpError::Refused(Refusal::dump(error.to_string())),
+            error => Refusal::dump(error.to_string()).into(),
         }
     }
 }
@@ -185,18 +185,17 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// The transactions from the reader's place on. The search for it is paced, the wait for what
     /// this relay lacks yet is not.
     fn begin(&self, pace: &mut Pace) -> Result<Box<dyn Transactions>, DumpError> {
-        let refused = DumpError::Refused;
         let Origin::Upstream(tail) = &self.relay.origin else {
-            let after = self.request.after(self.identity).map_err(refused)?;
-            let until = self.request.until_action(self.identity).map_err(refused)?;
+            let after = self.request.after(self.identity)?;
+            let until = self.request.until_action(self.identity)?;
             self.await_action(after)?;
             pace.begins();
             let follower = self.log.follow(after).map_err(SourceError::from)?;
             return Ok(Box::new(Source::new(follower, self.identity, until)));
         };
         let reader_id = self.request.server_id;
-        let until = self.request.until_state().map_err(refused)?;
-        let kept = match self.request.gtids().map_err(refused)? {
+        let until = self.request.until_state()?;
+        let kept = match self.request.gtids()? {
             Some(has) => {
                 let has = GtidState::of(&has);
                 self.await_gtids(tail, &has)?;
@@ -204,7 +203,7 @@ impl<'a, S: Connection> Dump<'a, S> {
                 KeptSource::after_gtids(&self.log, tail, Lacks::new(reader_id, has, until))
             }
             None => {
-                let after = self.request.after_file().map_err(refused)?;
+                let after = self.request.after_file()?;
                 self.await_action(after)?;
                 pace.begins();
                 let lacks = Lacks::new(reader_id, GtidState::default(), until);
@@ -221,32 +220,34 @@ impl<'a, S: Connection> Dump<'a, S> {
         while let Some(seen) = self.log.moves() {
             let end = tail.end();
             if let Some(broken) = end.broken {
-                return Err(DumpError::Refused(match broken.is_final {
-                    true => Refusal::dump(broken.why),
-                    false => unreadable(&broken.why),
-                }));
+                return Err(match broken.is_final {
+                    true => Refusal::dump(broken.why).into(),
+                    false => unreadable(&broken.why).into(),
+                });
             }
             let state = end.state.unwrap_or_default();
             let Some((reader, here)) = state.ahead(has) else {
                 return Ok(());
             };
             if reader.sequence == here.sequence {
-                return Err(DumpError::Refused(Refusal::dump(format!(
+                return Err(Refusal::dump(format!(
                     "The reader is at {reader}, and that transaction is {here} on the upstream of \
                      this relay: the reader's data are of another server. Copy the upstream again"
-                ))));
+                ))
+                .into());
             }
             if Instant::now() >= deadline {
                 // So long after the reader asked, it was not on its way either.
                 let is_level = end.level_at.is_some_and(|at| at > asked + LEVEL_AFTER);
-                return Err(DumpError::Refused(match is_level {
+                let refusal = match is_level {
                     true => Refusal::dump(format!(
                         "The reader is at {reader}, and the upstream of this relay has none after \
                          {here}: the reader's data are of another server, or the upstream has \
                          lost transactions. Copy the upstream again"
                     )),
                     false => ahead(&reader, &here, "synod relay status", "upstream"),
-                }));
+                };
+                return Err(refusal.into());
             }
             self.log
                 .wait_beyond(seen, deadline.min(Instant::now() + TAIL_PAUSE));
@@ -264,12 +265,13 @@ impl<'a, S: Connection> Dump<'a, S> {
             }
             if Instant::now() >= deadline {
                 let (reader, here) = (after.0, last.0);
-                return Err(DumpError::Refused(ahead(
+                return Err(ahead(
                     &format_args!("action {reader}"),
                     &format_args!("action {here}"),
                     "synod status",
                     "group",
-                )));
+                )
+                .into());
             }
             self.log.wait_beyond(seen, deadline);
         }
@@ -296,7 +298,7 @@ fn displaced<S: Connection>(
     if packets.have_ended() {
         return Ok(());
     }
-    Err(DumpError::Refused(displaced_by(server_id, newer)))
+    Err(displaced_by(server_id, newer).into())
 }
 
 /// Binlog stream to one reader, in packets.

@@ -204,16 +204,15 @@ impl Connection for Link<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Shutdown, TcpListener};
+    use crate::testing::connection;
+    use std::net::Shutdown;
 
     /// COM_QUIT, with its header.
     const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
 
     #[test]
     fn reader_that_says_goodbye_has_ended() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (served, _) = listener.accept().unwrap();
+        let (mut reader, served) = connection();
         let limit = Duration::from_secs(60);
         let mut link = Link::Clear(Socket::until(&served, Instant::now() + limit));
         assert!(!link.has_ended());
@@ -230,9 +229,7 @@ mod tests {
     #[test]
     fn caller_with_a_byte_now_and_then_meets_the_deadline() {
         const LIMIT: Duration = Duration::from_millis(300);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (served, _) = listener.accept().unwrap();
+        let (mut caller, served) = connection();
         let mut link = Link::Clear(Socket::until(&served, Instant::now() + LIMIT));
         let begun = Instant::now();
         let error = loop {

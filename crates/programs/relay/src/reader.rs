@@ -144,7 +144,7 @@ impl<'a, S: Connection> Reader<'a, S> {
                 read => read?,
             };
             let Some((command, rest)) = payload.split_first() else {
-                return Err(DumpError::Refused(unknown_command(0)));
+                return Err(unknown_command(0).into());
             };
             match *command {
                 command::QUIT => return Ok(()),
@@ -194,14 +194,12 @@ impl<'a, S: Connection> Reader<'a, S> {
 
     fn dump(&mut self, rest: &[u8]) -> Result<(), DumpError> {
         let identity = self.relay.identity();
-        let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
-        let request = self.request(rest).map_err(DumpError::Refused)?;
-        check_account(&self.relay.accounts, &self.account, self.server_id)
-            .map_err(DumpError::Refused)?;
+        let identity = identity.ok_or_else(not_in_group)?;
+        let request = self.request(rest)?;
+        check_account(&self.relay.accounts, &self.account, self.server_id)?;
         self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
-        self.check_server_id(identity, &request, &log)
-            .map_err(DumpError::Refused)?;
+        self.check_server_id(identity, &request, &log)?;
         let (relay, packets) = (self.relay, &mut self.packets);
         Dump::new(packets, relay, log, identity, request, self.seat).run()
     }
@@ -225,7 +223,7 @@ impl<'a, S: Connection> Reader<'a, S> {
     /// Request made by COM_BINLOG_DUMP and the variables before it.
     fn request(&mut self, rest: &[u8]) -> Result<Request, Refusal> {
         const FILE: usize = 4 + 2 + 4;
-        let short = || Refusal::dump("COM_BINLOG_DUMP is shorter than 10 bytes".to_owned());
+        let short = || Refusal::dump("COM_BINLOG_DUMP is shorter than 10 bytes");
         let position = u32_at(rest, 0).ok_or_else(short)?;
         let flags = rest.get(4..6).and_then(|bytes| bytes.first_chunk());
         let flags = u16::from_le_bytes(*flags.ok_or_else(short)?);
@@ -236,8 +234,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         if capability < u64::from(KNOWS_GTIDS) {
             return Err(Refusal::dump(
                 "This relay serves readers that know the GTIDs of MariaDB: they say SET \
-                 @mariadb_slave_capability = 4 before they ask for a dump"
-                    .to_owned(),
+                 @mariadb_slave_capability = 4 before they ask for a dump",
             ));
         }
         let file = rest.get(FILE..).unwrap_or_default();
@@ -292,17 +289,12 @@ fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
 }
 
 pub(crate) fn not_in_group() -> Refusal {
-    Refusal::not_yet(
-        "This relay is in no group yet. Try again; its log says what it waits for".to_owned(),
-    )
+    Refusal::not_yet("This relay is in no group yet. Try again; its log says what it waits for")
 }
 
 fn unknown_command(number: u8) -> Refusal {
-    Refusal {
-        code: 1047,
-        state: "08S01",
-        text: format!("This is a synod relay: it does not know command {number}"),
-    }
+    let text = format!("This is a synod relay: it does not know command {number}");
+    Refusal::new(1047, "08S01", text)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

@@ -233,17 +233,11 @@ impl ReaderPlace {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
     use std::sync::mpsc::channel;
     use std::thread;
 
     use super::*;
-
-    fn connection() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (reader, listener.accept().unwrap().0)
-    }
+    use crate::testing::connection;
 
     fn from(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))

@@ -253,10 +253,11 @@ impl Serving {
         let seat = self.seats.take(connection, stream, from, self.readers_max);
         seat.map_err(|error| match error {
             NoSeat::System(error) => DumpError::Gone(error),
-            NoSeat::Full => DumpError::Refused(Refusal::too_many(format!(
+            NoSeat::Full => Refusal::too_many(format!(
                 "This relay serves {} readers, as many as relay.readers_max lets it",
                 self.readers_max
-            ))),
+            ))
+            .into(),
         })
     }
 

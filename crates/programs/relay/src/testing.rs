@@ -1,7 +1,7 @@
 //! Relays of an upstream in this process, for tests: real nodes and sockets, and logs in memory
 //! that can be made unreadable.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,6 +127,13 @@ impl Drop for TestRelay {
             let _ = thread.join();
         }
     }
+}
+
+/// Both ends of a connection.
+pub(crate) fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (reader, listener.accept().unwrap().0)
 }
 
 #[track_caller]

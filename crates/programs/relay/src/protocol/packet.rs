@@ -173,7 +173,8 @@ const CHARACTER_SET: [u8; 2] = [45, 0];
 const TEXT_TYPE: u8 = 0xfd;
 
 /// An error as a reader's log shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub(crate) struct Refusal {
     /// MariaDB's number for it.
     pub(crate) code: u16,
@@ -183,58 +184,44 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    pub(crate) fn new(code: u16, state: &'static str, text: impl Into<String>) -> Refusal {
+        let text = text.into();
+        Refusal { code, state, text }
+    }
+
     /// The reader is not who it says it is: `ER_ACCESS_DENIED_ERROR`.
-    pub(crate) fn access(text: String) -> Refusal {
-        Refusal {
-            code: 1045,
-            state: "28000",
-            text,
-        }
+    pub(crate) fn access(text: impl Into<String>) -> Refusal {
+        Refusal::new(1045, "28000", text)
     }
 
     /// The reader cannot be served now: `ER_CON_COUNT_ERROR`.
-    pub(crate) fn too_many(text: String) -> Refusal {
-        Refusal {
-            code: 1040,
-            state: "08004",
-            text,
-        }
+    pub(crate) fn too_many(text: impl Into<String>) -> Refusal {
+        Refusal::new(1040, "08004", text)
     }
 
     /// The relay does not do that: `ER_NOT_SUPPORTED_YET`.
-    pub(crate) fn unsupported(text: String) -> Refusal {
-        Refusal {
-            code: 1235,
-            state: "42000",
-            text,
-        }
+    pub(crate) fn unsupported(text: impl Into<String>) -> Refusal {
+        Refusal::new(1235, "42000", text)
     }
 
+    /// `ER_UNKNOWN_SYSTEM_VARIABLE`.
     pub(crate) fn unknown_variable(name: &str) -> Refusal {
-        Refusal {
-            code: 1193,
-            state: "HY000",
-            text: format!("This relay has no variable '{name}'"),
-        }
+        Refusal::new(
+            1193,
+            "HY000",
+            format!("This relay has no variable '{name}'"),
+        )
     }
 
     /// Temporary refusal, `ER_SERVER_SHUTDOWN`: a replica logs the text and reconnects by itself.
-    pub(crate) fn not_yet(text: String) -> Refusal {
-        Refusal {
-            code: 1053,
-            state: "08S01",
-            text,
-        }
+    pub(crate) fn not_yet(text: impl Into<String>) -> Refusal {
+        Refusal::new(1053, "08S01", text)
     }
 
     /// The log cannot be read from where the reader is: `ER_MASTER_FATAL_ERROR_READING_BINLOG`. A
     /// replica shows the text in its status, and stops until an operator starts it.
-    pub(crate) fn dump(text: String) -> Refusal {
-        Refusal {
-            code: 1236,
-            state: "HY000",
-            text,
-        }
+    pub(crate) fn dump(text: impl Into<String>) -> Refusal {
+        Refusal::new(1236, "HY000", text)
     }
 }
 

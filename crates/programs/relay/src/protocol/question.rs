@@ -53,7 +53,7 @@ fn set(list: &str, facts: &Facts, own: &mut ReaderVariables) -> Option<Answer> {
         }
         let Some(variable) = name.strip_prefix('@').filter(|name| !name.starts_with('@')) else {
             if asks_for_filter(name, value) {
-                return Some(Answer::Refused(Refusal::unsupported(FILTER.to_owned())));
+                return Some(Answer::Refused(Refusal::unsupported(FILTER)));
             }
             // Other modes of a session mean nothing here: nothing is executed.
             continue;
