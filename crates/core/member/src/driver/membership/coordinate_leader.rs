@@ -169,7 +169,7 @@ impl Driver {
         let text = match reason {
             JoinRefusal::WrongGroup => format!(
                 "the log of {name} belongs to group {}, this group is {}. To join as a new \
-                 member, move its synod-*.log files away",
+                 member, move its synod-*.log files away (of a server, its whole data directory)",
                 join.group, self.identity.group
             ),
             JoinRefusal::UnknownVersion => format!(

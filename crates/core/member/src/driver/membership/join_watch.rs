@@ -108,10 +108,14 @@ impl Driver {
             .iter()
             .map(|(_, member)| format!("{} ({})", member.name, member.address))
             .collect();
+        let last_resort = match self.membership.join.is_refused() {
+            // The voters may be in another group, which replaces this one.
+            true => "",
+            false => " If they are lost for good: 'synod recover --plan'",
+        };
         format!(
             "no leader is heard. {} of {all} voters are connected, and {} must be; missing: {}. \
-             Start those servers, or see why they cannot be reached. \
-             If they are lost for good: 'synod recover --plan'",
+             Start those servers, or see why they cannot be reached.{last_resort}",
             present.len(),
             all / 2 + 1,
             absent.join(", "),
