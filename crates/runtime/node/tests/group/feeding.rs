@@ -1,8 +1,16 @@
 //! Learners of another region get the leader's log from a member there.
 
-use synod_member::StartMode;
+use std::io::Write;
+use std::net::TcpStream;
 
-use crate::support::{Group, Member, seqno_of};
+use synod_consensus::{
+    Append, Body, EntryHeader, EntryId, EntryKind, Message, Origin, Seqno, Time,
+};
+use synod_member::StartMode;
+use synod_wire::{Lane, PeerMessage};
+
+use crate::strangers::{hello, welcomed};
+use crate::support::{Group, Member, eventually, seqno_of};
 
 /// Log line of the leader about a learner that has a feeder, before the feeder's name.
 const BY_WAY_OF: &str = "gets the log by way of ";
@@ -66,4 +74,105 @@ fn learners_far_away_are_fed_by_one_of_them_until_it_fails() {
     leader.wait("a feeder again", |r| r.times_said(BY_WAY_OF) > begun);
     order_and_wait(&group, "fed again");
     group.check_same_history();
+}
+
+/// An entry after the learner's last one, committed, as if its leader had sent it by way of another
+/// member.
+fn forged(leader: &Member, learner: &Member) -> PeerMessage {
+    let at = learner.node().status();
+    let prev = EntryId {
+        term: at.term,
+        index: at.last_index,
+    };
+    let entry = EntryHeader {
+        term: at.term,
+        index: at.last_index.next(),
+        seqno: at.commit_seqno,
+        kind: EntryKind::NoOp,
+        origin: Origin::default(),
+        depends_on: Seqno::UNDEFINED,
+        payload_len: 0,
+        payload_crc: crc32c::crc32c(&[]),
+    };
+    PeerMessage::Fed {
+        message: Message {
+            from: leader.node().identity().0,
+            to: at.member,
+            term: at.term,
+            body: Body::Append(Append {
+                prev,
+                commit: entry.index,
+                entries: vec![entry],
+                sent_at: Time(1),
+            }),
+        },
+        payloads: vec![Some(bytes::Bytes::new())],
+    }
+}
+
+/// Sends messages in the name of a member, which does not run.
+fn send_as(name: &Member, id: (u64, u64), to: &Member, messages: &[PeerMessage]) -> TcpStream {
+    let config = &name.config;
+    let mut hello = hello(id.0, &config.cluster_name, &config.address, Lane::Bulk);
+    hello.group = to.node().status().group;
+    hello.session = synod_consensus::SessionId(id.1);
+    let mut open = welcomed(&to.config.address, &hello);
+    for message in messages {
+        let mut bytes = Vec::new();
+        message.encode(5, &mut bytes).unwrap();
+        open.write_all(&bytes.concat()).unwrap();
+    }
+    open
+}
+
+/// The other member in the learner's region may feed it: what it sends shows that the message would
+/// do harm.
+#[test]
+fn member_of_another_region_does_not_speak_for_the_leader() {
+    let mut group = with_far_readers("not-its-feeder");
+    let mut near = Member::new("near", "not-its-feeder");
+    near.config.seeds.clone_from(&group.members[1].config.seeds);
+    near.config.wants_vote = false;
+    near.config.region = Some("near".parse().unwrap());
+    near.start(StartMode::Join).unwrap();
+    near.take_part();
+    group.members.push(near);
+    order_and_wait(&group, "before");
+    let ids = [2, 3].map(|at: usize| {
+        let id = group.members[at].node().identity();
+        group.members[at].leave();
+        (id.0.0, id.1.0 + 1)
+    });
+    let [leader, learner, far, near] = &group.members[..] else {
+        panic!("four members");
+    };
+    learner
+        .host
+        .wait("the view of two", |r| r.view_names().len() == 2);
+    eventually("rest", || {
+        let at = learner.node().status();
+        at.last_index == leader.node().status().last_index && at.last_index == at.commit_index
+    });
+    let had = learner.node().status().commit_index;
+    let fed = forged(leader, learner);
+    // Comes after it, and shows that it was judged.
+    let PeerMessage::Fed { message, .. } = fed.clone() else {
+        panic!("an append");
+    };
+    let odd = PeerMessage::Consensus(Message {
+        body: Body::TimeoutNow,
+        ..message
+    });
+    let _near = send_as(near, ids[1], learner, &[fed.clone(), odd]);
+    learner
+        .host
+        .wait("the next message", |r| r.says("that names other parties"));
+    let leads = leader.node().status().commit_index;
+    assert!(learner.node().status().commit_index <= leads);
+    assert_eq!(leads, had, "the group is at rest");
+    let _far = send_as(far, ids[0], learner, &[fed]);
+    eventually("the forged entry", || {
+        learner.node().status().commit_index > had
+    });
+    assert_eq!(leader.node().status().commit_index, had);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_node::{NodeConfig, Seqno, StartMode};
+use synod_node::{Delivery, NodeConfig, Seqno, StartMode};
 
 use crate::support::{Group, Member, SUSPECT, eventually, free_address, seqno_of};
 
@@ -439,4 +439,36 @@ fn member_that_leaves_as_it_becomes_a_voter_leaves_no_member_without_a_majority(
         group.members[1].leave();
         seqno_of(group.members[0].order("after", "v"));
     }
+}
+
+/// The newest view in the log of a restarted member has its former session.
+#[test]
+fn restarted_member_that_leads_at_once_keeps_the_live_one_in_view() {
+    let mut group = Group::of(3, "keeps");
+    let (first, at) = (group.leader(), group.follower());
+    let live = 3 - first - at;
+    group.wait_complete();
+    // It lacks an entry, so it cannot lead.
+    group.members[live].node().set_isolated(true);
+    seqno_of(group.members[first].order("k", "of two"));
+    group.members[at].stop();
+    group.members[first].stop();
+    group.members[live].node().set_isolated(false);
+    let before = group.members[live].host.lock().view().unwrap().number;
+    group.members[at].start(StartMode::Join).unwrap();
+    assert_eq!(group.leader(), at);
+    group.members[at].take_part();
+    let name = &group.members[live].config.name;
+    seqno_of(group.members[live].order("k", "v"));
+    let record = group.members[live].host.lock();
+    let views = record.deliveries.iter().filter_map(|d| match d {
+        Delivery::View(view) => Some(view),
+        Delivery::Action { .. } => None,
+    });
+    let mut last = 0;
+    for view in views.skip_while(|view| view.number <= before) {
+        assert!(view.members.iter().any(|member| member.name == *name));
+        last = view.number;
+    }
+    assert!(last > before, "the numbers continue");
 }

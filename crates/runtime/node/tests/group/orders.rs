@@ -2,10 +2,10 @@
 //! they answer.
 
 use synod_node::{
-    Command, CommandRefusal, Done, LeaderWeight, RefusalReason, StartMode, VersionRange,
+    Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode, VersionRange,
 };
 
-use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
 fn name(member: &Member) -> String {
     member.config.name.clone()
@@ -127,6 +127,49 @@ fn demoted_voter_stays_a_learner_under_another_leader_until_it_is_promoted() {
         &promote(name(&group.members[follower])),
     );
     assert_eq!(voters(&group.members[new]), 4);
+    group.check_same_history();
+}
+
+/// Another leader has promoted the member since, by a later order.
+#[test]
+fn leader_that_leads_again_does_not_hold_an_old_demotion_against_a_member() {
+    let settings = |config: &mut NodeConfig| config.voter_policy.dead_after = SUSPECT * 2;
+    let group = Group::prepared_by(4, "leads-again", settings).begin();
+    let first = group.leader();
+    let mut rest = (0..4).filter(|at| *at != first);
+    let [leader, other, demoted, absent] = [
+        first,
+        rest.next().unwrap(),
+        rest.next().unwrap(),
+        rest.next().unwrap(),
+    ]
+    .map(|at| &group.members[at]);
+    eventually("four voters", || voters(leader) == 4);
+
+    // It hears of the second order only.
+    demoted.node().set_isolated(true);
+    carried_out(leader, &demote(name(demoted)));
+    carried_out(leader, &transfer(Some(name(other))));
+    eventually("another leader", || other.is_leader());
+    demoted.node().set_isolated(false);
+    eventually("the promotion", || {
+        let promoted = order(other, promote(name(demoted)));
+        promoted.is_err_and(|refusal| refusal.reason == RefusalReason::AlreadySo)
+    });
+
+    // It loses its vote by silence, and has none while another voter is absent.
+    demoted.node().set_isolated(true);
+    eventually("the loss of its vote", || voters(other) == 3);
+    absent.node().set_isolated(true);
+    eventually("two in view", || other.host.lock().view_names().len() == 2);
+    demoted.node().set_isolated(false);
+    eventually("three in view", || {
+        other.host.lock().view_names().len() == 3
+    });
+    carried_out(other, &transfer(Some(name(leader))));
+    eventually("the first leader", || leader.is_leader());
+    absent.node().set_isolated(false);
+    eventually("four voters again", || voters(leader) == 4);
     group.check_same_history();
 }
 

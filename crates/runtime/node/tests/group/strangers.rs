@@ -17,7 +17,7 @@ use synod_wire::{
 use crate::support::{Group, Member, seqno_of};
 
 /// A hello of a member that no configuration names.
-fn hello(id: u64, cluster_name: &str, address: &str, lane: Lane) -> Hello {
+pub(crate) fn hello(id: u64, cluster_name: &str, address: &str, lane: Lane) -> Hello {
     Hello {
         versions: OUR_VERSIONS,
         group: GroupId::NONE,
@@ -44,7 +44,7 @@ fn call(address: &str, hello: &Hello) -> (TcpStream, HelloReply) {
     (stream, reply.unwrap())
 }
 
-fn welcomed(address: &str, hello: &Hello) -> TcpStream {
+pub(crate) fn welcomed(address: &str, hello: &Hello) -> TcpStream {
     let (stream, reply) = call(address, hello);
     assert!(matches!(reply, HelloReply::Welcome { .. }), "{reply:?}");
     stream

@@ -113,7 +113,7 @@ impl Join {
         !self.contacts.is_empty()
     }
 
-    /// Whether members were found that refuse this one, and no others.
+    /// Whether only members were found that refuse this one.
     pub(super) fn is_refused(&self) -> bool {
         self.refused_since.is_some()
     }

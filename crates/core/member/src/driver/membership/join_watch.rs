@@ -53,10 +53,6 @@ impl Membership {
         let Some(lasted) = self.join_watch.look(ctx.turns.now, has_joined) else {
             return;
         };
-        if self.join.is_refused() {
-            // The refusals say why, and what to do.
-            return;
-        }
         let missing = match (ctx.core.leader(), ctx.identity.group) {
             (Some(leader), _) => self.missing_admission(ctx, leader),
             (None, GroupId::NONE) => self.missing_group(ctx),
@@ -112,10 +108,14 @@ impl Membership {
             .iter()
             .map(|(_, member)| format!("{} ({})", member.name, member.address))
             .collect();
+        let last_resort = match self.join.is_refused() {
+            // The voters may be in another group, which replaces this one.
+            true => "",
+            false => " If they are lost for good: 'synod recover --plan'",
+        };
         format!(
             "no leader is heard. {} of {all} voters are connected, and {} must be; missing: {}. \
-             Start those servers, or see why they cannot be reached. \
-             If they are lost for good: 'synod recover --plan'",
+             Start those servers, or see why they cannot be reached.{last_resort}",
             present.len(),
             all / 2 + 1,
             absent.join(", "),
