@@ -355,7 +355,11 @@ impl Driver {
                 address,
                 group,
             } => self.found(member, &address, group),
-            Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
+            Event::SeedRefused {
+                text,
+                is_final,
+                needs_operator,
+            } => self.refused_by_address(&text, is_final, needs_operator),
             Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
             Event::Persisted { ticket, sync_began } => {
                 self.disk_watch.persisted(ticket);

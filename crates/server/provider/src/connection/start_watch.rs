@@ -96,14 +96,34 @@ impl Connection {
             (Some(_), _) => "Joining the cluster",
         };
         drop(state);
-        match &*self.start_warning.lock() {
+        match self.last_start_warning() {
             Some(warning) => format!("{waits_for}. Last warning: {warning}"),
             None => waits_for.to_owned(),
         }
     }
 
+    /// The last warning of a server that has no place in the group yet: the likely cause.
+    pub(crate) fn last_start_warning(&self) -> Option<String> {
+        self.start_warning.lock().clone()
+    }
+
     /// Keeps a warning of a server that has no place in the group yet.
     pub(crate) fn warned_at_start(&self, text: &str) {
         *self.start_warning.lock() = Some(text.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::transaction::tests::connection;
+
+    #[test]
+    fn service_manager_is_told_of_the_last_warning() {
+        let connection = connection();
+        let waits = "Waiting for the cluster: a majority of its members must run";
+        assert_eq!(connection.start_status(), waits);
+        connection.warned_at_start("db2 refuses: its group secret differs");
+        let warned = format!("{waits}. Last warning: db2 refuses: its group secret differs");
+        assert_eq!(connection.start_status(), warned);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) mod statements;
 pub(crate) mod stream_rollbacks;
 pub(crate) mod streaming;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod toi;
 mod without_client;
 

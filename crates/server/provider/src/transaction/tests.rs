@@ -23,7 +23,7 @@ const TRX: u64 = 17;
 /// Longer than anything takes here, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn connection() -> Arc<Connection> {
+pub(crate) fn connection() -> Arc<Connection> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let dir = format!("synod-transaction-{}-{number}", std::process::id());

@@ -52,7 +52,12 @@ impl Driver {
     }
 
     /// An address did not let this member in.
-    pub(in crate::driver) fn refused_by_address(&mut self, text: &str, is_final: bool) {
+    pub(in crate::driver) fn refused_by_address(
+        &mut self,
+        text: &str,
+        is_final: bool,
+        needs_operator: bool,
+    ) {
         let (has_leader, is_in_group) = (
             self.core.leader().is_some(),
             self.identity.group != GroupId::NONE,
@@ -60,17 +65,22 @@ impl Driver {
         let join = &mut self.membership.join;
         let refusal =
             join.refused_by_address(self.turns.now, text, is_final, has_leader, is_in_group);
-        self.follow_refusal(text, is_final, refusal);
+        let level = match (is_final, needs_operator) {
+            (true, _) => Level::Error,
+            (false, true) => Level::Warning,
+            (false, false) => Level::Info,
+        };
+        self.follow_refusal(text, level, refusal);
     }
 
     fn refused_by_group(&mut self, text: &str, is_final: bool) {
         let refusal = self.membership.join.refused_by_group(text, is_final);
-        self.follow_refusal(text, is_final, refusal);
+        let level = if is_final { Level::Error } else { Level::Info };
+        self.follow_refusal(text, level, refusal);
     }
 
-    fn follow_refusal(&mut self, text: &str, is_final: bool, refusal: Refusal) {
+    fn follow_refusal(&mut self, text: &str, level: Level, refusal: Refusal) {
         if refusal.is_new {
-            let level = if is_final { Level::Error } else { Level::Info };
             self.note(Topic::Membership, level, text);
         }
         if refusal.is_fatal {
