@@ -22,6 +22,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use synod_admin::visible;
 use synod_tls::{ServiceCertificates, ServiceTls, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -153,7 +154,7 @@ async fn follow_orders(mut reload: Signal, serving: Arc<Serving>) {
 /// A line for the journal.
 fn say(line: impl Display) {
     // An agent whose output is read by no process serves all the same.
-    let _ = writeln!(io::stderr(), "synod agent: {line}");
+    let _ = writeln!(io::stderr(), "synod agent: {}", visible(&line.to_string()));
 }
 
 async fn take_connections(listener: TcpListener, serving: Arc<Serving>) {

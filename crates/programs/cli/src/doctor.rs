@@ -8,6 +8,7 @@ use serde::Serialize;
 use synod_doctor::fix::{self, FixError};
 use synod_doctor::{Finding, GatherError, Place, Severity, examine};
 
+use crate::number::number;
 use crate::operate::print_line;
 
 /// The file that `--fix-config` writes.
@@ -21,7 +22,7 @@ pub struct DoctorArgs {
     #[arg(long)]
     host: Option<String>,
     /// Port of the server
-    #[arg(long)]
+    #[arg(long, value_parser = number::<u16, 1, 65_535>)]
     port: Option<u16>,
     /// Socket of the server
     #[arg(long, value_name = "FILE")]

@@ -28,6 +28,7 @@ pub mod keygen;
 pub mod log_tool;
 pub mod logger;
 pub mod manual;
+mod number;
 pub mod operate;
 pub mod relay;
 pub mod sst_config;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use synod_admin::visible;
 use synod_node::{Level, LogQueue};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ impl Style {
             (Style::Words, Level::Info) => "INFO ",
             (Style::Words, Level::Debug) => "DEBUG ",
         };
-        // A second line would have no priority.
-        format!("{prefix}{}\n", text.replace('\n', " "))
+        // A second line would have no priority; other members' texts are in it.
+        format!("{prefix}{}\n", visible(&text.replace('\n', " ")))
     }
 }
 
@@ -93,5 +94,7 @@ mod tests {
     fn lines_have_a_priority_for_the_journal_and_a_word_elsewhere() {
         assert_eq!(Style::Journal.line(Level::Warning, "a\nb"), "<4>a b\n");
         assert_eq!(Style::Words.line(Level::Error, "a"), "ERROR a\n");
+        let foreign = Style::Words.line(Level::Info, "member 'a\u{1b}[2J'");
+        assert_eq!(foreign, "INFO member 'a\\u001b[2J'\n");
     }
 }

@@ -1,9 +1,13 @@
 //! Orders of operators, given to the group by way of this member.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use synod_admin::outlook::Outlook;
 use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
-use synod_node::{self as node, Command, LeaderWeight, Node, RefusalReason};
+use synod_node::{self as node, Command, LeaderWeight, LogIndex, Node, RefusalReason};
+
+use crate::status;
 
 /// Reason for a member that is in no group.
 pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
@@ -14,6 +18,11 @@ const NO_UPSTREAM: &str = "this is no relay that keeps the binlog of an upstream
 
 /// Longest wait of an order for the group: less than clients wait for the answer.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Longest wait of an answer for this member's own log to have the change that the leader has
+/// committed, and the time between two looks.
+const KNOWN_LIMIT: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Gives an order to the group, by way of this member; none, if it is in no group.
 pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
@@ -31,16 +40,17 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
     };
     match node.administrate(command, ORDER_LIMIT) {
         Ok(done) => {
-            let log_index = match &done {
-                node::Done::Committed { index } => Some(index.0),
+            let index = match &done {
+                node::Done::Committed { index } => Some(*index),
                 node::Done::Leads { .. }
                 | node::Done::WeightSet { .. }
                 | node::Done::Continues { .. } => None,
             };
-            let text = match done_in_words.filter(|_| log_index.is_some()) {
-                Some(what) => format!("{what}: {done}"),
-                None => done.to_string(),
+            let text = match (done_in_words, index) {
+                (Some(what), Some(index)) => changed(&what, index, outlook_after(node, index)),
+                _ => done.to_string(),
             };
+            let log_index = index.map(|index| index.0);
             Reply::Answer(Answer::Done(Done { text, log_index }))
         }
         Err(refusal) => Reply::refused(reason(refusal.reason), refusal.text),
@@ -59,6 +69,27 @@ fn done_in_words(order: &Request) -> Option<String> {
         Request::UnbindMember { member } => format!("{member} is bound to no certificate"),
         _ => return None,
     })
+}
+
+/// A change of the group in words, and what may fail from now on.
+fn changed(what: &str, index: LogIndex, outlook: Option<Outlook>) -> String {
+    let outlook = outlook.map_or_else(String::new, |outlook| format!(". {}", outlook.text));
+    format!("{what} (committed at {index}){outlook}")
+}
+
+/// The outlook with the change at `index`; none if this member's log does not get it soon.
+fn outlook_after(node: &Node, index: LogIndex) -> Option<Outlook> {
+    let deadline = Instant::now() + KNOWN_LIMIT;
+    loop {
+        let status = node.status();
+        if status.commit_index >= index {
+            return Some(status::outlook(&status));
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 /// Whether a request changes something.
@@ -156,5 +187,23 @@ fn reason(reason: RefusalReason) -> Reason {
         | RefusalReason::ProtocolFell
         | RefusalReason::TransferFailed
         | RefusalReason::Unfit => Reason::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_is_told_with_what_may_fail_from_now_on() {
+        let outlook = Outlook {
+            text: "3 voters: 1 may fail at a time".to_owned(),
+            ..Outlook::default()
+        };
+        let what = "relay6 is no member any more";
+        let told = "relay6 is no member any more (committed at 17163)";
+        assert_eq!(changed(what, LogIndex(17163), None), told);
+        let with_outlook = format!("{told}. 3 voters: 1 may fail at a time");
+        assert_eq!(changed(what, LogIndex(17163), Some(outlook)), with_outlook);
     }
 }

@@ -46,6 +46,12 @@ pub fn of_node(
     status
 }
 
+/// Voters that may fail, as far as this member knows.
+pub(crate) fn outlook(node: &NodeStatus) -> Outlook {
+    let members = member_rows(node, &[], &OwnDatabase::default());
+    Outlook::of(&members, hears_leader(node))
+}
+
 /// The name of a member that is or was configured.
 pub fn name_of(members: &[MemberStatus], member: MemberId) -> String {
     let known = members.iter().find(|known| known.member == member);

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mysql::prelude::Queryable;
 use serde_json::Value;
@@ -236,10 +236,13 @@ fn refuses_in_a_healthy_group(cluster: &TestCluster) -> Outcome {
 fn survivor_that_runs_knows_what_may_be_lost(cluster: &mut TestCluster) -> Outcome {
     let survivor = cluster.follower();
     let others = cluster.others(survivor);
+    let killed_ms = unix_ms();
     for node in &others {
         cluster.kill(*node).why("kill")?;
     }
+    loss_is_shown_before_the_view_changes(cluster, survivor)?;
     await_without_leader(cluster, survivor)?;
+    were_heard_until(cluster, survivor, killed_ms)?;
     let text = says(cluster, survivor, PLAN, 0)?;
     eprintln!("{text}\n");
     let thrown_out = others.iter().map(|node| format!("node{node}"));
@@ -258,6 +261,45 @@ fn survivor_that_runs_knows_what_may_be_lost(cluster: &mut TestCluster) -> Outco
     cluster
         .await_synced(&[1, 2, 3], &|_, _| ())
         .why("the majority is back")
+}
+
+/// While the group still counts as primary, its status says that nothing commits, and why.
+fn loss_is_shown_before_the_view_changes(cluster: &TestCluster, node: u8) -> Outcome {
+    let mut last = Value::Null;
+    let shown = wait_for(PATIENCE, || {
+        let output = synod(cluster, node, "status --json").ok()?;
+        last = serde_json::from_slice(&output.stdout).ok()?;
+        let group = &last["group"];
+        let outlook = group["outlook"].as_str().unwrap_or_default();
+        let is_shown = group["can_commit"] == false && outlook.contains("3 voters, 1 answers");
+        (is_shown || group["is_primary"] == false).then_some(())
+    });
+    let is_before = shown.is_some() && last["group"]["is_primary"] == true;
+    ensure(is_before, || {
+        format!("the loss is shown late: {}", last["group"])
+    })
+}
+
+/// The plan says until when each lost server was heard: until it was killed, and not longer.
+fn were_heard_until(cluster: &TestCluster, survivor: u8, killed_ms: u64) -> Outcome {
+    /// Longest time from the last message of a server to its end, and of the kills.
+    const SLACK_MS: u64 = 3_000;
+    let text = says(cluster, survivor, "recover --plan --json", 0)?;
+    let plan: Value = serde_json::from_str(&text).why("the plan as JSON")?;
+    let members = plan["members"].as_array().map_or(&[][..], Vec::as_slice);
+    let heard = members.iter().filter(|member| member["has"].is_null());
+    let heard: Vec<u64> = heard
+        .filter_map(|member| member["heard_unix_ms"].as_u64())
+        .collect();
+    let is_right = |heard: &u64| heard.abs_diff(killed_ms) < SLACK_MS;
+    ensure(heard.len() == 2 && heard.iter().all(is_right), || {
+        format!("killed at {killed_ms}: {text}")
+    })
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as u64)
 }
 
 /// A server of the old majority has rows that the group has lost. It stops; with its log away, too,

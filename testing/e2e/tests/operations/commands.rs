@@ -264,10 +264,14 @@ fn vote_is_taken_only_with_a_yes_and_given_back() {
         let error = refused(&["member", "remove", &name, "--dir", &dir], 4)?;
         ensure_says(&error, "--yes")?;
         let answer = ask(cluster, 1, &["member", "demote", &name, "--yes"])?;
-        ensure_says(&answer, "committed at")?;
+        let told = format!("{name} does not vote any more (committed at ");
+        ensure_says(&answer, &told)?;
+        ensure_says(&answer, "2 voters: none may fail")?;
         let learns = |status: &Value| row(status, &name)["role"] == "learner";
         await_status(cluster, 1, "it does not vote", learns)?;
-        ask(cluster, 1, &["member", "promote", &name])?;
+        let answer = ask(cluster, 1, &["member", "promote", &name])?;
+        ensure_says(&answer, &format!("{name} votes (committed at "))?;
+        ensure_says(&answer, "3 voters: 1 may fail at a time")?;
         let follows = |status: &Value| row(status, &name)["is_voter"] == true;
         await_status(cluster, 1, "it votes again", follows)?;
         Ok(())

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use synod_e2e::agent_process::AgentProcess;
 use synod_e2e::logger::write_private;
 use synod_e2e::pull::{self, Puller};
 use synod_e2e::relay;
@@ -13,6 +14,8 @@ use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, ensure, place};
 use synod_local_cluster::wait_for;
+
+use Which::{AnyOne, Every};
 
 const PORT: u16 = 19306;
 const OTHER_PORT: u16 = 19307;
@@ -127,7 +130,15 @@ fn keep(
 
 /// The replica takes the place of a primary that is lost, for the relays, too.
 fn fail_over(primary: &mut StockServer, group: &RelayGroup, replica: &Replica) -> Outcome {
+    let agents = group
+        .relays
+        .iter()
+        .map(|relay| AgentProcess::of(&relay.log_dir(), &[]));
+    let agents = agents.collect::<Outcome<Vec<AgentProcess>>>()?;
+    await_health(&agents, Every, 200)?;
     primary.kill()?;
+    // The relay whose turn it is to pull says that it cannot.
+    await_health(&agents, AnyOne, 503)?;
     replica.execute(&["STOP SLAVE"])?;
     let puller = &group.relays[group.await_leader()?];
     puller.order(&["switch", &format!("127.0.0.1:{REPLICA_PORT}")])?;
@@ -135,8 +146,38 @@ fn fail_over(primary: &mut StockServer, group: &RelayGroup, replica: &Replica) -
     for relay in &group.relays {
         relay.await_kept(replica, PATIENCE)?;
     }
+    await_health(&agents, Every, 200)?;
     let status = puller.status()?;
     ensure(status["is_switched"] == true, || format!("{status}"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Every,
+    AnyOne,
+}
+
+/// Waits until every relay's health, or that of any one, has this status.
+fn await_health(agents: &[AgentProcess], which: Which, wanted: u16) -> Outcome {
+    let mut last = Vec::new();
+    let seen = wait_for(PATIENCE, || {
+        let health = agents.iter().map(|agent| agent.get("/health/relay"));
+        last = health.collect::<Outcome<Vec<_>>>().ok()?;
+        let mut are_so = last.iter().map(|(status, _)| *status == wanted);
+        let is_so = match which {
+            Every => are_so.all(|is_so| is_so),
+            AnyOne => are_so.any(|is_so| is_so),
+        };
+        is_so.then_some(())
+    });
+    eprintln!("  health of the relays: {last:?}");
+    let names_it = || {
+        last.iter()
+            .any(|(_, why)| why.contains("gets nothing new from"))
+    };
+    ensure(seen.is_some() && (wanted == 200 || names_it()), || {
+        format!("the relays' health is not {wanted}: {last:?}")
+    })
 }
 
 /// Clients that insert rows, and a change of the table.

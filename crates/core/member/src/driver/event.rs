@@ -107,6 +107,8 @@ pub enum Event {
         text: String,
         /// Whether asking again cannot help.
         is_final: bool,
+        /// Whether a process is there, and an operator has to do something: about credentials, say.
+        needs_operator: bool,
     },
     /// A member reports that another process has this member's identity.
     DuplicateIdentity {

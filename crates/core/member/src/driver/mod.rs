@@ -315,9 +315,14 @@ impl Driver {
             } => self
                 .membership
                 .found(&self.ctx, &self.authorization, member, &address, group),
-            Event::SeedRefused { text, is_final } => {
+            Event::SeedRefused {
+                text,
+                is_final,
+                needs_operator,
+            } => {
+                let level = membership::refusal_level(is_final, needs_operator);
                 self.membership
-                    .refused_by_address(&mut self.ctx, &text, is_final)
+                    .refused_by_address(&mut self.ctx, &text, is_final, level)
             }
             Event::DuplicateIdentity { by, text } => {
                 self.authorization

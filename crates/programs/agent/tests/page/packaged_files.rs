@@ -55,7 +55,10 @@ fn alert_rules_are_about_metrics_that_exist_and_say_what_to_do() {
         for rule in list(group, "rules") {
             let name = text(rule, "alert");
             assert!(names.insert(name), "{name} twice");
-            assert_on_the_page(name, text(rule, "expr"));
+            // An agent that is gone has no page: Prometheus knows.
+            if name != "SynodAgentDown" {
+                assert_on_the_page(name, text(rule, "expr"));
+            }
             let severity = text(&rule["labels"], "severity");
             assert!(
                 ["warning", "critical"].contains(&severity),

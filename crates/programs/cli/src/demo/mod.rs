@@ -15,6 +15,7 @@ use synod_local_cluster::{
     Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstFiles, SstMethod, random_hex,
 };
 
+use crate::number::number;
 use crate::{keygen, sst_config, visible};
 
 /// Limit of one statement that a person runs.
@@ -62,11 +63,13 @@ enum DemoCommand {
     /// Kill a node's server (SIGKILL), as a crash would
     Kill {
         /// Number of the node, from 1
+        #[arg(value_parser = number::<u8, 1, 255>)]
         node: u8,
     },
     /// Start a node
     Start {
         /// Number of the node, from 1
+        #[arg(value_parser = number::<u8, 1, 255>)]
         node: u8,
         /// How a node without data gets its full copy (SST); kept for later starts
         #[arg(long, value_enum)]
@@ -75,11 +78,13 @@ enum DemoCommand {
     /// Shut a node down (orderly shutdown)
     Stop {
         /// Number of the node, from 1
+        #[arg(value_parser = number::<u8, 1, 255>)]
         node: u8,
     },
     /// Run statements on a node, as administrator
     Sql {
         /// Number of the node, from 1
+        #[arg(value_parser = number::<u8, 1, 255>)]
         node: u8,
         /// SQL, several statements separated by ';'
         statement: String,
@@ -87,6 +92,7 @@ enum DemoCommand {
     /// Delete a stopped node's data: its next start is a full copy (SST)
     Wipe {
         /// Number of the node, from 1
+        #[arg(value_parser = number::<u8, 1, 255>)]
         node: u8,
     },
     /// Kill all servers and remove the directory with all data
@@ -96,10 +102,10 @@ enum DemoCommand {
 #[derive(Debug, Args)]
 struct UpArgs {
     /// Port of node 1 for SQL; 400 ports from it on are used [default: 13306]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = number::<u16, 1, 65_535>)]
     base_port: Option<u16>,
     /// Number of nodes, 1 to 9 [default: 3]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u8, 1, 9>)]
     nodes: Option<u8>,
     /// The provider library [default: libsynod.so beside this program]
     #[arg(long, value_name = "FILE")]

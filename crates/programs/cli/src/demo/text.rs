@@ -10,6 +10,7 @@ use synod_local_cluster::{Cluster, NodeStatus, Result, Started};
 
 use super::answer;
 use crate::table::{lay_out, or_dash};
+use crate::visible;
 
 /// Prints progress to standard error, with the seconds since the command began.
 #[derive(Debug)]
@@ -27,14 +28,16 @@ impl Reporter {
     /// Reports progress of one node.
     pub(super) fn say(&self, node: u8, what: &str) {
         eprintln!(
-            "[{:5.1} s] node{node}: {what}",
-            self.begin.elapsed().as_secs_f32()
+            "[{:5.1} s] node{node}: {}",
+            self.begin.elapsed().as_secs_f32(),
+            visible(what)
         );
     }
 
     /// Reports something about the whole cluster.
     pub(super) fn note(&self, what: &str) {
-        eprintln!("[{:5.1} s] {what}", self.begin.elapsed().as_secs_f32());
+        let seconds = self.begin.elapsed().as_secs_f32();
+        eprintln!("[{seconds:5.1} s] {}", visible(what));
     }
 }
 

@@ -8,6 +8,7 @@ use synod_admin::protocol::{Answer, Reason, Request};
 use synod_admin::status::{Election, Status};
 
 use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, status, unexpected};
+use crate::number::number;
 
 /// Arguments of `synod member`.
 #[derive(Debug, Args)]
@@ -105,7 +106,7 @@ pub struct WeightArgs {
     /// The server: its name, or its address or id if two have one name
     name: String,
     /// How much it should lead, 0 (never by preference) to 100
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(value_parser = number::<u8, 0, 100>)]
     weight: u8,
     #[command(flatten)]
     server: ServerArgs,

@@ -10,6 +10,7 @@ use synod_relay::MysqlGtidSet;
 
 use super::orders::{carry_out, weakening};
 use super::{OperateError, ServerArgs, ask, print, unexpected};
+use crate::number::{ID_MAX, number};
 use crate::table::{lay_out, or_dash};
 
 /// Commands for a running relay of an upstream.
@@ -61,7 +62,7 @@ pub(crate) enum UpstreamCommand {
         /// A set of MySQL's GTIDs
         set: MysqlGtidSet,
         /// relay.upstream_mysql_domain of the relays
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = number::<u32, 0, ID_MAX>)]
         domain: u32,
     },
     /// Register readers, whose places all relays hold while they are away; at any relay
@@ -103,7 +104,7 @@ enum ReadersCommand {
 #[derive(Debug, Args)]
 struct ReaderArgs {
     /// Its server_id
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = number::<u32, 1, ID_MAX>)]
     server_id: u32,
     #[command(flatten)]
     relay: ServerArgs,

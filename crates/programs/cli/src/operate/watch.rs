@@ -13,12 +13,13 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Sparkline};
+use ratatui::widgets::{Block, Paragraph, RenderDirection, Sparkline};
 use synod_admin::Client;
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::status::Status;
 
 use super::{ANSWER_LIMIT, EXIT_CODES, OperateError, ServerArgs, print_line, server, status};
+use crate::number::number;
 
 /// Looks of which the rate is drawn.
 const RATES_MAX: usize = 600;
@@ -31,10 +32,10 @@ pub struct WatchArgs {
     server: ServerArgs,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=30))]
+    #[arg(value_parser = number::<u64, 1, 30>)]
     interval: u64,
     /// End after so many looks [default: at 'q', or Ctrl-C]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u64, 0, 1_000_000_000>)]
     count: Option<u64>,
 }
 
@@ -192,8 +193,9 @@ fn draw(frame: &mut Frame<'_>, look: &Look, rates: &VecDeque<u64>) {
     frame.render_widget(Paragraph::new(text).style(style), top);
     frame.render_widget(Line::from(speed(look)).bold(), middle);
     let rates: Vec<u64> = rates.iter().copied().collect();
-    let block = Block::bordered().title("commits per second, latest first; 'q' ends");
-    frame.render_widget(Sparkline::default().data(&rates).block(block), picture);
+    let block = Block::bordered().title("commits per second, latest on the right; 'q' ends");
+    let line = Sparkline::default().direction(RenderDirection::RightToLeft);
+    frame.render_widget(line.data(&rates).block(block), picture);
 }
 
 /// Waits for the next look; whether the operator has ended the watch meanwhile.
@@ -258,7 +260,7 @@ mod tests {
             "NOT PRIMARY",
             "50 commits/s",
             "1.50 ms (p50)",
-            "latest first",
+            "latest on the right",
         ] {
             assert!(screen.contains(words), "{words}: {screen}");
         }

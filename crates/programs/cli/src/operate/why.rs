@@ -8,6 +8,7 @@ use synod_admin::status::Status;
 use super::orders::ask_status;
 use super::utc;
 use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, unexpected};
+use crate::number::number;
 use crate::table::lay_out;
 
 /// Arguments of `synod why`.
@@ -21,6 +22,7 @@ pub struct WhyArgs {
     topic: Vec<TopicArg>,
     /// Only the last so many events
     #[arg(long, value_name = "COUNT", default_value_t = 30)]
+    #[arg(value_parser = number::<usize, 0, 1_000_000>)]
     last: usize,
 }
 

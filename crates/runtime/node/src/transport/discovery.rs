@@ -53,6 +53,7 @@ fn call(transport: &Arc<Transport>, seed: &str) {
                 Some(text) => transport.send_event(Event::SeedRefused {
                     text: format!("{seed} is not used: {text}"),
                     is_final: false,
+                    needs_operator: true,
                 }),
             }
         }
@@ -75,6 +76,7 @@ fn call(transport: &Arc<Transport>, seed: &str) {
             transport.send_event(Event::SeedRefused {
                 text: format!("{seed} in {setting} {what}: {error}"),
                 is_final: false,
+                needs_operator: error.for_operator().is_some(),
             });
         }
     }

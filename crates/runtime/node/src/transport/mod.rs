@@ -284,6 +284,7 @@ impl Transport {
         self.send_event(Event::SeedRefused {
             text: format!("{address} refuses this member: {text}"),
             is_final: discovery::is_final(reason),
+            needs_operator: false,
         });
     }
 

@@ -207,7 +207,7 @@ fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
     home.wait_line("joined with the certificate of 'CN=two'");
     home.wait_line("this connection shows that of 'CN=three'");
     let refused = thief.wait(|event| match event {
-        Event::SeedRefused { text, is_final } => Some((text, is_final)),
+        Event::SeedRefused { text, is_final, .. } => Some((text, is_final)),
         _ => None,
     });
     assert!(refused.0.contains("'CN=three'") && refused.1, "{refused:?}");

@@ -9,18 +9,25 @@ use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 
 const LOGGER: usize = 2;
 
-/// A group of two members with data, and a logger.
+/// A group of two members with data, and a logger that votes.
 fn with_logger(name: &str) -> Group {
+    let group = with_new_logger(name, true);
+    for member in &group.members {
+        member.wait_voter();
+    }
+    group
+}
+
+/// A group of two members with data, and a logger that has started a moment ago.
+fn with_new_logger(name: &str, wants_vote: bool) -> Group {
     let mut group = Group::prepared(3, name);
-    group.members[LOGGER].config.has_data = false;
+    let config = &mut group.members[LOGGER].config;
+    (config.has_data, config.wants_vote) = (false, wants_vote);
     group.members[0].start(StartMode::Bootstrap).unwrap();
     group.members[0].take_part();
     group.members[1].start(StartMode::Join).unwrap();
     group.members[1].take_part();
     group.members[LOGGER].start(StartMode::Join).unwrap();
-    for member in &group.members {
-        member.wait_voter();
-    }
     group
 }
 
@@ -100,6 +107,26 @@ fn logger_does_not_lead_by_order_and_hands_over_when_it_had_to_lead() {
             record.view_names() == ["node1", "node2"]
         });
     }
+}
+
+#[test]
+fn logger_that_was_promoted_keeps_its_vote_over_restarts_though_its_file_says_no() {
+    let mut group = with_new_logger("promoted", false);
+    group.members[1].wait_voter();
+    let member = group.members[LOGGER].config.name.clone();
+    let promote = Command::Promote { member };
+    eventually("it has the log and is promoted", || {
+        let leader = group.members[group.leader()].node();
+        leader.administrate(promote.clone(), PATIENCE).is_ok()
+    });
+    group.members[LOGGER].wait_voter();
+    group.members[LOGGER].stop();
+    group.members[LOGGER].start(StartMode::Join).unwrap();
+    group.members[LOGGER].wait_voter();
+    // Its acknowledgement counts.
+    let leads = group.leader();
+    group.members[1 - leads].node().set_isolated(true);
+    seqno_of(group.members[leads].order("k", "two of three"));
 }
 
 /// Presence of the logger, as these members state it.

@@ -73,10 +73,15 @@ impl StartWatch {
             (Some(_), _) => "Joining the cluster",
         };
         drop(state);
-        match &*self.last_warning() {
+        match self.last_start_warning() {
             Some(warning) => format!("{waits_for}. Last warning: {warning}"),
             None => waits_for.to_owned(),
         }
+    }
+
+    /// The last warning of a server that has no place in the group yet: the likely cause.
+    pub(crate) fn last_start_warning(&self) -> Option<String> {
+        self.last_warning().clone()
     }
 
     /// Keeps a warning of a server that has no place in the group yet.
@@ -138,6 +143,7 @@ impl ServiceManager {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transaction::tests::connection;
 
     fn received(listener: &UnixDatagram, name: &OsStr) -> String {
         let manager = ServiceManager::at(name).unwrap();
@@ -165,5 +171,23 @@ mod tests {
         let listener = UnixDatagram::bind_addr(&address).unwrap();
         let name = format!("@{name}");
         assert_eq!(received(&listener, OsStr::new(&name)), EXPECTED);
+    }
+
+    #[test]
+    fn service_manager_is_told_of_the_last_warning() {
+        let connection = connection();
+        let waits = "Waiting for the cluster: a majority of its members must run";
+        assert_eq!(
+            connection.start_watch.start_status(&connection.session),
+            waits
+        );
+        connection
+            .start_watch
+            .warned_at_start("db2 refuses: its group secret differs");
+        let warned = format!("{waits}. Last warning: db2 refuses: its group secret differs");
+        assert_eq!(
+            connection.start_watch.start_status(&connection.session),
+            warned
+        );
     }
 }

@@ -173,7 +173,8 @@ impl Provider {
                 (None, None) => None,
             }
         });
-        outcome.unwrap_or_else(|| Err(patience.exhausted()))
+        outcome
+            .unwrap_or_else(|| Err(patience.exhausted(connection.start_watch.last_start_warning())))
     }
 
     /// Patience of `connect` with the group; `None`: it does not wait.
@@ -221,8 +222,8 @@ impl Patience {
         }
     }
 
-    /// Why the server does not start.
-    fn exhausted(&self) -> String {
+    /// Why the server does not start, with the last warning: often that of a refused connection.
+    fn exhausted(&self, last_warning: Option<String>) -> String {
         let (limit, name) = (self.limit.unwrap_or_default(), self.name);
         let last_resort = if self.is_member {
             " If the other members are lost for good: 'synod recover --plan' while this server \
@@ -232,9 +233,14 @@ impl Patience {
         } else {
             ""
         };
+        let warned = match last_warning {
+            Some(warning) => format!(" The last warning was: {warning}."),
+            None => String::new(),
+        };
         format!(
             "the group was not reached within {limit:?} ({name}): is a majority of its members \
-             running, and is wsrep_cluster_address right?{last_resort}"
+             running, is wsrep_cluster_address right, and have all of them the same secret or \
+             authority, and the same wsrep_cluster_name?{warned}{last_resort}"
         )
     }
 }

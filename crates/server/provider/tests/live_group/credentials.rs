@@ -1,5 +1,6 @@
 //! Start of servers with equal, unequal and missing credentials.
 
+use synod_node::GroupSecret;
 use wsrep_sys::*;
 
 use crate::server::*;
@@ -34,6 +35,30 @@ fn insecure_server_starts_and_warns_each_time() {
         assert_eq!(warnings.count(), starts, "{lines:?}");
         assert_eq!(server.disconnect(), WSREP_OK);
     }
+}
+
+/// Options of a server with the secret of this byte.
+fn with_secret(byte: u8) -> String {
+    let dir = new_dir();
+    let path = dir.join("secret");
+    std::fs::write(&path, GroupSecret::from_random([byte; 32]).to_line()).unwrap();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, closed).unwrap();
+    format!("synod.secret_file={}", path.display())
+}
+
+#[test]
+fn server_with_another_secret_ends_its_start_with_an_error_that_says_so() {
+    let home = server(&with_secret(1));
+    assert_eq!(home.connect("gcomm://", true), WSREP_OK);
+    let impatient = format!("{};pc.wait_prim_timeout=PT3S", with_secret(2));
+    let stray = server(&impatient);
+    assert_eq!(stray.connect(&home.address(), false), WSREP_NODE_FAIL);
+    let lines = stray.inner.log_lines();
+    let mut errors = lines.iter().filter(|line| line.0 == WSREP_LOG_ERROR);
+    let ended = errors.find(|(_, text)| text.contains("was not reached within"));
+    let (_, text) = ended.unwrap_or_else(|| panic!("no such error: {lines:?}"));
+    assert!(text.contains("group secret differs"), "{text}");
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Membership {
         ctx: &mut Context,
         text: &str,
         is_final: bool,
+        level: Level,
     ) {
         let (has_leader, is_in_group) = (
             ctx.core.leader().is_some(),
@@ -61,12 +62,12 @@ impl Membership {
         let join = &mut self.join;
         let refusal =
             join.refused_by_address(ctx.turns.now, text, is_final, has_leader, is_in_group);
-        follow_refusal(ctx, text, is_final, refusal);
+        follow_refusal(ctx, text, level, refusal);
     }
 
     pub(super) fn refused_by_group(&mut self, ctx: &mut Context, text: &str, is_final: bool) {
         let refusal = self.join.refused_by_group(text, is_final);
-        follow_refusal(ctx, text, is_final, refusal);
+        follow_refusal(ctx, text, refusal_level(is_final, false), refusal);
     }
 
     /// Whether the leader has this session among the members that are present, as far as this
@@ -311,9 +312,17 @@ impl Membership {
     }
 }
 
-fn follow_refusal(ctx: &mut Context, text: &str, is_final: bool, refusal: Refusal) {
+/// Level of the line about a refusal, of which an operator may have to know.
+pub(in crate::driver) fn refusal_level(is_final: bool, needs_operator: bool) -> Level {
+    match (is_final, needs_operator) {
+        (true, _) => Level::Error,
+        (false, true) => Level::Warning,
+        (false, false) => Level::Info,
+    }
+}
+
+fn follow_refusal(ctx: &mut Context, text: &str, level: Level, refusal: Refusal) {
     if refusal.is_new {
-        let level = if is_final { Level::Error } else { Level::Info };
         ctx.note(Topic::Membership, level, text);
     }
     if refusal.is_fatal {

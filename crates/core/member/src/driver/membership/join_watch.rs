@@ -87,8 +87,11 @@ impl Membership {
         }
         let setting = name(Setting::GroupAddress);
         format!(
-            "no address in {setting} leads to a member of a group. Start one there, or correct the \
-             addresses"
+            "no address in {setting} leads to a member of a group that lets this one in. Start one \
+             there, or correct the addresses. If a warning above names a refused connection, \
+             remove its cause first: all members need the same secret or authority ({}) and the \
+             same cluster name",
+            name(Setting::Encryption),
         )
     }
 

@@ -46,7 +46,7 @@ use protocol_version::ProtocolVersion;
 use silence::Silence;
 
 pub(super) use as_leader::{correct_own_record, raise_protocol};
-pub(super) use as_member::announce_shared_name;
+pub(super) use as_member::{announce_shared_name, refusal_level};
 pub(super) use leave::LEAVE_LIMIT;
 pub(super) use views::Views;
 pub use voter_policy::VoterPolicy;
