@@ -13,7 +13,7 @@
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make check-install  the pages that install, by their own commands on fresh machines (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
-#   make mysql-upstream  MySQL 9.7 in a directory, as the upstream of relays (needs root and the network)
+#   make mysql-upstream  MySQL 9.7 in a directory: the upstream of relays, Group Replication in the lab (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
@@ -107,7 +107,7 @@ compat-subset: all-dependencies build
 trixie: build
 	scripts/test-trixie
 
-mysql-upstream: build
+mysql-upstream: build build-lab
 	scripts/test-mysql-upstream
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.

@@ -29,7 +29,7 @@ const LAST_WORD: &str = "Completed:";
 const RULE: &str = "----------";
 
 /// Message of the last server but one of three when it stops. It is correct: a group keeps the
-/// tolerance of its voters, where Galera's goes down to the last member (decision 030). The driver
+/// tolerance of its voters, where Galera's goes down to the last member (decision 021). The driver
 /// stops all servers of a test, so every suite of three servers has this line.
 const KNOWN_AT_SHUTDOWN: &str =
     "this member leaves, and the voters that are left are no majority without it";

@@ -87,6 +87,14 @@ impl Page {
         Ok(lines.join("\n") + "\n")
     }
 
+    /// Each block of the page that is marked as a shell's, in their order.
+    pub fn shell_blocks(self) -> Outcome<Vec<String>> {
+        let page = self.read()?;
+        let blocks = page.split("```sh\n").skip(1);
+        let block = |rest: &str| rest.split("```").next().unwrap_or_default().to_owned();
+        Ok(blocks.map(block).collect())
+    }
+
     fn read(self) -> Outcome<String> {
         let path = place::workspace().join("docs/operating").join(self.0);
         fs::read_to_string(path).why(self.0)

@@ -1,10 +1,11 @@
-//! Directories of servers in which every write hangs while a test wants it: disks that do not
-//! answer.
+//! Directories of servers in which every write hangs while a test wants it, or every sync takes a
+//! while: disks that do not answer, or slowly.
 //!
 //! A small library in C, preloaded into each server, lets the calls wait (`preload/`). Tests need
 //! no rights for that, and the servers can be killed meanwhile, other than with a device that is
 //! suspended.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,7 +64,7 @@ fn directory(cluster: &TestCluster, node: u8, disk: Disk) -> PathBuf {
     }
 }
 
-/// Disks of a server that hang until this is dropped.
+/// Disks that hang or are slow until this is dropped.
 #[derive(Debug)]
 pub struct HangingDisks(Vec<PathBuf>);
 
@@ -72,13 +73,32 @@ impl HangingDisks {
     pub fn begin(cluster: &TestCluster, node: u8, disks: &[Disk]) -> Outcome<HangingDisks> {
         let mut hanging = HangingDisks(Vec::new());
         for disk in disks {
-            let mut flag = directory(cluster, node, *disk).into_os_string();
-            flag.push(".hangs");
-            let flag = PathBuf::from(flag);
-            std::fs::write(&flag, "").why(format_args!("making {}", flag.display()))?;
-            hanging.0.push(flag);
+            hanging.flag(&directory(cluster, node, *disk), ".hangs", "")?;
         }
         Ok(hanging)
+    }
+
+    /// Has each sync of all logs take longer, by a time from this range of milliseconds.
+    pub fn slow_logs(cluster: &TestCluster, ms: &RangeInclusive<u32>) -> Outcome<HangingDisks> {
+        let mut slow = HangingDisks(Vec::new());
+        let range = format!("{} {}", ms.start(), ms.end());
+        for node in cluster.nodes() {
+            slow.flag(&directory(cluster, node, Disk::Log), ".slow", &range)?;
+        }
+        Ok(slow)
+    }
+
+    /// Makes a file beside the directory.
+    fn flag(&mut self, directory: &Path, suffix: &str, text: &str) -> Outcome {
+        let mut flag = directory.as_os_str().to_owned();
+        flag.push(suffix);
+        let flag = PathBuf::from(flag);
+        // As a whole: servers read it at each call.
+        let new = flag.with_extension("new");
+        std::fs::write(&new, text).why(new.display())?;
+        std::fs::rename(&new, &flag).why(format_args!("making {}", flag.display()))?;
+        self.0.push(flag);
+        Ok(())
     }
 }
 
@@ -86,7 +106,7 @@ impl Drop for HangingDisks {
     fn drop(&mut self) {
         for flag in &self.0 {
             if let Err(error) = std::fs::remove_file(flag) {
-                eprintln!("{} hangs on: {error}", flag.display());
+                eprintln!("{} stays: {error}", flag.display());
             }
         }
     }

@@ -15,7 +15,8 @@
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`]: the standard load. [`checked_loads`]: the lab's loads, with their checks.
 //! - [`small_disk`]: a file system that a test may fill. [`hanging_disks`]: directories of servers
-//!   in which nothing can be written for a while. [`powered_disk`]: a disk that can lose its power.
+//!   in which nothing can be written for a while, or slowly. [`powered_disk`]: a disk that can lose
+//!   its power.
 //! - `leftovers`: removes the clusters of test programs that have ended. [`mounts`]: unmounts what
 //!   they have left mounted.
 //! - [`drill`]: the commands of the manual's drills. [`doctor`]: what `synod doctor` finds.

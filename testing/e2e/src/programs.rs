@@ -27,6 +27,24 @@ pub fn printed(command: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&made.stdout).into_owned())
 }
 
+/// Runs commands of a page as an operator would, up to the first that fails; gives what they print.
+/// What they say beside that is in the cluster's directory.
+pub fn run_commands(cluster: &TestCluster, commands: &[&str]) -> Outcome<String> {
+    let log = cluster.settings().dir.join("commands.log");
+    let script = format!(
+        "set -eu; exec 2>>'{}'; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{}",
+        log.display(),
+        commands.join("\n")
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-o", "pipefail", "-c", &script]);
+    let printed = output_of(&mut shell, "the page's commands");
+    if printed.is_err() {
+        eprintln!("{}", std::fs::read_to_string(&log).unwrap_or_default());
+    }
+    Ok(String::from_utf8_lossy(&printed?).into_owned())
+}
+
 /// A new group secret, as a file holds it.
 ///
 /// # Errors

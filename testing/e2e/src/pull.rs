@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use synod_binlog::header::HEADER_BYTES;
+use synod_binlog::event::HEADER_BYTES;
 use synod_binlog::{EventHeader, Events, Gtid, GtidList};
 use synod_upstream::{
     Incoming, Part, Position, Upstream, UpstreamAddress, UpstreamConfig, UpstreamError,

@@ -11,7 +11,7 @@ use synod_consensus::{
 const SECOND: u64 = 1_000_000;
 /// All timeouts and promises of a group have passed after this time.
 const LONG: u64 = 10 * SECOND;
-/// The most by which a forced primary raises the term (decision 013).
+/// The most by which a forced primary raises the term (decision 008).
 const FORCED_TERMS: u64 = 1 << 35;
 
 /// Three voters whose messages arrive at once, on disks that are always synced.

@@ -362,7 +362,7 @@ impl LocalIdentity {
         if both_have_one && hello.group != self.group {
             let text = format!(
                 "this is group {}, the log of {} belongs to group {}; to join this group as a new \
-                 member, move its synod-*.log files away",
+                 member, move its synod-*.log files away (of a server, its whole data directory)",
                 self.group, hello.name, hello.group
             );
             return refuse(RefuseReason::WrongGroup, text);

@@ -57,7 +57,7 @@ impl ServerUser {
     }
 
     /// The same for the program `setpriv`, as its arguments.
-    pub(crate) fn setpriv_arguments(&self) -> Vec<String> {
+    pub fn setpriv_arguments(&self) -> Vec<String> {
         match self.change_to {
             Some((uid, gid)) => vec![
                 format!("--reuid={uid}"),

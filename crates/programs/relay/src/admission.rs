@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use synod_binlog::words::excerpt;
 
 use synod_node::{Source, first_to_leave};
 use synod_tls::ServiceTls;
@@ -16,22 +17,19 @@ use synod_tls::ServiceTls;
 use crate::accounts::Challenge;
 use crate::dump::DumpError;
 use crate::encryption::Encrypting;
-use crate::excerpt::excerpt;
-use crate::protocol::answer::Refusal;
+use crate::lock;
 use crate::protocol::greeting::{
     NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
 };
-use crate::protocol::packet::{Connection, Packets};
+use crate::protocol::packet::{Connection, Packets, Refusal};
 use crate::reader::{Relay, not_in_group};
 
 /// Time limit for a caller to prove a password, in all.
 pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(5);
-/// Callers at a time.
 const CALLERS_MAX: usize = 64;
 /// Callers at a time whose connection was ended here, and whose thread has not.
 const ENDING_MAX: usize = 64;
 
-/// The callers of a relay.
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     /// Callers by the number of their connection.
@@ -59,9 +57,6 @@ pub(crate) struct CallerPlace<'a> {
 
 impl Callers {
     /// A place for the caller of this connection. Waits while too many are ending.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub(crate) fn enter(
         &self,
         connection: u32,
@@ -76,7 +71,7 @@ impl Callers {
         };
         let is_full =
             |callers: &mut HashMap<u32, Caller>| callers.len() >= CALLERS_MAX + ENDING_MAX;
-        let waited = self.left.wait_while(self.lock(), is_full);
+        let waited = self.left.wait_while(lock(&self.callers), is_full);
         let mut callers = waited.unwrap_or_else(PoisonError::into_inner);
         let instead_of = make_room(&mut callers);
         callers.insert(connection, caller);
@@ -88,12 +83,7 @@ impl Callers {
     }
 
     pub(crate) fn end_connections(&self) {
-        self.lock().values_mut().for_each(Caller::end);
-    }
-
-    /// Locks even if a thread panicked while holding it: the values are valid at every step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Caller>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.callers).values_mut().for_each(Caller::end);
     }
 }
 
@@ -120,16 +110,13 @@ fn make_room(callers: &mut HashMap<u32, Caller>) -> Option<IpAddr> {
 
 impl Drop for CallerPlace<'_> {
     fn drop(&mut self) {
-        self.callers.lock().remove(&self.connection);
+        lock(&self.callers.callers).remove(&self.connection);
         self.callers.left.notify_all();
     }
 }
 
 /// Greets a caller, and takes the proof of its password: the name of its account. It is not told
 /// yet that it is admitted.
-///
-/// # Errors
-/// The caller proves none, or not in time.
 pub(crate) fn admit<S: Connection>(
     relay: &Relay,
     packets: &mut Packets<S>,
@@ -156,7 +143,7 @@ pub(crate) fn admit<S: Connection>(
         let text = format!(
             "Access denied for '{}': the relay's file has no such account \
              (relay.accounts), or another password",
-            excerpt(&shown.name)
+            excerpt(shown.name.as_bytes())
         );
         return Err(DumpError::Refused(Refusal::access(text)));
     }
@@ -273,7 +260,7 @@ mod tests {
         let (mut first, place) = crowd.remove(0);
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has ended");
         drop(place);
-        assert_eq!(callers.lock().len(), CALLERS_MAX);
+        assert_eq!(lock(&callers.callers).len(), CALLERS_MAX);
         callers.end_connections();
         let (mut near, _place) = quiet;
         assert_eq!(near.read(&mut [0]).unwrap(), 0);

@@ -7,24 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use synod_binlog::writer::FIRST_POSITION;
-use synod_binlog::{
-    BinlogWriter, Checksum, Event, EventError, EventType, GtidList, Outgoing, Placed,
-};
+use synod_binlog::{BinlogWriter, EventError, EventType, Outgoing, Placed};
 use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
-use crate::duplicate_server_id;
-use crate::identity::Identity;
 use crate::late_reader::Pace;
-use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
-use crate::protocol::packet::{Connection, Packets};
-use crate::reader::Relay;
-use crate::reader_registry::Seat;
-use crate::request::{Request, file_name};
-use crate::source::{Found, Sink, Source, SourceError};
-use crate::upstream_log::lacks::Lacks;
-use crate::upstream_log::source::KeptSource;
-use crate::upstream_log::state::GtidState;
+use crate::protocol::packet::{Connection, Packets, Refusal};
+use crate::reader::{Relay, displaced_by};
+use crate::readers::Seat;
+use crate::request::{Identity, Request, file_name};
+use crate::source::{Sink, Source, SourceError, Transactions};
+use crate::upstream_log::history::GtidState;
+use crate::upstream_log::source::{KeptSource, Lacks};
 use crate::upstream_log::tail::Tail;
 
 /// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
@@ -41,13 +35,10 @@ const EVENT: [u8; 1] = [0];
 /// The same for a reader that wants to acknowledge events: this one needs no acknowledgement. The
 /// group's commits wait for its own majority, never for readers.
 const EVENT_WITHOUT_ACKNOWLEDGEMENT: [u8; 3] = [0, 0xef, 0];
-/// Why a dump has ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
-    /// The reader is to be told why.
     #[error("{}", .0.text)]
     Refused(Refusal),
-    /// The reader is gone, or takes nothing.
     #[error("{0}")]
     Gone(#[from] io::Error),
 }
@@ -63,12 +54,7 @@ impl From<SourceError> for DumpError {
             SourceError::Kept(error) if error.is_of_the_disk() => {
                 DumpError::Refused(unreadable(&error.to_string()))
             }
-            error @ (SourceError::WriteSet(_)
-            | SourceError::Transaction { .. }
-            | SourceError::Statement(_)
-            | SourceError::LargeStatement { .. }
-            | SourceError::Kept(_)
-            | SourceError::Fragments(_)) => DumpError::Refused(Refusal::dump(error.to_string())),
+            error => DumpError::Refused(Refusal::dump(error.to_string())),
         }
     }
 }
@@ -99,73 +85,6 @@ pub(crate) enum Origin {
     Upstream(Arc<Tail>),
 }
 
-/// The transactions that one reader lacks.
-enum Transactions {
-    Group {
-        source: Source,
-        identity: Identity,
-        /// The last action that the reader wants; none: it does not end.
-        until: Option<Seqno>,
-    },
-    Upstream(KeptSource),
-}
-
-impl Transactions {
-    fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
-        match self {
-            Transactions::Group { source, .. } => source.step(sink),
-            Transactions::Upstream(source) => source.step(sink),
-        }
-    }
-
-    /// The last action that was looked at.
-    fn last(&self) -> Seqno {
-        match self {
-            Transactions::Group { source, .. } => source.last(),
-            Transactions::Upstream(source) => source.last(),
-        }
-    }
-
-    /// The last action that its reader does not need.
-    fn passed(&self) -> Seqno {
-        match self {
-            Transactions::Group { source, .. } => source.last(),
-            Transactions::Upstream(source) => source.passed(),
-        }
-    }
-
-    /// The newest GTID of each domain before what comes next.
-    fn gtids(&self) -> GtidList {
-        match self {
-            Transactions::Group {
-                source, identity, ..
-            } => match source.last() {
-                Seqno(..=0) => GtidList::default(),
-                last => GtidList(vec![identity.gtid(last)]),
-            },
-            Transactions::Upstream(source) => source.state().list(),
-        }
-    }
-
-    /// Whether the reader has everything up to where it wants to stop.
-    fn are_given(&self) -> bool {
-        match self {
-            Transactions::Group { source, until, .. } => {
-                until.is_some_and(|until| source.has_passed(until))
-            }
-            Transactions::Upstream(source) => source.is_given(),
-        }
-    }
-
-    /// Whether a binlog may begin here.
-    fn is_between(&self) -> bool {
-        match self {
-            Transactions::Group { .. } => true,
-            Transactions::Upstream(source) => !source.is_amid(),
-        }
-    }
-}
-
 /// The line about a reader that gets compressed rows. No reader announces whether it knows them.
 const COMPRESSED: &str = "gets rows that are compressed (log_bin_compress = ON where they were \
                           written). Replicas of MariaDB know them, but programs for change data \
@@ -176,7 +95,6 @@ const COMPRESSED: &str = "gets rows that are compressed (log_bin_compress = ON w
 /// Takes a line about the reader, for the log.
 type Say<'a> = &'a dyn Fn(&str);
 
-/// The dump of one reader.
 pub(crate) struct Dump<'a, S> {
     packets: &'a mut Packets<S>,
     relay: &'a Relay,
@@ -220,16 +138,16 @@ impl<'a, S: Connection> Dump<'a, S> {
         let (output, from) = (&self.relay.output, place.get().from);
         let say = |text: &str| output.log(Level::Warning, &format!("the reader at {from} {text}"));
         let (identity, request) = (self.identity, &self.request);
-        let mut binlog = Binlog::begin(self.packets, request, identity, &source, pace, &say)?;
+        let mut binlog = Binlog::begin(self.packets, request, identity, &*source, pace, &say)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
             if let Some(newer) = self.seat.newer() {
                 return displaced(binlog.packets, server_id, newer);
             }
             let before = source.last();
-            while !source.are_given() && source.step(&mut binlog)? == Found::Action {
+            while !source.are_given() && source.step(&mut binlog)? {
                 if source.is_between() {
-                    binlog.rotate_if_large(&source)?;
+                    binlog.rotate_if_large(&*source)?;
                 }
                 place.moved(source.passed(), || source.gtids());
                 binlog.pace.passes_action();
@@ -244,7 +162,7 @@ impl<'a, S: Connection> Dump<'a, S> {
             }
             place.is_at(source.passed(), source.gtids());
             if source.are_given() {
-                binlog.say_given(&source)?;
+                binlog.say_given(&*source)?;
             }
             if self.request.ends || source.are_given() {
                 binlog.packets.write_end()?;
@@ -266,7 +184,7 @@ impl<'a, S: Connection> Dump<'a, S> {
 
     /// The transactions from the reader's place on. The search for it is paced, the wait for what
     /// this relay lacks yet is not.
-    fn begin(&self, pace: &mut Pace) -> Result<Transactions, DumpError> {
+    fn begin(&self, pace: &mut Pace) -> Result<Box<dyn Transactions>, DumpError> {
         let refused = DumpError::Refused;
         let Origin::Upstream(tail) = &self.relay.origin else {
             let after = self.request.after(self.identity).map_err(refused)?;
@@ -274,11 +192,7 @@ impl<'a, S: Connection> Dump<'a, S> {
             self.await_action(after)?;
             pace.begins();
             let follower = self.log.follow(after).map_err(SourceError::from)?;
-            return Ok(Transactions::Group {
-                source: Source::new(follower, self.identity),
-                identity: self.identity,
-                until,
-            });
+            return Ok(Box::new(Source::new(follower, self.identity, until)));
         };
         let reader_id = self.request.server_id;
         let until = self.request.until_state().map_err(refused)?;
@@ -297,7 +211,7 @@ impl<'a, S: Connection> Dump<'a, S> {
                 KeptSource::after_action(&self.log, tail, lacks, after)
             }
         };
-        Ok(Transactions::Upstream(kept.map_err(SourceError::from)?))
+        Ok(Box::new(kept.map_err(SourceError::from)?))
     }
 
     /// Waits for transactions of the upstream that the reader has, and this relay may get yet.
@@ -374,9 +288,6 @@ fn ahead(reader: &dyn Display, here: &dyn Display, command: &str, source: &str) 
 
 /// Ends the dump of a reader whose `server_id` a newer one has. If it is the same reader, which has
 /// come again, this connection has ended, and there is no one to tell.
-///
-/// # Errors
-/// It is another reader.
 fn displaced<S: Connection>(
     packets: &mut Packets<S>,
     server_id: u32,
@@ -385,17 +296,13 @@ fn displaced<S: Connection>(
     if packets.have_ended() {
         return Ok(());
     }
-    Err(DumpError::Refused(duplicate_server_id::displaced(
-        server_id, newer,
-    )))
+    Err(DumpError::Refused(displaced_by(server_id, newer)))
 }
 
 /// Binlog stream to one reader, in packets.
 struct Binlog<'a, S> {
     packets: &'a mut Packets<S>,
     writer: BinlogWriter,
-    server_id: u32,
-    checksum: Checksum,
     /// The reader wants the texts of statements: others may not know the event.
     annotates: bool,
     /// Prefix of each event.
@@ -410,7 +317,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         packets: &'a mut Packets<S>,
         request: &Request,
         identity: Identity,
-        source: &Transactions,
+        source: &dyn Transactions,
         pace: Pace,
         say: Say<'a>,
     ) -> Result<Binlog<'a, S>, SourceError> {
@@ -422,8 +329,6 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         let mut binlog = Binlog {
             packets,
             writer: BinlogWriter::new(identity.server_id, request.checksum, file),
-            server_id: identity.server_id,
-            checksum: request.checksum,
             annotates: request.annotates,
             head: match request.acknowledges {
                 true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
@@ -440,40 +345,31 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
 
     /// Sends the head of a binlog: its format, and the GTIDs before it. Their time is zero:
     /// programs that stop at a time compare it with that of every event.
-    fn open(&mut self, source: &Transactions) -> Result<(), SourceError> {
+    fn open(&mut self, source: &dyn Transactions) -> Result<(), SourceError> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
         let format = self.writer.format(version, 0);
         self.send(format)?;
-        self.take(&Outgoing {
-            timestamp: 0,
-            event_type: EventType::GTID_LIST,
-            flags: 0,
-            body: source.gtids().body().into(),
-        })
+        let gtids = source.gtids().body();
+        self.take(&Outgoing::new(EventType::GTID_LIST, 0, gtids))
     }
 
     /// Ends a binlog that has become large, and begins the one after the last action.
-    fn rotate_if_large(&mut self, source: &Transactions) -> Result<(), SourceError> {
+    fn rotate_if_large(&mut self, source: &dyn Transactions) -> Result<(), SourceError> {
         if self.writer.position() < ROTATE_AT {
             return Ok(());
         }
         let file = file_name(source.last());
-        let next = synod_binlog::rotate::Rotate {
+        let next = synod_binlog::bodies::Rotate {
             position: FIRST_POSITION.into(),
             file: file.as_bytes(),
         };
-        self.take(&Outgoing {
-            timestamp: 0,
-            event_type: EventType::ROTATE,
-            flags: 0,
-            body: next.body().into(),
-        })?;
-        self.writer = BinlogWriter::new(self.server_id, self.checksum, file);
+        self.take(&Outgoing::new(EventType::ROTATE, 0, next.body()))?;
+        self.writer = self.writer.next(file);
         self.open(source)
     }
 
     /// Tells the reader that it has everything up to where it wants to stop: its SQL thread ends.
-    fn say_given(&mut self, source: &Transactions) -> Result<(), SourceError> {
+    fn say_given(&mut self, source: &dyn Transactions) -> Result<(), SourceError> {
         self.send(self.writer.until_reached(&source.gtids()))
     }
 
@@ -484,10 +380,6 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         {
             say(COMPRESSED);
         }
-    }
-
-    fn leaves_out(&self, event_type: EventType) -> bool {
-        event_type == EventType::ANNOTATE_ROWS && !self.annotates
     }
 
     fn heartbeat(&mut self) -> Result<(), SourceError> {
@@ -514,28 +406,21 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
 
 impl<S: Read + Write> Sink for Binlog<'_, S> {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
-        if self.leaves_out(event.event_type) {
+        if event.event_type == EventType::ANNOTATE_ROWS && !self.annotates {
             return Ok(());
         }
         self.note_kind(event.event_type);
         let placed = self.writer.place(event);
         self.send(placed)
     }
-
-    fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
-        if self.leaves_out(event.header.event_type) {
-            return Ok(());
-        }
-        self.note_kind(event.header.event_type);
-        let placed = self.writer.place_foreign(event);
-        self.send(placed)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use synod_binlog::Checksum;
+
     use super::*;
-    use crate::late_reader_permits::Permits;
+    use crate::late_reader::Permits;
 
     /// A socket: while bytes are written to it, all permits must be free.
     struct Socket(Permits);
@@ -557,30 +442,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn late_reader_holds_no_permit_while_its_socket_is_written_to() {
-        let permits = Permits::new(1);
-        let mut packets = Packets::new(Socket(permits.clone()));
-        let mut binlog = Binlog {
-            packets: &mut packets,
-            writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
-            server_id: 1,
-            checksum: Checksum::Crc32,
+    fn binlog<'a>(
+        packets: &'a mut Packets<Socket>,
+        checksum: Checksum,
+        permits: &Permits,
+    ) -> Binlog<'a, Socket> {
+        Binlog {
+            packets,
+            writer: BinlogWriter::new(1, checksum, file_name(Seqno(0))),
             annotates: false,
             head: &EVENT,
             pace: Pace::new(permits.clone()),
             say: None,
-        };
+        }
+    }
+
+    #[test]
+    fn late_reader_holds_no_permit_while_its_socket_is_written_to() {
+        let permits = Permits::new(1);
+        let mut packets = Packets::new(Socket(permits.clone()));
+        let mut binlog = binlog(&mut packets, Checksum::Crc32, &permits);
         let mut give = |bytes: usize, times: usize| {
             for _ in 0..times {
-                let body = vec![1; bytes].into();
-                let event_type = EventType::XID;
-                let event = Outgoing {
-                    timestamp: 0,
-                    event_type,
-                    flags: 0,
-                    body,
-                };
+                let event = Outgoing::new(EventType::XID, 0, vec![1; bytes]);
                 binlog.take(&event).unwrap();
             }
             permits.try_take().is_some()
@@ -600,24 +484,14 @@ mod tests {
             assert!(text.contains("log_bin_compress"));
             said.set(said.get() + 1);
         };
-        let mut packets = Packets::new(Socket(Permits::new(1)));
+        let permits = Permits::new(1);
+        let mut packets = Packets::new(Socket(permits.clone()));
         let mut binlog = Binlog {
-            packets: &mut packets,
-            writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
-            server_id: 1,
-            checksum: Checksum::Crc32,
-            annotates: false,
-            head: &EVENT,
-            pace: Pace::new(Permits::new(1)),
             say: Some(&say),
+            ..binlog(&mut packets, Checksum::Crc32, &permits)
         };
         for (number, expected) in [(23, 0), (165, 0), (166, 1), (168, 1), (171, 1)] {
-            let event = Outgoing {
-                timestamp: 0,
-                event_type: EventType(number),
-                flags: 0,
-                body: vec![0; 10].into(),
-            };
+            let event = Outgoing::new(EventType(number), 0, vec![0; 10]);
             binlog.take(&event).unwrap();
             assert_eq!(said.get(), expected, "{number}");
         }
@@ -629,21 +503,10 @@ mod tests {
         let sent = |annotates| {
             let mut packets = Packets::new(Socket(permits.clone()));
             let mut binlog = Binlog {
-                packets: &mut packets,
-                writer: BinlogWriter::new(1, Checksum::None, file_name(Seqno(0))),
-                server_id: 1,
-                checksum: Checksum::None,
                 annotates,
-                head: &EVENT,
-                pace: Pace::new(permits.clone()),
-                say: None,
+                ..binlog(&mut packets, Checksum::None, &permits)
             };
-            let text = Outgoing {
-                timestamp: 0,
-                event_type: EventType::ANNOTATE_ROWS,
-                flags: 0,
-                body: b"UPDATE t SET v = 1".into(),
-            };
+            let text = Outgoing::new(EventType::ANNOTATE_ROWS, 0, b"UPDATE t SET v = 1".to_vec());
             binlog.take(&text).unwrap();
             binlog.packets.gathered_bytes()
         };

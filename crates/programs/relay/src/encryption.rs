@@ -25,7 +25,6 @@ const NAMES: TlsSettingNames = TlsSettingNames {
     switch: "relay.tls_cert",
 };
 
-/// Encryption of a relay.
 #[derive(Clone, Debug)]
 pub struct Encryption {
     files: TlsFiles,
@@ -34,30 +33,23 @@ pub struct Encryption {
 }
 
 impl Encryption {
-    /// With these PEM files.
-    pub fn new(
-        certificate: PathBuf,
-        key: PathBuf,
+    pub(crate) fn new(
+        files: [PathBuf; 2],
         password: Option<PathBuf>,
         is_required: bool,
     ) -> Encryption {
-        Encryption {
-            files: TlsFiles {
-                certificate,
-                key,
-                authorities: None,
-                password,
-                ciphers: String::new(),
-                names: NAMES,
-            },
-            is_required,
-        }
+        let [certificate, key] = files;
+        let files = TlsFiles {
+            certificate,
+            key,
+            authorities: None,
+            password,
+            ciphers: String::new(),
+            names: NAMES,
+        };
+        Encryption { files, is_required }
     }
 
-    /// Reads the files, and checks them.
-    ///
-    /// # Errors
-    /// With the file and the remedy.
     pub fn load(&self) -> Result<ServiceTls, TlsError> {
         ServiceTls::load(&self.files)
     }
@@ -93,7 +85,6 @@ pub(crate) struct Socket<'a> {
 }
 
 impl<'a> Socket<'a> {
-    /// With this deadline.
     pub(crate) fn until(stream: &'a TcpStream, deadline: Instant) -> Socket<'a> {
         let deadline = Cell::new(Some(deadline));
         Socket { stream, deadline }

@@ -9,12 +9,10 @@ use bytes::Bytes;
 use synod_binlog::GtidList;
 use synod_node::Seqno;
 
-use crate::identity::Identity;
-use crate::protocol::answer::Answer;
 use crate::protocol::greeting::credentials;
-use crate::protocol::packet::Packets;
-use crate::protocol::question::answer;
-use crate::protocol::variable::{Facts, ReaderVariables};
+use crate::protocol::packet::{Answer, Packets};
+use crate::protocol::question::{Facts, ReaderVariables, answer};
+use crate::request::Identity;
 use crate::upstream_log::entry::Entry;
 
 /// Reads packets to the end: they take no more memory than has come.
@@ -27,7 +25,6 @@ pub fn check_packets(bytes: &[u8]) {
     assert!(read <= bytes.len());
 }
 
-/// Reads the answer to a greeting.
 pub fn check_credentials(bytes: &[u8]) {
     if let Some(found) = credentials(bytes) {
         assert!(found.proof.len() <= bytes.len());

@@ -1,6 +1,97 @@
-//! Permits of a dump: held while it prepares a portion for a late reader.
+//! Permits: how many late readers are served at a time.
+//!
+//! A reader that is far behind takes as much of a core as it gets. Many of them would take all
+//! cores, and rows would come later to the readers at the tail: the threads on a row's way would
+//! wait for a core, each of them. So a late reader holds a permit while its place is looked for and
+//! while its next portion is prepared, and there are fewer permits than cores, where there are
+//! several.
+//!
+//! Invariants: permits are given in the order in which they were asked for. No thread holds one
+//! while it writes to a socket, so a reader that takes nothing delays no other.
 
-use crate::late_reader_permits::{Permit, Permits};
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use crate::lock;
+
+/// The permits of a relay. Each clone is the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Permits(Arc<Mutex<Queue>>);
+
+#[derive(Debug)]
+struct Queue {
+    /// Permits that no thread holds; zero while any thread waits.
+    free: usize,
+    /// Waiting threads, first in, first out.
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    has_permit: Mutex<bool>,
+    given: Condvar,
+}
+
+/// The right to prepare a portion for a late reader, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit(Permits);
+
+impl Permits {
+    /// Permits for half of this machine's cores, at least one.
+    pub(crate) fn of_this_machine() -> Permits {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        Permits::new((cores / 2).max(1))
+    }
+
+    pub(crate) fn new(count: usize) -> Permits {
+        let (free, waiting) = (count, VecDeque::new());
+        Permits(Arc::new(Mutex::new(Queue { free, waiting })))
+    }
+
+    /// Waits for a permit, behind all that have asked before.
+    fn take(&self) -> Permit {
+        let waiter = {
+            let mut queue = lock(&self.0);
+            if queue.free > 0 {
+                queue.free -= 1;
+                return Permit(self.clone());
+            }
+            let waiter = Arc::<Waiter>::default();
+            queue.waiting.push_back(waiter.clone());
+            waiter
+        };
+        let has_none = |has_permit: &mut bool| !*has_permit;
+        // Its value is the same if another thread has panicked.
+        drop((waiter.given).wait_while(lock(&waiter.has_permit), has_none));
+        Permit(self.clone())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let next = {
+            let mut queue = lock(&self.0.0);
+            let next = queue.waiting.pop_front();
+            queue.free += usize::from(next.is_none());
+            next
+        };
+        if let Some(waiter) = next {
+            *lock(&waiter.has_permit) = true;
+            waiter.given.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Permits {
+    /// A permit, if one is free.
+    pub(crate) fn try_take(&self) -> Option<Permit> {
+        let is_free = lock(&self.0).free > 0;
+        is_free.then(|| self.take())
+    }
+}
 
 /// A reader is late until it has first come to the end of the log, and again once it was given so
 /// much, in bytes, since it was there. Less is what comes to a reader at the tail while its thread
@@ -9,13 +100,11 @@ const LATE_BYTES: usize = 4 << 20;
 /// Actions of a portion, at most: some give readers nothing.
 const PORTION_ACTIONS: u32 = 1024;
 
-/// The pace of one dump.
 pub(crate) struct Pace {
     permits: Permits,
     permit: Option<Permit>,
     /// Bytes that the reader was given since it was at the end of the log.
     since_end: usize,
-    /// Actions of this portion.
     actions: u32,
 }
 
@@ -70,7 +159,51 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+
+    /// A thread that takes a permit, says its number, and gives it back.
+    fn ask(permits: &Permits, number: usize, said: &mpsc::Sender<usize>) -> thread::JoinHandle<()> {
+        let (other, said) = (permits.clone(), said.clone());
+        let waiting = lock(&permits.0).waiting.len();
+        let thread = thread::spawn(move || {
+            let _permit = other.take();
+            said.send(number).unwrap();
+        });
+        while lock(&permits.0).waiting.len() == waiting {
+            thread::yield_now();
+        }
+        thread
+    }
+
+    #[test]
+    fn permits_are_given_in_the_order_of_asking() {
+        let permits = Permits::new(2);
+        let held = (permits.take(), permits.take());
+        let (said, says) = mpsc::channel();
+        let threads: Vec<_> = (0..5).map(|number| ask(&permits, number, &said)).collect();
+        assert!(says.try_recv().is_err(), "both are held");
+        drop(held.0);
+        assert_eq!(says.iter().take(5).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        drop(held.1);
+        assert_eq!(lock(&permits.0).free, 2);
+    }
+
+    #[test]
+    fn permit_that_is_given_back_is_not_free_while_a_thread_waits() {
+        let permits = Permits::new(1);
+        let held = permits.take();
+        let (said, says) = mpsc::channel();
+        let thread = ask(&permits, 7, &said);
+        drop(held);
+        let _next = permits.take();
+        assert_eq!(says.try_recv(), Ok(7), "the one that waited was first");
+        thread.join().unwrap();
+    }
 
     fn is_free(permits: &Permits) -> bool {
         permits.try_take().is_some()

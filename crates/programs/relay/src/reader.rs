@@ -1,29 +1,31 @@
 //! One reader's connection after its [admission](crate::admission): questions, and the dump at the
 //! end.
+//!
+//! A reader may have the number of another one: of a server whose transactions it lacks, or of a
+//! reader. A replica leaves out what has its own `server_id`: it takes it for its own, come back to
+//! it. So it would follow, say that all is well, and have nothing. A primary with that number is
+//! refused by the replica itself; behind a relay, the replica sees the relay's number only.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use synod_binlog::words::excerpt;
 
-use synod_binlog::{Checksum, GtidList};
+use synod_binlog::{Checksum, Gtid, GtidList};
 use synod_commands::unix_ms;
 use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
 use crate::dump::{Dump, DumpError, Origin};
-use crate::duplicate_server_id;
 use crate::encryption::Encrypting;
-use crate::excerpt::excerpt;
-use crate::identity::Identity;
-use crate::late_reader_permits::Permits;
-use crate::protocol::answer::{Answer, Refusal};
-use crate::protocol::packet::{Connection, Packets};
-use crate::protocol::question::answer;
-use crate::protocol::variable::{Facts, ReaderVariables};
-use crate::reader_registry::Seat;
-use crate::request::Request;
+use crate::late_reader::Permits;
+use crate::protocol::packet::{Answer, Connection, Packets, Refusal};
+use crate::protocol::question::{Facts, ReaderVariables, answer};
+use crate::readers::Seat;
+use crate::request::{Identity, Request};
+use crate::upstream_log::history::GtidState;
 
 /// The commands of the protocol that mean something here.
 mod command {
@@ -94,7 +96,6 @@ impl Ended {
     }
 }
 
-/// A connection of a reader.
 pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
     seat: &'a Seat<'a>,
@@ -195,7 +196,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity();
         let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
         let request = self.request(rest).map_err(DumpError::Refused)?;
-        duplicate_server_id::check_account(&self.relay.accounts, &self.account, self.server_id)
+        check_account(&self.relay.accounts, &self.account, self.server_id)
             .map_err(DumpError::Refused)?;
         self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
@@ -211,14 +212,14 @@ impl<'a, S: Connection> Reader<'a, S> {
         request: &Request,
         log: &CommittedLog,
     ) -> Result<(), Refusal> {
-        duplicate_server_id::check_relay(self.server_id, identity)?;
+        check_relay(self.server_id, identity)?;
         let Origin::Upstream(tail) = &self.relay.origin else {
             return Ok(());
         };
         // A relay that has just started may not have read it.
         tail.await_seqno(log.commit_seqno(), TAIL_LIMIT);
         let newest = tail.end().state.unwrap_or_default();
-        duplicate_server_id::check_upstream(self.server_id, request.gtids.as_deref(), &newest)
+        check_upstream(self.server_id, request.gtids.as_deref(), &newest)
     }
 
     /// Request made by COM_BINLOG_DUMP and the variables before it.
@@ -245,7 +246,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             server_id: self.server_id,
             gtids: self.variables.get("slave_connect_state").map(str::to_owned),
             until: self.variables.get("slave_until_gtid").map(str::to_owned),
-            file: excerpt(&String::from_utf8_lossy(file)),
+            file: excerpt(file),
             position,
             ends: flags & ENDS != 0,
             annotates: flags & ANNOTATES != 0,
@@ -309,6 +310,63 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
+/// Refuses a reader with the number that the relay shows.
+fn check_relay(server_id: u32, identity: Identity) -> Result<(), Refusal> {
+    if server_id != identity.server_id {
+        return Ok(());
+    }
+    Err(Refusal::dump(format!(
+        "The reader's server_id is {server_id}, which this group has for its readers. Give the \
+         reader another server_id"
+    )))
+}
+
+/// Refuses a reader that has these GTIDs, and the number of a server that has written a newest
+/// transaction which the reader lacks: at once, though the dump would come to it, too
+/// ([`own_transaction`]). A former primary that lacks nothing of its own may follow.
+fn check_upstream(server_id: u32, gtids: Option<&str>, newest: &GtidState) -> Result<(), Refusal> {
+    // What is no list is refused where the dump begins.
+    let has = gtids.and_then(|list| list.parse::<GtidList>().ok());
+    let has = GtidState::of(&has.unwrap_or_default());
+    match newest.of_server(server_id, &has) {
+        None => Ok(()),
+        Some(lacked) => Err(Refusal::dump(own_transaction(lacked))),
+    }
+}
+
+/// The error for a reader that lacks a transaction which a server with the reader's number has
+/// written.
+pub(crate) fn own_transaction(lacked: Gtid) -> String {
+    format!(
+        "The reader's server_id is {}, and so is that of the server that has written {lacked}, \
+         which the reader lacks: a replica leaves out what has its own number, without an error. \
+         Give the reader another server_id",
+        lacked.server_id
+    )
+}
+
+/// Refuses a number that is bound to another account, or that is none of the reader's account.
+fn check_account(accounts: &Accounts, account: &str, server_id: u32) -> Result<(), Refusal> {
+    if accounts.may_be(account, server_id) {
+        return Ok(());
+    }
+    Err(Refusal::dump(format!(
+        "The reader's server_id is {server_id}, which account '{account}' may not have \
+         (relay.server_ids in the relay's file). Give the reader its own server_id, or add it there"
+    )))
+}
+
+/// The error for a reader whose dump ends because a newer reader has its `server_id`.
+///
+/// Its text begins as that of MySQL does: a relay that reads from this one knows these words.
+pub(crate) fn displaced_by(server_id: u32, newer: SocketAddr) -> Refusal {
+    Refusal::dump(format!(
+        "A slave with the same server_uuid/server_id as this one has connected to this relay, from \
+         {newer}. Both readers have server_id {server_id}, and a relay serves the newer one. Give \
+         one of them another server_id, then start this reader again"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,5 +378,30 @@ mod tests {
         assert!(why_gone(&limit, false).contains("said nothing"));
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
         assert_eq!(why_gone(&reset, true), reset.to_string());
+    }
+
+    fn refused(server_id: u32, gtids: &str) -> Option<String> {
+        let newest = GtidState::of(&"0-7-30,1-8-4".parse().unwrap());
+        let checked = check_upstream(server_id, Some(gtids), &newest);
+        checked.err().map(|refusal| refusal.text)
+    }
+
+    #[test]
+    fn number_of_a_server_is_refused_to_readers_that_lack_what_it_wrote() {
+        let text = refused(7, "0-7-29").unwrap();
+        assert!(text.contains("server_id is 7") && text.contains("0-7-30"));
+        assert!(refused(8, "0-7-30").is_some() && refused(7, "nonsense").is_some());
+        assert_eq!(refused(7, "0-7-30"), None, "a former primary");
+        assert_eq!(refused(9, ""), None);
+        assert_eq!(refused(0, ""), None, "mariadb-binlog");
+    }
+
+    #[test]
+    fn number_of_the_relay_is_refused() {
+        let identity = Identity {
+            domain: 1,
+            server_id: 5,
+        };
+        assert!(check_relay(5, identity).is_err() && check_relay(6, identity).is_ok());
     }
 }

@@ -1,23 +1,26 @@
-//! The request of a reader: from where, up to where, and how.
+//! The request of a reader: from where, up to where, and how; and the GTIDs of a group's own
+//! transactions.
 //!
 //! The binlogs that readers see are not files. A binlog is named for the action that it begins
 //! after, and holds what follows that action; so its name alone says where a reader begins, on
 //! every relay of the group.
+//!
+//! Domain and server of GTIDs are made from the group's id, so that relays agree without being
+//! told, and the GTIDs of two groups do not meet. An operator may choose the domain. The server
+//! always follows from the group: a group that is founded again is another one to its readers.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use synod_binlog::writer::FIRST_POSITION;
-use synod_binlog::{Checksum, GtidList};
-use synod_node::Seqno;
+use synod_binlog::{Checksum, Gtid, GtidList};
+use synod_node::{GroupId, Seqno};
 
-use crate::identity::Identity;
-use crate::protocol::answer::Refusal;
-use crate::upstream_log::state::GtidState;
+use crate::protocol::packet::Refusal;
+use crate::upstream_log::history::GtidState;
 
 /// A reader that wants no heartbeats is looked after so often.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Prefix of binlog names.
 const FILE_PREFIX: &str = "synod.";
 
 /// Name of the binlog that begins after an action.
@@ -25,7 +28,6 @@ pub(crate) fn file_name(after: Seqno) -> String {
     format!("{FILE_PREFIX}{:020}", after.0)
 }
 
-/// Request for a dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Its `server_id`; zero: it has none.
@@ -35,12 +37,10 @@ pub(crate) struct Request {
     /// The GTIDs after which the dump is to end (`START SLAVE UNTIL master_gtid_pos`); none: no end
     /// is wanted.
     pub(crate) until: Option<String>,
-    /// Name of the binlog.
     pub(crate) file: String,
     pub(crate) position: u32,
     /// The dump ends where the log does.
     pub(crate) ends: bool,
-    /// Checksum to append to events.
     pub(crate) checksum: Checksum,
     /// Interval of heartbeats; zero: none.
     pub(crate) heartbeat: Duration,
@@ -52,18 +52,11 @@ pub(crate) struct Request {
 
 impl Request {
     /// The GTIDs that the reader has; none: it names a binlog.
-    ///
-    /// # Errors
-    /// What it names is no list of GTIDs.
     pub(crate) fn gtids(&self) -> Result<Option<GtidList>, Refusal> {
-        let list = self.gtids.as_deref().map(GtidList::from_str).transpose();
-        list.map_err(|error| Refusal::dump(error.to_string()))
+        parsed(self.gtids.as_deref())
     }
 
     /// The action after which the reader begins, in a group with GTIDs of its own.
-    ///
-    /// # Errors
-    /// What it names is of another group, or no place.
     pub(crate) fn after(&self, identity: Identity) -> Result<Seqno, Refusal> {
         match self.gtids()? {
             Some(list) => after_gtids(&list, identity),
@@ -71,21 +64,9 @@ impl Request {
         }
     }
 
-    /// The GTIDs after which the dump is to end; none: it does not end.
-    ///
-    /// # Errors
-    /// What it names is no list of GTIDs.
-    fn until_gtids(&self) -> Result<Option<GtidList>, Refusal> {
-        let list = self.until.as_deref().map(GtidList::from_str).transpose();
-        list.map_err(|error| Refusal::dump(error.to_string()))
-    }
-
     /// The newest GTID of each domain that the reader wants from an upstream; none: all.
-    ///
-    /// # Errors
-    /// What it names is no list of GTIDs.
     pub(crate) fn until_state(&self) -> Result<Option<GtidState>, Refusal> {
-        Ok(self.until_gtids()?.map(|list| GtidState::of(&list)))
+        Ok(parsed(self.until.as_deref())?.map(|list| GtidState::of(&list)))
     }
 
     /// The last action that the reader wants, in a group with GTIDs of its own; none: it does not
@@ -94,7 +75,7 @@ impl Request {
     /// # Errors
     /// What it names is of another group: the dump would never come there.
     pub(crate) fn until_action(&self, identity: Identity) -> Result<Option<Seqno>, Refusal> {
-        let Some(list) = self.until_gtids()? else {
+        let Some(list) = parsed(self.until.as_deref())? else {
             return Ok(None);
         };
         let foreign = list.0.iter().find(|gtid| !identity.is_of(**gtid));
@@ -142,6 +123,11 @@ impl Request {
     }
 }
 
+fn parsed(list: Option<&str>) -> Result<Option<GtidList>, Refusal> {
+    let list = list.map(GtidList::from_str).transpose();
+    list.map_err(|error| Refusal::dump(error.to_string()))
+}
+
 fn after_gtids(list: &GtidList, identity: Identity) -> Result<Seqno, Refusal> {
     let Some(gtid) = list.of_domain(identity.domain) else {
         if list.0.is_empty() {
@@ -169,6 +155,46 @@ fn after_gtids(list: &GtidList, identity: Identity) -> Result<Seqno, Refusal> {
             "The reader is at {gtid}, which no group has reached"
         ))
     })
+}
+
+/// Domain and server of all GTIDs of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The domain that the group's seqnos count in.
+    pub(crate) domain: u32,
+    /// The server that readers take the group for. Not zero.
+    pub(crate) server_id: u32,
+}
+
+impl Identity {
+    /// The identity of this group, with the domain that an operator has chosen instead.
+    pub(crate) fn of(group: GroupId, domain: Option<u32>) -> Identity {
+        let [a, b, c, d, e, f, g, h, ..] = group.0;
+        Identity {
+            domain: domain.unwrap_or(u32::from_le_bytes([a, b, c, d])),
+            server_id: u32::from_le_bytes([e, f, g, h]).max(1),
+        }
+    }
+
+    /// Whether a GTID is one of this group, or may be.
+    fn is_of(self, gtid: Gtid) -> bool {
+        let of_group = Gtid {
+            domain: self.domain,
+            server_id: self.server_id,
+            ..gtid
+        };
+        gtid.may_be(of_group)
+    }
+
+    /// The GTID of the action with this seqno.
+    pub(crate) fn gtid(self, seqno: Seqno) -> Gtid {
+        Gtid {
+            domain: self.domain,
+            server_id: self.server_id,
+            // Actions have positive numbers.
+            sequence: seqno.0.unsigned_abs(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -253,5 +279,18 @@ mod tests {
             assert!(told.contains("no GTID of this group"), "{told}");
         }
         assert!(until(Some("nonsense")).is_err());
+    }
+
+    #[test]
+    fn groups_have_gtids_of_their_own_unless_told() {
+        let one = Identity::of(GroupId([1; 16]), None);
+        let other = Identity::of(GroupId([2; 16]), None);
+        assert_ne!(one.domain, other.domain);
+        assert_eq!(one, Identity::of(GroupId([1; 16]), None));
+        assert_eq!(Identity::of(GroupId::NONE, None).server_id, 1);
+        let told = Identity::of(GroupId([1; 16]), Some(7));
+        assert_eq!(told.gtid(Seqno(4)).to_string(), "7-16843009-4");
+        let again = Identity::of(GroupId([2; 16]), Some(7));
+        assert_ne!(again.gtid(Seqno(4)), told.gtid(Seqno(4)));
     }
 }

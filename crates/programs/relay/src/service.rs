@@ -1,8 +1,13 @@
 //! The socket for readers, and a thread for each of them.
+//!
+//! A relay votes. Its address for readers may be another program's, or not be there yet (one that
+//! moves between machines), and that is no reason for the group to lack a voter: the relay says so
+//! each minute, and tries again.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,13 +23,11 @@ use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
-use crate::late_reader_permits::Permits;
-use crate::listening::Listening;
-use crate::protocol::answer::{Answer, Refusal};
-use crate::protocol::packet::Packets;
+use crate::late_reader::Permits;
+use crate::lock;
+use crate::protocol::packet::{Answer, Packets, Refusal};
 use crate::reader::{Ended, Reader, Relay};
-use crate::reader_place::Place;
-use crate::reader_registry::{NoSeat, ReaderRegistry, Seat};
+use crate::readers::{NoSeat, Place, ReaderRegistry, Seat};
 use crate::upstream_service::{UpstreamService, shown_readers};
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
@@ -33,9 +36,6 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a relay until a signal ends it. One of an upstream may begin a group.
-///
-/// # Errors
-/// It does not start, or has failed.
 pub fn run(config: &RelayConfig, mode: StartMode) -> Result<(), LoggerError> {
     let service = RelayService {
         config: config.clone(),
@@ -183,7 +183,6 @@ struct Serving {
 }
 
 impl Serving {
-    /// The accepting thread.
     fn run(self: &Arc<Self>, how_encrypted: &str) {
         let output = &self.relay.output;
         let Some(listener) = self.listening.open(|text| output.log(Level::Error, text)) else {
@@ -303,18 +302,13 @@ impl Serving {
     fn follow_certificates(&self) {
         let encryption = self.relay.encryption.as_ref();
         let read = encryption.and_then(|used| used.certificates.follow_files(Instant::now()));
-        match read {
-            None => {}
-            Some(reading @ Reading::InUse(_)) => {
-                self.relay
-                    .output
-                    .log(Level::Info, &format!("for readers: {reading}"));
-            }
-            Some(reading @ Reading::Refused(_)) => {
-                self.relay
-                    .output
-                    .log(Level::Warning, &format!("for readers: {reading}"));
-            }
+        if let Some(reading) = read {
+            let level = match reading {
+                Reading::InUse(_) => Level::Info,
+                Reading::Refused(_) => Level::Warning,
+            };
+            let line = format!("for readers: {reading}");
+            self.relay.output.log(level, &line);
         }
     }
 
@@ -373,7 +367,125 @@ fn how_encrypted(encryption: Option<&Encrypting>, output: &Output) -> String {
     }
 }
 
-/// Locks even if a thread panicked while holding it: the values are valid at every step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+const RETRY: Duration = Duration::from_secs(1);
+/// The reason is told again after this time.
+const TELL: Duration = Duration::from_secs(60);
+
+struct Listening {
+    address: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    socket: Option<TcpListener>,
+    has_ended: bool,
+}
+
+impl Listening {
+    fn at(address: String) -> Listening {
+        Listening {
+            address,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until the address can be had, and tells why it cannot; `None`: the relay has ended.
+    /// The socket that is given shares its end with this one.
+    fn open(&self, tell: impl Fn(&str)) -> Option<TcpListener> {
+        let mut told: Option<Instant> = None;
+        loop {
+            match self.bind() {
+                Ok(socket) => return socket,
+                Err(error) => {
+                    if told.is_none_or(|at| at.elapsed() >= TELL) {
+                        told = Some(Instant::now());
+                        tell(&format!(
+                            "cannot listen for readers on {}: {error}. This relay votes, and \
+                             serves no reader. It tries again by itself; if the address is wrong, \
+                             correct relay.listen and restart it",
+                            self.address
+                        ));
+                    }
+                }
+            }
+            let state = lock(&self.state);
+            let waited = self
+                .changed
+                .wait_timeout_while(state, RETRY, |state| !state.has_ended);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn bind(&self) -> io::Result<Option<TcpListener>> {
+        let mut state = lock(&self.state);
+        if state.has_ended {
+            return Ok(None);
+        }
+        let socket = TcpListener::bind(&self.address)?;
+        state.socket = Some(socket.try_clone()?);
+        Ok(Some(socket))
+    }
+
+    /// Ends the wait of the thread that opens the socket, or accepts readers on it.
+    fn end(&self) {
+        let mut state = lock(&self.state);
+        state.has_ended = true;
+        if let Some(socket) = state.socket.take() {
+            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+        }
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn address_that_is_taken_is_waited_for_and_the_reason_told_once() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let listening = Listening::at(address.to_string());
+        let (tell, told) = mpsc::channel();
+        thread::scope(|threads| {
+            let opened =
+                threads.spawn(|| listening.open(|text| tell.send(text.to_owned()).unwrap()));
+            let text = told.recv().unwrap();
+            assert!(
+                text.contains("cannot listen for readers on 127.0.0.1:"),
+                "{text}"
+            );
+            drop(taken);
+            let socket = opened.join().unwrap().expect("the address is free");
+            assert_eq!(socket.local_addr().unwrap(), address);
+        });
+        assert!(told.try_recv().is_err());
+        let socket = lock(&listening.state)
+            .socket
+            .as_ref()
+            .unwrap()
+            .try_clone()
+            .unwrap();
+        listening.end();
+        assert!(socket.accept().is_err(), "the accepting thread ends, too");
+    }
+
+    #[test]
+    fn relay_that_ends_does_not_wait_for_its_address() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listening = Listening::at(taken.local_addr().unwrap().to_string());
+        let (tell, told) = mpsc::channel();
+        thread::scope(|threads| {
+            let opened = threads.spawn(|| listening.open(|_| tell.send(()).unwrap()).is_none());
+            told.recv().unwrap();
+            listening.end();
+            assert!(opened.join().unwrap());
+        });
+    }
 }

@@ -18,8 +18,8 @@ use synod_node::{
 
 use crate::pull::control::Control;
 use crate::upstream_log::entry::{Head, Orders};
+use crate::upstream_log::history::GtidState;
 use crate::upstream_log::registry::Known;
-use crate::upstream_log::state::GtidState;
 use crate::upstream_log::tail::{End, Tail};
 
 /// No condition takes longer, or the test has failed.

@@ -1,8 +1,12 @@
-//! Service of a relay with an upstream: follows the end of its log, pulls while it leads, and
-//! answers `synod`.
+//! Service of a relay with an upstream: follows the end of its log, pulls while it leads, answers
+//! `synod`, and says what keeps transactions away, and for how long.
+//!
+//! The time is that of one relay. Relays that cannot pull take turns of 16 minutes at most, so no
+//! hour passes for any of them: there the line of each hand-over repeats the error, and the alert
+//! looks at all relays of the upstream.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -10,18 +14,17 @@ use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
 use synod_admin::relay::{RegisteredReader, RelayReader, RelayStatus};
 use synod_commands::unix_ms;
 use synod_logger::output::Output;
-use synod_node::{FullLogPolicy, Node, Seqno, WritePermission};
+use synod_node::{FullLogPolicy, Level, Node, Seqno, WritePermission};
 
+use crate::config::UpstreamSettings;
+use crate::lock;
 use crate::pull::control::{Control, Order, OrderRefusal};
-use crate::pull::log_room::Room;
 use crate::pull::puller::Puller;
-use crate::reader_place::Place;
-use crate::reader_positions::{self, Places, now_s};
-use crate::readers_order::{NotDone, ReadersOrder, carry_out};
-use crate::trouble::Watch;
+use crate::pull::session::Room;
+use crate::readers::Place;
+use crate::registered_readers::{self, Places, ReadersOrder, carry_out, now_s};
 use crate::upstream_log::entry_after;
 use crate::upstream_log::tail::{End, Tail};
-use crate::upstream_settings::UpstreamSettings;
 
 /// The threads about an upstream, and what others share with them.
 pub(crate) struct UpstreamService {
@@ -36,7 +39,6 @@ pub(crate) struct UpstreamService {
 
 #[derive(Default)]
 struct Running {
-    node: Option<Arc<Node>>,
     watch: Option<Arc<Watch>>,
     threads: Vec<JoinHandle<()>>,
     /// The thread that looks at readers ends when it is dropped.
@@ -65,9 +67,6 @@ impl UpstreamService {
     }
 
     /// Starts the threads. `places`: where the connected readers are.
-    ///
-    /// # Errors
-    /// The system refuses one.
     pub(crate) fn begin(
         &self,
         node: &Arc<Node>,
@@ -87,8 +86,7 @@ impl UpstreamService {
             output: output.clone(),
         };
         let (tail, log) = (self.tail.clone(), node.committed_log());
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.node = Some(node.clone());
+        let mut running = lock(&self.running);
         running
             .threads
             .push(spawn("synod-tail", move || tail.run(&log))?);
@@ -105,7 +103,7 @@ impl UpstreamService {
             trouble: Mutex::default(),
         });
         running.watch = Some(watch.clone());
-        let look = move || reader_positions::run(&watch, &places, &stop);
+        let look = move || registered_readers::run(&watch, &places, &stop);
         running.threads.push(spawn("synod-sightings", look)?);
         Ok(())
     }
@@ -113,7 +111,7 @@ impl UpstreamService {
     /// Ends the threads. The node has stopped.
     pub(crate) fn end(&self) {
         self.control.stop();
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.running);
         let running = std::mem::take(&mut *running);
         drop(running.looking);
         for thread in running.threads {
@@ -143,51 +141,42 @@ impl UpstreamService {
             Request::SkipTransaction { gtid } => Order::Skip(gtid.clone()),
             _ => return None,
         };
-        Some(match self.control.order(order) {
-            Ok(text) => Reply::Answer(Answer::Done(Done {
-                text,
-                log_index: None,
-            })),
-            Err(refusal) => self.refusal(refusal),
-        })
+        Some(self.reply(self.control.order(order), || self.elsewhere()))
     }
 
     fn answer_about_readers(&self, order: &ReadersOrder, readers: &[Place]) -> Reply {
-        let none_leads = "no relay leads the group: a majority of the relays must run and reach \
-                          each other";
-        let Some(node) = self.node() else {
-            return Reply::refused(Reason::NoLeader, none_leads);
+        let done = match self.node() {
+            Some(node) => carry_out(order, &node, &self.tail, readers),
+            None => Err(OrderRefusal::NotLeader),
         };
-        match carry_out(order, &node, &self.tail, readers) {
+        self.reply(done, || NONE_LEADS.to_owned())
+    }
+
+    /// The reply to an order; `elsewhere` says where to give it, if that is not here.
+    fn reply(
+        &self,
+        done: Result<String, OrderRefusal>,
+        elsewhere: impl FnOnce() -> String,
+    ) -> Reply {
+        match done {
             Ok(text) => Reply::Answer(Answer::Done(Done {
                 text,
                 log_index: None,
             })),
-            Err(NotDone::Needed(needed)) => Reply::refused(Reason::NeedsForce, needed.to_string()),
-            Err(NotDone::Refusal(OrderRefusal::NotLeader)) => {
-                Reply::refused(Reason::NoLeader, none_leads)
-            }
-            Err(NotDone::Refusal(refusal)) => self.refusal(refusal),
-        }
-    }
-
-    fn refusal(&self, refusal: OrderRefusal) -> Reply {
-        match refusal {
-            OrderRefusal::Refused(text) => Reply::refused(Reason::Refused, text),
-            OrderRefusal::Unknown => Reply::refused(
+            Err(OrderRefusal::Refused(text)) => Reply::refused(Reason::Refused, text),
+            Err(OrderRefusal::Needed(text)) => Reply::refused(Reason::NeedsForce, text),
+            Err(OrderRefusal::Unknown) => Reply::refused(
                 Reason::Unknown,
                 "the group has not taken the order in time, and may still do so: look at 'synod \
                  relay status' before you repeat it",
             ),
-            OrderRefusal::NotLeader => Reply::refused(Reason::NoLeader, self.elsewhere()),
+            Err(OrderRefusal::NotLeader) => Reply::refused(Reason::NoLeader, elsewhere()),
         }
     }
 
     fn elsewhere(&self) -> String {
         match self.leader() {
-            name if name.is_empty() => "no relay leads the group: a majority of the relays must \
-                                        run and reach each other"
-                .to_owned(),
+            name if name.is_empty() => NONE_LEADS.to_owned(),
             name => format!("{name} leads, and so it pulls: give the order there"),
         }
     }
@@ -198,8 +187,7 @@ impl UpstreamService {
     }
 
     fn node(&self) -> Option<Arc<Node>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.node.clone()
+        self.watch().map(|watch| watch.node.clone())
     }
 
     /// The work of this relay, and who reads from it.
@@ -242,7 +230,7 @@ impl UpstreamService {
     }
 
     fn watch(&self) -> Option<Arc<Watch>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = lock(&self.running);
         running.watch.clone()
     }
 
@@ -301,4 +289,111 @@ fn readers_order(request: &Request) -> Option<ReadersOrder> {
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
     let spawned = Builder::new().name(name.to_owned()).spawn(body);
     spawned.map_err(|error| format!("cannot start the thread {name}: {error}"))
+}
+
+const NONE_LEADS: &str = "no relay leads the group: a majority of the relays must run and reach \
+                          each other";
+/// Time between two lines about the same trouble.
+const AGAIN: Duration = Duration::from_secs(3600);
+/// The error while the log is full.
+const FULL: &str = "the log is full, so nothing new is taken. It keeps what readers have not got \
+                    yet, and the newest transaction; what is older than a minute or two is purged \
+                    by itself. If this lasts: end readers that stay behind, or raise \
+                    synod.log_retain_size on all relays and restart them, the one that leads at \
+                    the end";
+
+pub(crate) struct Watch {
+    pub(crate) node: Arc<Node>,
+    pub(crate) tail: Arc<Tail>,
+    control: Arc<Control>,
+    output: Output,
+    trouble: Mutex<Trouble>,
+}
+
+impl Watch {
+    /// Why nothing new comes, and what to do; none: nothing is wrong, or this relay does not pull.
+    fn error(&self) -> Option<String> {
+        let is_full = || self.node.committed_log().is_full();
+        let shown = self.control.shown().error;
+        let broken = || self.tail.end().broken.map(|broken| broken.why);
+        shown
+            .or_else(broken)
+            .or_else(|| is_full().then(|| FULL.to_owned()))
+    }
+
+    /// The error, and for how long there has been one.
+    pub(crate) fn look(&self, now: Instant) -> Option<(String, Duration)> {
+        let error = self.error();
+        let mut trouble = lock(&self.trouble);
+        let (lasts, is_due) = trouble.look(error.is_some(), now)?;
+        let error = error?;
+        if is_due {
+            let line = format!(
+                "nothing new has come from the upstream for {} minutes: {error}. Readers get what \
+                 is in the log. 'synod relay status' shows the error; this line is repeated every \
+                 hour while it lasts",
+                lasts.as_secs() / 60
+            );
+            self.output.log(Level::Warning, &line);
+        }
+        Some((error, lasts))
+    }
+}
+
+/// Since when there has been trouble.
+#[derive(Debug, Default)]
+struct Trouble {
+    since: Option<Instant>,
+    /// Lines that were said again.
+    said: u32,
+}
+
+impl Trouble {
+    /// Time since the trouble began, and whether it is to be said again.
+    fn look(&mut self, is_there: bool, now: Instant) -> Option<(Duration, bool)> {
+        if !is_there {
+            *self = Trouble::default();
+            return None;
+        }
+        let lasts = now.saturating_duration_since(*self.since.get_or_insert(now));
+        // It was said when it began.
+        let is_due = lasts >= AGAIN * (self.said + 1);
+        if is_due {
+            self.said = u32::try_from(lasts.as_secs() / AGAIN.as_secs()).unwrap_or(u32::MAX - 1);
+        }
+        Some((lasts, is_due))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_said_again_every_hour_while_it_lasts() {
+        let (mut trouble, start) = (Trouble::default(), Instant::now());
+        let mut look = |is_there, minutes: u64| {
+            let now = start + Duration::from_secs(minutes * 60);
+            let (lasts, is_due) = trouble.look(is_there, now)?;
+            Some((lasts.as_secs() / 60, is_due))
+        };
+        assert_eq!(look(false, 0), None);
+        assert_eq!(
+            look(true, 10),
+            Some((0, false)),
+            "it was said when it began"
+        );
+        assert_eq!(look(true, 69), Some((59, false)));
+        assert_eq!(look(true, 70), Some((60, true)));
+        assert_eq!(look(true, 71), Some((61, false)));
+        assert_eq!(
+            look(true, 260),
+            Some((250, true)),
+            "it has not looked for long"
+        );
+        assert_eq!(look(true, 261), Some((251, false)));
+        assert_eq!(look(true, 310), Some((300, true)));
+        assert_eq!(look(false, 311), None);
+        assert_eq!(look(true, 312), Some((0, false)));
+    }
 }

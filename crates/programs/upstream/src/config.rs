@@ -1,17 +1,18 @@
-//! Configuration of a connection to an upstream.
+//! Configuration of a connection to an upstream, with the tables and schemas to replicate.
+//!
+//! Rows are judged by their table. A statement that changes a schema is judged by the schema that
+//! its connection used, as MariaDB's own filters do: the statement's text is not read.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use synod_binlog::mysql_gtid::Uuid;
-
-use crate::filter::Filter;
+use synod_binlog::words::is_like;
 
 /// Largest part that a transaction comes in, unless one event is larger, in bytes.
 pub const PART_BYTES: usize = 4 << 20;
-/// Largest event that is taken, in bytes.
-pub const EVENT_BYTES_MAX: usize = 256 << 20;
 /// Default heartbeat period of a quiet upstream.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
@@ -34,8 +35,6 @@ pub struct UpstreamConfig {
     pub heartbeat: Duration,
     /// A transaction comes in parts of at most so many bytes; one larger event is a part.
     pub part_bytes: usize,
-    /// A larger event is an error, in bytes: an event is in memory as a whole.
-    pub event_bytes_max: usize,
     /// Tables and schemas to replicate.
     pub filter: Filter,
     /// The upstream is told that this reader acknowledges (semi-synchronous replication). Then
@@ -61,7 +60,6 @@ impl UpstreamConfig {
             server_id,
             heartbeat: HEARTBEAT,
             part_bytes: PART_BYTES,
-            event_bytes_max: EVENT_BYTES_MAX,
             filter: Filter::default(),
             semi_sync: false,
             mysql_domain: 0,
@@ -94,4 +92,120 @@ pub struct UpstreamEncryption {
     /// The certificate must have the host of the address among its names. Certificates that
     /// MariaDB's manual shows how to make have none.
     pub checks_name: bool,
+}
+
+/// Tables to replicate. The default: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only these; empty: all.
+    pub keep: Vec<TablePattern>,
+    /// Not these, even if they are among the former.
+    pub ignore: Vec<TablePattern>,
+}
+
+impl Filter {
+    pub fn keeps_all(&self) -> bool {
+        self.keep.is_empty() && self.ignore.is_empty()
+    }
+
+    /// Whether changes of rows of this table come.
+    pub fn keeps_table(&self, schema: &[u8], table: &[u8]) -> bool {
+        let fits = |pattern: &TablePattern| {
+            is_like(schema, pattern.schema.as_bytes(), b'*')
+                && is_like(table, pattern.table.as_bytes(), b'*')
+        };
+        (self.keep.is_empty() || self.keep.iter().any(fits)) && !self.ignore.iter().any(fits)
+    }
+
+    /// Whether statements come whose connection used this schema. Those of connections without one
+    /// come.
+    pub fn keeps_schema(&self, schema: &[u8]) -> bool {
+        if schema.is_empty() {
+            return true;
+        }
+        let fits = |pattern: &TablePattern| is_like(schema, pattern.schema.as_bytes(), b'*');
+        let has_all = |pattern: &&TablePattern| pattern.table == "*";
+        (self.keep.is_empty() || self.keep.iter().any(fits))
+            && !self.ignore.iter().filter(has_all).any(fits)
+    }
+}
+
+/// Names of tables: `schema.table`, in which `*` stands for any characters. Upper and lower case
+/// differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePattern {
+    schema: String,
+    table: String,
+}
+
+/// A text that is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' names no tables: write schema.table or schema.*")]
+pub struct TablePatternError(String);
+
+impl FromStr for TablePattern {
+    type Err = TablePatternError;
+
+    fn from_str(text: &str) -> Result<TablePattern, TablePatternError> {
+        let parts = text.split_once('.');
+        let parts = parts.filter(|(schema, table)| !schema.is_empty() && !table.is_empty());
+        let (schema, table) = parts.ok_or_else(|| TablePatternError(text.to_owned()))?;
+        Ok(TablePattern {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for TablePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.schema, self.table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(texts: &[&str]) -> Vec<TablePattern> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn tables_are_kept_unless_ignored() {
+        let filter = Filter {
+            keep: patterns(&["shop.*", "logs_*.access"]),
+            ignore: patterns(&["shop.tmp_*", "logs_test.*"]),
+        };
+        let keeps =
+            |schema: &str, table: &str| filter.keeps_table(schema.as_bytes(), table.as_bytes());
+        assert!(keeps("shop", "orders") && keeps("logs_2024", "access"));
+        assert!(!keeps("shop", "tmp_1") && !keeps("logs_test", "access"));
+        assert!(!keeps("Shop", "orders") && !keeps("logs_2024", "errors"));
+        assert!(Filter::default().keeps_table(b"any", b"table"));
+    }
+
+    #[test]
+    fn statements_are_judged_by_the_schema_in_use() {
+        let filter = Filter {
+            keep: patterns(&["shop.orders"]),
+            ignore: patterns(&["shop.tmp_*", "other.*"]),
+        };
+        assert!(filter.keeps_schema(b"shop") && filter.keeps_schema(b""));
+        assert!(!filter.keeps_schema(b"other") && !filter.keeps_schema(b"else"));
+        let without = Filter {
+            keep: Vec::new(),
+            ignore: patterns(&["a*.*"]),
+        };
+        assert!(without.keeps_schema(b"b") && !without.keeps_schema(b"abc"));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["shop", ".t", "shop.", ""] {
+            assert!(text.parse::<TablePattern>().is_err(), "{text}");
+        }
+        let pattern: TablePattern = "a.b.c".parse().unwrap();
+        assert_eq!(pattern.to_string(), "a.b.c");
+    }
 }

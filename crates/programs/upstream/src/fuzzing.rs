@@ -5,10 +5,9 @@
 
 use synod_binlog::{Checksum, EventHeader, Gtid};
 
-use crate::filter::Filter;
-use crate::incoming::Incoming;
-use crate::protocol::answer::ServerError;
-use crate::protocol::greeting::Greeting;
+use crate::config::Filter;
+use crate::messages::{Greeting, ServerError};
+use crate::position::Incoming;
 use crate::stream::Decoder;
 use crate::stream::mysql::Translator;
 

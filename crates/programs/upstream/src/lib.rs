@@ -7,11 +7,9 @@
 //! UpstreamHandle    ──► acknowledge (semi-synchronous), stop; from any thread
 //! ```
 //!
-//! - [`config`], [`position`], [`filter`]: what is asked for;
-//! - [`incoming`]: what comes; [`error`]: why nothing comes;
-//! - `session`, `questions`, `mysql_questions`: before the dump;
-//! - `dump`: its packets; `stream`: from events to parts;
-//! - `upstream`, `handle`: the two ends that callers have; `protocol`: packets and encryption.
+//! - [`config`]: what is asked for; [`position`]: where, and what comes; [`error`]: why nothing;
+//! - `session`, `questions`: before the dump; `stream`: from its events to parts;
+//! - `upstream`: the two ends that callers have; `link`, `messages`: the protocol.
 //!
 //! Invariants: events come in the order of the upstream's binlog, with their bytes unchanged but
 //! for checksums, filters, what MariaDB writes otherwise than MySQL, and a bit that older versions
@@ -21,26 +19,21 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-mod dump;
 pub mod error;
-pub mod filter;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod handle;
-pub mod incoming;
-mod mysql_questions;
-mod password;
+mod link;
+mod messages;
 pub mod position;
-mod protocol;
 mod questions;
 mod session;
 mod stream;
 mod upstream;
 
-pub use config::{UpstreamAddress, UpstreamConfig, UpstreamEncryption};
+pub use config::{
+    Filter, TablePattern, TablePatternError, UpstreamAddress, UpstreamConfig, UpstreamEncryption,
+};
 pub use error::{Corruption, Obstacle, Stopped, UpstreamError};
-pub use filter::{Filter, TablePattern, TablePatternError};
-pub use handle::UpstreamHandle;
-pub use incoming::{Incoming, Kind, NotWholeRows, Part};
-pub use position::{FilePosition, Held, MysqlPosition, Position};
-pub use upstream::Upstream;
+pub use link::{PACKET_BYTES_MAX, Packet, PacketError, read_packet};
+pub use position::{FilePosition, Held, Incoming, MysqlPosition, NotWholeRows, Part, Position};
+pub use upstream::{Upstream, UpstreamHandle};

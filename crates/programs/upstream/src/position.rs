@@ -1,9 +1,10 @@
-//! Positions in an upstream's binlog.
+//! Positions in an upstream's binlog, and the items received from there.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-use synod_binlog::{GtidList, MysqlGtid, MysqlGtidSet};
+use bytes::Bytes;
+use synod_binlog::{Gtid, GtidList, MysqlGtid, MysqlGtidSet};
 
 /// Start of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,6 @@ pub enum Held {
 /// A place in one of the upstream's files: between two events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FilePosition {
-    /// Name of the file.
     pub file: String,
     /// Bytes before the place.
     pub offset: u64,
@@ -98,6 +98,55 @@ impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.file, self.offset)
     }
+}
+
+/// The next thing that an upstream has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A transaction, or a part of a large one.
+    Part(Part),
+    /// There is nothing new.
+    Heartbeat,
+    /// The upstream continues in another file. A transaction of which the last part has not come
+    /// will not come: the upstream has crashed while it wrote it.
+    Rotated { file: String },
+}
+
+/// A part of a transaction. Parts of a transaction come one after the other; the first part of
+/// another transaction before the last one means that the upstream has not committed the former.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub gtid: Gtid,
+    /// Its GTID in an upstream of MySQL; then `gtid` was given here.
+    pub mysql: Option<MysqlGtid>,
+    /// First part: begins with the GTID event.
+    pub first: bool,
+    /// Last part: ends the transaction.
+    pub last: bool,
+    /// Whole events with their headers, as the upstream has written them, or translated from MySQL;
+    /// without checksums, and the sizes in their headers say so. A part in the middle of a filtered
+    /// transaction may have none.
+    pub events: Vec<Bytes>,
+    /// First lack of these events for readers of rows; none: nothing.
+    pub not_whole_rows: Option<NotWholeRows>,
+    /// End of the last event in the upstream's file.
+    pub end: FilePosition,
+}
+
+impl Part {
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Changes that are in the binlog, and not as whole rows: a replica executes them, and a reader of
+/// rows (CDC) does not get them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWholeRows {
+    #[error("a statement instead of rows (binlog_format): {0}")]
+    Statement(String),
+    #[error("rows without all columns (binlog_row_image)")]
+    Columns,
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Session setup of a replica, before its dump.
+//! Session setup of a replica, before its dump: with MariaDB, and with MySQL 8.
 
 use std::time::Duration;
 
-use synod_binlog::{Checksum, GtidList, MysqlGtidSet};
+use synod_binlog::{Checksum, GtidList, MysqlGtid, MysqlGtidSet};
 
 use crate::config::UpstreamConfig;
 use crate::error::UpstreamError;
+use crate::messages::{dump_command, dump_gtid_command, register_command};
 use crate::position::{FilePosition, Held, MysqlPosition, Position};
-use crate::protocol::command;
 use crate::session::{ANSWER_LIMIT, Session};
 use crate::stream::mysql::Translator;
 
@@ -17,7 +17,6 @@ const CAPABILITY: u8 = 4;
 /// there, and the largest one has 1 GiB.
 const PLACE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Result of the session setup.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// The transactions before the first one that comes.
@@ -28,9 +27,7 @@ pub(crate) struct Prepared {
     pub(crate) held: Option<FilePosition>,
     /// The transactions of MySQL before the first one that comes, if the upstream is MySQL.
     pub(crate) mysql_start: Option<MysqlGtidSet>,
-    /// Translator of its events.
     pub(crate) translator: Option<Translator>,
-    /// Upstream's `explicit_defaults_for_timestamp`.
     pub(crate) explicit_defaults: bool,
     /// The command by which the dump begins.
     pub(crate) dump: Vec<u8>,
@@ -39,23 +36,14 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Start of the dump, for errors.
     pub(crate) fn begins(&self) -> String {
-        let given = self.start.clone();
-        let position = match &self.mysql_start {
-            Some(has) => Position::Mysql(MysqlPosition {
-                has: has.clone(),
-                given,
-            }),
-            None => Position::Gtids(given),
-        };
-        position.to_string()
+        match &self.mysql_start {
+            Some(has) => format!("the set of MySQL's GTIDs '{has}'"),
+            None => format!("GTID '{}'", self.start),
+        }
     }
 }
 
 impl Session {
-    /// Checks the upstream, and prepares the dump.
-    ///
-    /// # Errors
-    /// It cannot be followed, or refuses a step.
     pub(crate) fn prepare(
         &mut self,
         config: &UpstreamConfig,
@@ -68,7 +56,9 @@ impl Session {
             Some(Held::Place(place)) if self.is_after(place, &start)? => Some(place.clone()),
             Some(_) | None => None,
         };
-        let checksum = self.checksum()?;
+        // Events end with what they end with in the binlog.
+        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
+        let checksum = self.chosen_checksum()?;
         let explicit_defaults = self.other_than("explicit_defaults_for_timestamp", "OFF")?;
         // It would say nothing about a quiet binlog otherwise.
         let period = config.heartbeat.as_nanos();
@@ -81,7 +71,7 @@ impl Session {
         if config.semi_sync {
             self.ask("SET @rpl_semi_sync_slave=1")?;
         }
-        let registration = command::register(config.server_id);
+        let registration = register_command(config.server_id);
         self.order("the registration as a replica", &registration)?;
         Ok(Prepared {
             start,
@@ -90,12 +80,12 @@ impl Session {
             mysql_start: None,
             translator: None,
             explicit_defaults: explicit_defaults.is_some(),
-            dump: command::dump(config.server_id),
+            dump: dump_command(config.server_id),
         })
     }
 
     /// Checks what every reader of rows needs.
-    pub(crate) fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
+    fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
         let is_on = |value: &str| value.eq_ignore_ascii_case("ON") || value == "1";
         if !self.variable("log_bin")?.is_some_and(|value| is_on(&value)) {
             return Err(UpstreamError::NoBinlog);
@@ -114,17 +104,13 @@ impl Session {
     }
 
     /// The value of a variable if it is another one than this.
-    pub(crate) fn other_than(
-        &mut self,
-        name: &str,
-        wanted: &str,
-    ) -> Result<Option<String>, UpstreamError> {
+    fn other_than(&mut self, name: &str, wanted: &str) -> Result<Option<String>, UpstreamError> {
         let value = self.variable(name)?;
         Ok(value.filter(|value| !value.eq_ignore_ascii_case(wanted)))
     }
 
     /// A variable of the upstream; none if it does not have it.
-    pub(crate) fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
+    fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?;
         let row = rows.into_iter().find(|row| {
             let found = row.first().and_then(Option::as_deref);
@@ -200,14 +186,8 @@ impl Session {
         Ok(found)
     }
 
-    /// Has events end with what they end with in the binlog.
-    fn checksum(&mut self) -> Result<Checksum, UpstreamError> {
-        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
-        self.chosen_checksum()
-    }
-
     /// The checksum that was set before.
-    pub(crate) fn chosen_checksum(&mut self) -> Result<Checksum, UpstreamError> {
+    fn chosen_checksum(&mut self) -> Result<Checksum, UpstreamError> {
         match self.value("SELECT @master_binlog_checksum")?.as_deref() {
             Some("NONE") | None => Ok(Checksum::None),
             Some("CRC32") => Ok(Checksum::Crc32),
@@ -217,9 +197,130 @@ impl Session {
         }
     }
 
-    /// The first value of an answer.
-    pub(crate) fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
+    fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(statement)?;
         Ok(rows.into_iter().flatten().next().flatten())
+    }
+}
+
+const NAME: &str = "MySQL";
+
+impl Session {
+    /// [`Session::prepare`] for MySQL. Each variable is set by its old and its new name, since
+    /// versions of MySQL know different ones.
+    pub(crate) fn prepare_mysql(
+        &mut self,
+        config: &UpstreamConfig,
+        position: &Position,
+        held: Option<&Held>,
+    ) -> Result<Prepared, UpstreamError> {
+        self.check(config.server_id)?;
+        self.check_mysql()?;
+        let domain = config.mysql_domain;
+        let start = self.mysql_position(position, domain)?;
+        if !start.is_in(domain) {
+            let given = start.given;
+            return Err(UpstreamError::OtherDomain { given, domain });
+        }
+        self.check_set(&start.has)?;
+        let held = self.sent_again(config, &start.has, held)?;
+        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
+        self.ask("SET @source_binlog_checksum=@@global.binlog_checksum")?;
+        let checksum = self.chosen_checksum()?;
+        let period = config.heartbeat.as_nanos();
+        self.ask(&format!("SET @master_heartbeat_period={period}"))?;
+        self.ask(&format!("SET @source_heartbeat_period={period}"))?;
+        if let Some(uuid) = config.uuid {
+            self.ask(&format!("SET @slave_uuid='{uuid}'"))?;
+            self.ask(&format!("SET @replica_uuid='{uuid}'"))?;
+        }
+        if config.semi_sync {
+            self.ask("SET @rpl_semi_sync_slave=1")?;
+            self.ask("SET @rpl_semi_sync_replica=1")?;
+        }
+        let registration = register_command(config.server_id);
+        self.order("the registration as a replica", &registration)?;
+        let asked = held.map_or_else(|| start.has.clone(), |gtid| start.has.without(gtid));
+        Ok(Prepared {
+            checksum,
+            held: None,
+            translator: Some(Translator::new(domain, start.has.size(), held)),
+            dump: dump_gtid_command(config.server_id, &asked),
+            explicit_defaults: false,
+            start: start.given,
+            mysql_start: Some(start.has),
+        })
+    }
+
+    fn check_mysql(&mut self) -> Result<(), UpstreamError> {
+        if let Some(found) = self.other_than("gtid_mode", "ON")? {
+            return Err(UpstreamError::NoGtids { found });
+        }
+        if let Some(found) = self.other_than("binlog_row_value_options", "")? {
+            return Err(UpstreamError::PartialValues { found });
+        }
+        match self.other_than("binlog_transaction_compression", "OFF")? {
+            Some(_) => Err(UpstreamError::CompressedTransactions),
+            None => Ok(()),
+        }
+    }
+
+    fn mysql_position(
+        &mut self,
+        position: &Position,
+        domain: u32,
+    ) -> Result<MysqlPosition, UpstreamError> {
+        match position {
+            Position::Mysql(position) if position.given.0.is_empty() => {
+                Ok(MysqlPosition::after(position.has.clone(), domain))
+            }
+            Position::Mysql(position) => Ok(position.clone()),
+            Position::Gtids(list) if list.0.is_empty() => Ok(MysqlPosition::default()),
+            Position::Gtids(_) => Err(UpstreamError::OtherKind {
+                found: NAME,
+                position: position.to_string(),
+            }),
+            Position::File(place) => Err(UpstreamError::PlaceOfMysql(place.clone())),
+            Position::Now => {
+                let executed = self.value("SELECT @@GLOBAL.gtid_executed")?;
+                let has = executed.unwrap_or_default().parse();
+                let has = has.map_err(|error| {
+                    UpstreamError::Protocol(format!("its gtid_executed: {error}"))
+                })?;
+                Ok(MysqlPosition::after(has, domain))
+            }
+        }
+    }
+
+    /// Checks that the upstream has this set, and everything that follows it.
+    fn check_set(&mut self, has: &MysqlGtidSet) -> Result<(), UpstreamError> {
+        let lacks = format!("SELECT GTID_SUBTRACT('{has}', @@GLOBAL.gtid_executed)");
+        if let Some(missing) = self.value(&lacks)?.filter(|missing| !missing.is_empty()) {
+            return Err(UpstreamError::Lacks { missing });
+        }
+        let purged = format!("SELECT GTID_SUBTRACT(@@GLOBAL.gtid_purged, '{has}')");
+        match self.value(&purged)?.filter(|purged| !purged.is_empty()) {
+            Some(purged) => Err(UpstreamError::Purged {
+                position: format!("the set of MySQL's GTIDs '{has}'"),
+                text: format!("its gtid_purged has {purged}"),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The transaction that the upstream is asked to send again, to have it acknowledged: only then
+    /// does this side know where it ends there.
+    fn sent_again(
+        &mut self,
+        config: &UpstreamConfig,
+        has: &MysqlGtidSet,
+        held: Option<&Held>,
+    ) -> Result<Option<MysqlGtid>, UpstreamError> {
+        let Some(Held::Mysql(gtid)) = held.filter(|_| config.semi_sync) else {
+            return Ok(None);
+        };
+        let is_there = format!("SELECT GTID_SUBSET('{gtid}', @@GLOBAL.gtid_purged)");
+        let is_purged = self.value(&is_there)?.as_deref() != Some("0");
+        Ok(Some(*gtid).filter(|gtid| has.contains(*gtid) && !is_purged))
     }
 }

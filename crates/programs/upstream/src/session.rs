@@ -1,22 +1,23 @@
-//! A connection to the upstream before its dump: who this is, and what the upstream is asked.
+//! A connection to the upstream before its dump: login, and questions.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use synod_tls::ForeignTls;
+use synod_tls::{ForeignTls, mode_open_to_all};
 
 use crate::config::{UpstreamAddress, UpstreamConfig};
 use crate::error::UpstreamError;
-use crate::password;
-use crate::protocol::answer::{Answer, ROWS_MAX, Row, ServerError, is_end, row};
-use crate::protocol::command;
-use crate::protocol::greeting::{Greeting, OtherProof, ServerKind, encryption_request, response};
-use crate::protocol::link::{Link, LinkReader};
-use crate::protocol::packet::{self, Packet, PacketError};
-use crate::protocol::proof::{self, CACHING_SHA2_PASSWORD, NATIVE_PASSWORD};
+use crate::link::{Link, LinkReader, Packet, PacketError, read_packet, small_packet};
+use crate::messages::{
+    Answer, CACHING_SHA2_PASSWORD, Greeting, NATIVE_PASSWORD, OtherProof, ROWS_MAX, Row,
+    ServerError, ServerKind, caching_proof, clear_password, encryption_request, is_end,
+    native_proof, query_command, response, row,
+};
 
 /// For a connection, and for each answer: the upstream has little to do for it.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -30,20 +31,17 @@ const LOGIN_PACKETS_MAX: usize = 4;
 const PROVEN: [u8; 2] = [1, 3];
 const WANTS_PASSWORD: [u8; 2] = [1, 4];
 
-/// A connection that has logged in.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) reader: LinkReader,
-    /// Version that the upstream states.
     pub(crate) version: String,
     pub(crate) is_mysql: bool,
 }
 
 impl Session {
-    /// Connects, encrypts, and logs in.
     pub(crate) fn open(config: &UpstreamConfig) -> Result<Session, UpstreamError> {
-        let password = password::read(config.password_file.as_deref())?;
+        let password = read_password(config.password_file.as_deref())?;
         let socket = connect(&config.address).map_err(|source| UpstreamError::Connect {
             address: config.address.clone(),
             source,
@@ -62,7 +60,7 @@ impl Session {
             is_mysql: kind == ServerKind::Mysql,
         };
         let is_encrypted = config.encryption.is_some();
-        let proof = proof::proof(&password, &greeting.challenge);
+        let proof = native_proof(&password, &greeting.challenge);
         session.send(number, &response(&config.user, &proof, is_encrypted))?;
         session.await_welcome(&password, is_encrypted)?;
         Ok(session)
@@ -76,7 +74,7 @@ impl Session {
                 [0xfe, rest @ ..] => self.send(number, &proof_of(password, rest)?)?,
                 payload if payload == PROVEN => {}
                 payload if payload == WANTS_PASSWORD && is_encrypted => {
-                    self.send(number, &proof::clear(password))?;
+                    self.send(number, &clear_password(password))?;
                 }
                 payload if payload == WANTS_PASSWORD => {
                     return Err(UpstreamError::PasswordInClear);
@@ -93,12 +91,8 @@ impl Session {
         Err(surprise("the account"))
     }
 
-    /// Executes a statement. Returns its rows.
-    ///
-    /// # Errors
-    /// The upstream refuses it, or is gone.
     pub(crate) fn ask(&mut self, statement: &str) -> Result<Vec<Row>, UpstreamError> {
-        self.send(0, &command::query(statement))?;
+        self.send(0, &query_command(statement))?;
         let first = self.receive()?.payload;
         let columns = match Answer::parse(&first) {
             Answer::Done => return Ok(Vec::new()),
@@ -132,9 +126,6 @@ impl Session {
     }
 
     /// Sends a command that is answered with a word.
-    ///
-    /// # Errors
-    /// As [`Session::ask`].
     pub(crate) fn order(&mut self, step: &str, command: &[u8]) -> Result<(), UpstreamError> {
         self.send(0, command)?;
         match Answer::parse(&self.receive()?.payload) {
@@ -144,9 +135,8 @@ impl Session {
         }
     }
 
-    /// Sends a payload as a packet.
     pub(crate) fn send(&self, number: u8, payload: &[u8]) -> Result<(), UpstreamError> {
-        let packet = packet::small(number, payload);
+        let packet = small_packet(number, payload);
         self.link.send(&packet).map_err(UpstreamError::Lost)
     }
 
@@ -159,8 +149,8 @@ impl Session {
 fn proof_of(password: &str, wish: &[u8]) -> Result<Vec<u8>, UpstreamError> {
     let wish = OtherProof::parse(wish);
     match wish.plugin.as_str() {
-        NATIVE_PASSWORD => Ok(proof::proof(password, &wish.challenge)),
-        CACHING_SHA2_PASSWORD => Ok(proof::caching_proof(password, &wish.challenge)),
+        NATIVE_PASSWORD => Ok(native_proof(password, &wish.challenge)),
+        CACHING_SHA2_PASSWORD => Ok(caching_proof(password, &wish.challenge)),
         _ => Err(UpstreamError::Proof {
             plugin: wish.plugin,
         }),
@@ -231,7 +221,7 @@ fn encrypt(
     let tls = ForeignTls::load(&encryption.authorities, encryption.checks_name)?;
     let state = tls.session(&config.address.host)?;
     let clear = Link::clear(socket.try_clone().map_err(UpstreamError::Lost)?);
-    let request = packet::small(number, &encryption_request());
+    let request = small_packet(number, &encryption_request());
     clear.send(&request).map_err(UpstreamError::Lost)?;
     let link = Link::encrypted(socket, state);
     let link = link.map_err(|error| UpstreamError::Handshake(ForeignTls::why_failed(&error)))?;
@@ -239,7 +229,7 @@ fn encrypt(
 }
 
 fn receive(from: &mut impl io::Read) -> Result<Packet, UpstreamError> {
-    packet::read(from, ANSWER_BYTES_MAX).map_err(|error| match error {
+    read_packet(from, ANSWER_BYTES_MAX).map_err(|error| match error {
         PacketError::Io(error) if is_silence(&error) => UpstreamError::Silent(ANSWER_LIMIT),
         PacketError::Io(error) => UpstreamError::Lost(error),
         PacketError::TooLarge => surprise("an answer"),
@@ -268,8 +258,43 @@ fn surprise(step: &str) -> UpstreamError {
     UpstreamError::Protocol(format!("the answer to '{step}' is none that is known"))
 }
 
+/// Longest file that is taken, in bytes.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// Reads the password: the first line. Without a file it is empty.
+fn read_password(path: Option<&Path>) -> Result<String, UpstreamError> {
+    let Some(path) = path else {
+        return Ok(String::new());
+    };
+    let refused = |reason: String| UpstreamError::PasswordFile {
+        path: path.to_owned(),
+        reason,
+    };
+    let failed = |error: io::Error| refused(error.to_string());
+    let file = File::open(path).map_err(failed)?;
+    let known = file.metadata().map_err(failed)?;
+    if let Some(mode) = mode_open_to_all(&known) {
+        return Err(refused(format!(
+            "it is open to every user of this machine (mode {mode:o}). Close it: chmod 600 {}. If \
+             other users may have read it, change the password",
+            path.display()
+        )));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        Some(_) | None => Err(refused("its first line is empty".to_owned())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -283,5 +308,23 @@ mod tests {
         let question = || Err::<(), _>(io::Error::from(io::ErrorKind::NotFound));
         let error = resolved(ANSWER_LIMIT, question).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn password_is_the_first_line_of_a_closed_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        assert_eq!(read_password(None).unwrap(), "");
+        assert!(read_password(Some(&path)).is_err());
+        fs::write(&path, "se cret\nmore\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(read_password(Some(&path)).unwrap(), "se cret");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let text = read_password(Some(&path)).unwrap_err().to_string();
+        assert!(text.contains("chmod 600"), "{text}");
+        fs::write(&path, "\nlater").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let text = read_password(Some(&path)).unwrap_err().to_string();
+        assert!(text.contains("first line is empty"), "{text}");
     }
 }

@@ -8,25 +8,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::event::EventError;
-use crate::fields::Fields;
-use crate::header::EventType;
+use bytes::{Buf, BufMut, TryGetError};
+
+use crate::event::{EventError, EventType, Fields};
 
 /// The transaction is one event, without a commit after it.
 pub const STANDALONE: u8 = 1;
 /// A number of a group commit follows the flags.
-pub const GROUP_COMMIT_ID: u8 = 2;
+const GROUP_COMMIT_ID: u8 = 2;
 /// The transaction can be rolled back: a reader may apply it before others are done.
 pub const TRANSACTIONAL: u8 = 4;
 /// Its server does not keep readers from applying it beside others.
 pub const ALLOW_PARALLEL: u8 = 8;
 /// The transaction is a change of a schema.
 pub const DDL: u8 = 32;
-/// Bits of XA transactions, whose names would follow the flags.
-const XA: u8 = 64 | 128;
 /// Zero bytes where a transaction has no number of a group commit.
 const PADDING: [u8; 6] = [0; 6];
-/// Bytes of one GTID in a list.
 const LISTED_BYTES: usize = 16;
 /// The four upper bits of a list's count are flags.
 const COUNT_MASK: u32 = 0x0fff_ffff;
@@ -54,6 +51,22 @@ impl Gtid {
         (self.domain, self.sequence) == (other.domain, other.sequence)
             && (servers.contains(&UNKNOWN_SERVER) || self.server_id == other.server_id)
     }
+
+    /// Writes the bytes that it has in a list.
+    pub fn put(self, out: &mut impl BufMut) {
+        out.put_u32_le(self.domain);
+        out.put_u32_le(self.server_id);
+        out.put_u64_le(self.sequence);
+    }
+
+    /// Reads what [`Gtid::put`] has written.
+    pub fn get(bytes: &mut impl Buf) -> Result<Gtid, TryGetError> {
+        Ok(Gtid {
+            domain: bytes.try_get_u32_le()?,
+            server_id: bytes.try_get_u32_le()?,
+            sequence: bytes.try_get_u64_le()?,
+        })
+    }
 }
 
 impl fmt::Display for Gtid {
@@ -67,7 +80,6 @@ impl fmt::Display for Gtid {
 pub enum GtidTextError {
     #[error("'{0}' is no GTID: it is written domain-server-sequence, such as 1-10-4711")]
     Malformed(String),
-    /// A domain is named more than once.
     #[error("domain {0} is named twice in the list of GTIDs: name the newest GTID of each domain")]
     Twice(u32),
 }
@@ -90,7 +102,7 @@ impl FromStr for Gtid {
 }
 
 /// Digits only: `parse` takes a sign, too.
-fn number<T: FromStr>(text: &str) -> Option<T> {
+pub(crate) fn number<T: FromStr>(text: &str) -> Option<T> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
@@ -104,28 +116,17 @@ impl GtidList {
         self.0.iter().copied().find(|gtid| gtid.domain == domain)
     }
 
-    /// Reads the body of a GTID list event.
-    ///
-    /// # Errors
-    /// If the bytes are not the body of such an event.
     pub fn parse(body: &[u8]) -> Result<GtidList, EventError> {
         let mut fields = Fields::of(EventType::GTID_LIST, body);
         let count = (fields.u32()? & COUNT_MASK) as usize;
         if fields.left() != count.saturating_mul(LISTED_BYTES) {
             return Err(fields.malformed("its count of GTIDs does not fit its size"));
         }
-        let mut gtids = Vec::with_capacity(count);
-        for _ in 0..count {
-            gtids.push(Gtid {
-                domain: fields.u32()?,
-                server_id: fields.u32()?,
-                sequence: fields.u64()?,
-            });
-        }
-        Ok(GtidList(gtids))
+        let mut rest = fields.rest();
+        let gtids = (0..count).map_while(|_| Gtid::get(&mut rest).ok());
+        Ok(GtidList(gtids.collect()))
     }
 
-    /// The body of a GTID list event.
     pub fn body(&self) -> Vec<u8> {
         self.flagged_body(0)
     }
@@ -136,15 +137,11 @@ impl GtidList {
     }
 
     fn flagged_body(&self, flags: u32) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 + LISTED_BYTES * self.0.len());
+        let mut out = Vec::new();
         // A list has a line for each domain, of which there are few.
         let count = u32::try_from(self.0.len()).unwrap_or(COUNT_MASK);
-        out.extend_from_slice(&(count | flags).to_le_bytes());
-        for gtid in &self.0 {
-            out.extend_from_slice(&gtid.domain.to_le_bytes());
-            out.extend_from_slice(&gtid.server_id.to_le_bytes());
-            out.extend_from_slice(&gtid.sequence.to_le_bytes());
-        }
+        out.put_u32_le(count | flags);
+        self.0.iter().for_each(|gtid| gtid.put(&mut out));
         out
     }
 }
@@ -182,54 +179,34 @@ impl fmt::Display for GtidList {
 /// The event that begins a transaction. Its server is in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GtidEvent {
-    /// Number of the transaction.
     pub sequence: u64,
     /// The stream that the number counts in.
     pub domain: u32,
-    /// Bits such as [`TRANSACTIONAL`], without [`GROUP_COMMIT_ID`].
+    /// Bits such as [`TRANSACTIONAL`]. The number of a group commit is neither read nor written.
     pub flags: u8,
-    /// Number of the group commit that the transaction was in, if that is known.
-    pub commit_id: Option<u64>,
 }
 
 impl GtidEvent {
-    /// Reads the body of a GTID event.
-    ///
-    /// # Errors
-    /// If the bytes are not the body of such an event, or the transaction is one of XA.
     pub fn parse(body: &[u8]) -> Result<GtidEvent, EventError> {
         let mut fields = Fields::of(EventType::GTID, body);
         let sequence = fields.u64()?;
         let domain = fields.u32()?;
         let flags = fields.u8()?;
-        if flags & XA != 0 {
-            return Err(fields.malformed("it begins an XA transaction, which no write set holds"));
-        }
-        let commit_id = if flags & GROUP_COMMIT_ID != 0 {
-            Some(fields.u64()?)
-        } else {
-            fields.bytes(PADDING.len())?;
-            None
-        };
+        // The number of a group commit follows, or as many zero bytes as there are at least.
+        fields.bytes(PADDING.len())?;
         Ok(GtidEvent {
             sequence,
             domain,
             flags: flags & !GROUP_COMMIT_ID,
-            commit_id,
         })
     }
 
-    /// The body of the event.
     pub fn body(&self) -> Vec<u8> {
-        let group_commit = self.commit_id.map_or(0, |_| GROUP_COMMIT_ID);
-        let mut out = Vec::with_capacity(21);
-        out.extend_from_slice(&self.sequence.to_le_bytes());
-        out.extend_from_slice(&self.domain.to_le_bytes());
-        out.push(self.flags | group_commit);
-        match self.commit_id {
-            Some(id) => out.extend_from_slice(&id.to_le_bytes()),
-            None => out.extend_from_slice(&PADDING),
-        }
+        let mut out = Vec::new();
+        out.put_u64_le(self.sequence);
+        out.put_u32_le(self.domain);
+        out.put_u8(self.flags);
+        out.extend_from_slice(&PADDING);
         out
     }
 }
@@ -273,28 +250,11 @@ mod tests {
             sequence: 9884,
             domain: 0,
             flags: TRANSACTIONAL | ALLOW_PARALLEL,
-            commit_id: None,
         };
         let body = [
             0x9c, 0x26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(event.body(), body);
         assert_eq!(GtidEvent::parse(&body), Ok(event));
-    }
-
-    #[test]
-    fn transaction_of_xa_is_refused() {
-        let mut body = GtidEvent {
-            sequence: 1,
-            domain: 2,
-            flags: 0,
-            commit_id: Some(3),
-        }
-        .body();
-        body[12] |= 64;
-        assert!(matches!(
-            GtidEvent::parse(&body),
-            Err(EventError::Malformed { .. })
-        ));
     }
 }

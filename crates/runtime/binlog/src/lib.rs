@@ -10,12 +10,10 @@
 //!                               events checked                          server id, checksum
 //! ```
 //!
-//! - [`header`], [`event`], [`checksum`]: what all events have in common;
-//! - [`format_description`], [`gtid`], [`heartbeat`], [`query`], [`rotate`], [`rows`],
-//!   [`table_map`], [`xid`]: what one kind of event holds;
-//! - [`mysql_gtid`], [`mysql_gtid_event`]: how MySQL names transactions, and sets of them;
+//! - [`event`]: header and checksum of all events; [`bodies`]: bodies of the kinds that are known;
+//! - [`gtid`], [`mysql_gtid`]: names of transactions, as texts and in events;
 //! - [`write_set`]: the data of an action between servers: a write set with a header;
-//! - [`words`]: how the statement in a query event begins;
+//! - [`words`]: the first words of the statement in a query event;
 //! - [`transaction`]: from the write sets of an action to the events of a transaction;
 //! - [`writer`]: from events to the bytes of a binlog.
 //!
@@ -24,31 +22,17 @@
 //! panic, and makes nothing larger than itself.
 #![forbid(unsafe_code)]
 
-pub mod checksum;
+pub mod bodies;
 pub mod event;
-pub mod format_description;
 pub mod gtid;
-pub mod header;
-pub mod heartbeat;
 pub mod mysql_gtid;
-pub mod mysql_gtid_event;
-pub mod query;
-pub mod rotate;
-pub mod rows;
-pub mod table_map;
 pub mod transaction;
 pub mod words;
 pub mod write_set;
 pub mod writer;
-pub mod xid;
 
-mod fields;
-
-pub use checksum::Checksum;
-pub use event::{Event, EventError, Events};
-pub use fields::until_zero;
+pub use event::{Checksum, Event, EventError, EventHeader, EventType, Events, until_zero};
 pub use gtid::{Gtid, GtidList, GtidTextError};
-pub use header::{EventHeader, EventType};
 pub use mysql_gtid::{MysqlGtid, MysqlGtidError, MysqlGtidSet};
 pub use transaction::{Transaction, TransactionError, statement};
 pub use writer::{BinlogWriter, Outgoing, Placed};

@@ -1,30 +1,36 @@
-//! Global transaction identifiers of MySQL, and sets of them.
+//! Global transaction identifiers of MySQL, sets of them, and the events that carry one.
 //!
 //! ```text
 //! text:   uuid:1-5:7:tag:1-2,uuid:3
 //! bytes:  sources u16 | sources times: source | runs u16 | runs times: first u64 | last u64
 //! source: uuid 16 bytes | tag_bytes u8 | tag
+//!
+//! event without a tag:  flags u8 | uuid 16 bytes | number i64 | ...
+//! event with a tag:     1 | bytes | fields | id, value | id, value ...    all are packed numbers
+//! its fields:     0 flags | 1 uuid: 16 numbers | 2 number, above its sign | 3 bytes, then the tag
+//! packed number:  a one for each byte after the first, a zero, the value, from the lower end on
 //! ```
 //! Names are those of MySQL. A source of numbers is a server, or a tag there (MySQL 8.3 and later).
 //! Sources stand in ascending order, and the runs of one ascend and do not touch: a set has one
-//! form.
+//! form. Fields of an event after the name are for MySQL's replicas.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::gtid::{Gtid, GtidList, UNKNOWN_SERVER};
+use bytes::{Buf, BufMut};
 
-pub(crate) const UUID_BYTES: usize = 16;
-/// Most bytes of a tag.
-pub(crate) const TAG_BYTES_MAX: usize = 32;
+use crate::event::{EventError, EventType, Fields};
+use crate::gtid::{Gtid, GtidList, UNKNOWN_SERVER, number};
+
+const UUID_BYTES: usize = 16;
+const TAG_BYTES_MAX: usize = 32;
 /// First and last byte of the count of a set with tags, where a replica names it to its source.
 const WITH_TAGS: u64 = 1 << 56 | 1;
 /// Places of the hyphens in a UUID's text, in characters.
 const HYPHENS_AT: [usize; 4] = [8, 13, 18, 23];
-/// Characters of a UUID's text.
 const UUID_CHARACTERS: usize = 36;
 /// The greatest number of a transaction: MySQL counts with a sign, and needs the one after it.
-pub(crate) const NUMBER_MAX: u64 = i64::MAX as u64 - 1;
+const NUMBER_MAX: u64 = i64::MAX as u64 - 1;
 
 /// The UUID of a server, or of a group of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +69,6 @@ impl Tag {
         Some(Tag { bytes })
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self == Tag::default()
     }
@@ -96,6 +101,19 @@ impl MysqlGtid {
     fn source(&self) -> Source {
         (self.uuid, self.tag)
     }
+
+    /// Writes its bytes in this crate's own form.
+    pub fn put(&self, out: &mut impl BufMut) {
+        put_source(self.source(), out);
+        out.put_u64_le(self.number);
+    }
+
+    /// Reads what [`MysqlGtid::put`] has written; none: the bytes are none.
+    pub fn get(bytes: &mut impl Buf) -> Option<MysqlGtid> {
+        let (uuid, tag) = get_source(bytes)?;
+        let number = bytes.try_get_u64_le().ok()?;
+        Some(MysqlGtid { uuid, tag, number })
+    }
 }
 
 impl fmt::Display for MysqlGtid {
@@ -115,10 +133,8 @@ struct Run {
     last: u64,
 }
 
-/// A text that is no set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MysqlGtidError {
-    /// The text has another form.
     #[error(
         "'{0}' is no set of MySQL's GTIDs: it is written uuid:first-last, such as \
          3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
@@ -126,7 +142,6 @@ pub enum MysqlGtidError {
     Malformed(String),
 }
 
-/// A set of transactions of MySQL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MysqlGtidSet {
     /// In ascending order; none is without a run.
@@ -134,12 +149,10 @@ pub struct MysqlGtidSet {
 }
 
 impl MysqlGtidSet {
-    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Number of transactions in the set.
     pub fn size(&self) -> u64 {
         let runs = self.sources.iter().flat_map(|(_, runs)| runs);
         let sizes = runs.map(|run| run.last - run.first + 1);
@@ -160,13 +173,11 @@ impl MysqlGtidSet {
         }
     }
 
-    /// Whether it has this one.
     pub fn contains(&self, gtid: MysqlGtid) -> bool {
         let run = self.run_from(gtid.source(), gtid.number);
         run.is_some_and(|run| run.first <= gtid.number)
     }
 
-    /// Whether all of them are in `other`.
     pub fn is_within(&self, other: &MysqlGtidSet) -> bool {
         self.sources.iter().all(|(source, runs)| {
             runs.iter().all(|run| {
@@ -206,40 +217,31 @@ impl MysqlGtidSet {
 
     /// The bytes of the set in this crate's own form; none: it has too many sources or gaps.
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        let mut out = u16::try_from(self.sources.len())
-            .ok()?
-            .to_le_bytes()
-            .to_vec();
-        for ((uuid, tag), runs) in &self.sources {
-            out.extend_from_slice(&uuid.0);
-            out.push(tag.text().len() as u8);
-            out.extend_from_slice(tag.text());
-            out.extend_from_slice(&u16::try_from(runs.len()).ok()?.to_le_bytes());
+        let mut out = Vec::new();
+        out.put_u16_le(u16::try_from(self.sources.len()).ok()?);
+        for (source, runs) in &self.sources {
+            put_source(*source, &mut out);
+            out.put_u16_le(u16::try_from(runs.len()).ok()?);
             for run in runs {
-                out.extend_from_slice(&run.first.to_le_bytes());
-                out.extend_from_slice(&run.last.to_le_bytes());
+                out.put_u64_le(run.first);
+                out.put_u64_le(run.last);
             }
         }
         Some(out)
     }
 
     /// Reads the bytes of a set in this crate's own form; none: they are none.
-    pub fn of_bytes(bytes: &[u8]) -> Option<MysqlGtidSet> {
-        let mut rest = bytes;
+    pub fn of_bytes(mut bytes: &[u8]) -> Option<MysqlGtidSet> {
         let mut set = MysqlGtidSet::default();
-        for _ in 0..u16::from_le_bytes(take(&mut rest)?) {
-            let uuid = Uuid(take(&mut rest)?);
-            let [tag_bytes] = take(&mut rest)?;
-            let (tag, after) = rest.split_at_checked(usize::from(tag_bytes))?;
-            rest = after;
-            let source = (uuid, Tag::of(tag)?);
-            for _ in 0..u16::from_le_bytes(take(&mut rest)?) {
-                let first = u64::from_le_bytes(take(&mut rest)?);
-                let last = u64::from_le_bytes(take(&mut rest)?);
+        for _ in 0..bytes.try_get_u16_le().ok()? {
+            let source = get_source(&mut bytes)?;
+            for _ in 0..bytes.try_get_u16_le().ok()? {
+                let first = bytes.try_get_u64_le().ok()?;
+                let last = bytes.try_get_u64_le().ok()?;
                 add_run(set.runs_mut(source), Run::checked(first, last)?);
             }
         }
-        rest.is_empty().then_some(set)
+        bytes.is_empty().then_some(set)
     }
 
     /// The bytes of the set as a replica of MySQL names it to its source: 64 bits for each count,
@@ -261,10 +263,10 @@ impl MysqlGtidSet {
                 out.push((tag.text().len() as u8) << 1);
                 out.extend_from_slice(tag.text());
             }
-            out.extend_from_slice(&(runs.len() as u64).to_le_bytes());
+            out.put_u64_le(runs.len() as u64);
             for run in runs {
-                out.extend_from_slice(&run.first.to_le_bytes());
-                out.extend_from_slice(&run.last.saturating_add(1).to_le_bytes());
+                out.put_u64_le(run.first);
+                out.put_u64_le(run.last.saturating_add(1));
             }
         }
         out
@@ -328,10 +330,19 @@ fn around(run: Run, number: u64) -> Vec<Run> {
     sides.map(|(first, last)| Run { first, last }).collect()
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(*taken)
+fn put_source((uuid, tag): Source, out: &mut impl BufMut) {
+    out.put_slice(&uuid.0);
+    out.put_u8(tag.text().len() as u8);
+    out.put_slice(tag.text());
+}
+
+fn get_source(bytes: &mut impl Buf) -> Option<Source> {
+    let mut uuid = Uuid([0; UUID_BYTES]);
+    bytes.try_copy_to_slice(&mut uuid.0).ok()?;
+    let mut tag = [0; TAG_BYTES_MAX];
+    let tag = tag.get_mut(..usize::from(bytes.try_get_u8().ok()?))?;
+    bytes.try_copy_to_slice(tag).ok()?;
+    Some((uuid, Tag::of(tag)?))
 }
 
 impl fmt::Display for MysqlGtidSet {
@@ -419,7 +430,7 @@ impl MysqlGtidSet {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
             add_run(
                 self.runs_mut((uuid, tag)),
-                Run::checked(number(first)?, number(last)?)?,
+                Run::checked(number(first.trim())?, number(last.trim())?)?,
             );
             has_run = true;
         }
@@ -427,18 +438,89 @@ impl MysqlGtidSet {
     }
 }
 
-/// Digits only: `parse` takes a sign, too.
-fn number(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
+pub const MYSQL_GTID: EventType = EventType(33);
+pub const TAGGED_GTID: EventType = EventType(42);
+/// The form of the event with a tag.
+const FORM: u64 = 1;
+/// Bytes of the largest number: all bits of its first one say how many follow.
+const LONGEST: usize = 9;
+
+/// Reads the GTID in the body of an event of type [`MYSQL_GTID`] or [`TAGGED_GTID`].
+pub fn parse_mysql_gtid(event_type: EventType, body: &[u8]) -> Result<MysqlGtid, EventError> {
+    let mut fields = Fields::of(event_type, body);
+    let (uuid, tag, number) = if event_type == TAGGED_GTID {
+        tagged(&mut fields)?
+    } else {
+        fields.u8()?;
+        let mut uuid = [0; UUID_BYTES];
+        uuid.copy_from_slice(fields.bytes(UUID_BYTES)?);
+        (uuid, Tag::default(), fields.u64()?)
+    };
+    if !(1..=NUMBER_MAX).contains(&number) {
+        return Err(fields.malformed("the number of its transaction cannot be"));
+    }
+    Ok(MysqlGtid {
+        uuid: Uuid(uuid),
+        tag,
+        number,
+    })
+}
+
+fn tagged(fields: &mut Fields<'_>) -> Result<([u8; UUID_BYTES], Tag, u64), EventError> {
+    if packed(fields)? != FORM {
+        return Err(fields.malformed("it has another form than 1"));
+    }
+    let _bytes = packed(fields)?;
+    let _fields = packed(fields)?;
+    field(fields, 0)?;
+    let _flags = packed(fields)?;
+    field(fields, 1)?;
+    let mut uuid = [0; UUID_BYTES];
+    for byte in &mut uuid {
+        let value = u8::try_from(packed(fields)?);
+        *byte = value.map_err(|_| fields.malformed("a byte of its UUID is none"))?;
+    }
+    field(fields, 2)?;
+    // A negative number has the lowest bit, and is none of a transaction.
+    let signed = packed(fields)?;
+    let number = if signed & 1 == 0 { signed >> 1 } else { 0 };
+    field(fields, 3)?;
+    let length = usize::try_from(packed(fields)?).unwrap_or(usize::MAX);
+    let text = fields.bytes(length.min(TAG_BYTES_MAX + 1))?;
+    let tag = Tag::of(text).ok_or_else(|| fields.malformed("its tag is none"))?;
+    Ok((uuid, tag, number))
+}
+
+/// The id of the next field, which must be this one.
+fn field(fields: &mut Fields<'_>, id: u64) -> Result<(), EventError> {
+    match packed(fields)? {
+        found if found == id => Ok(()),
+        _ => Err(fields.malformed("its fields stand in another order")),
+    }
+}
+
+fn packed(fields: &mut Fields<'_>) -> Result<u64, EventError> {
+    let first = fields.u8()?;
+    let more = first.trailing_ones() as usize;
+    let mut bytes = [0; 16];
+    if let Some(place) = bytes.first_mut() {
+        *place = first;
+    }
+    if let Some(place) = bytes.get_mut(1..=more) {
+        place.copy_from_slice(fields.bytes(more)?);
+    }
+    // The ones, and the zero after them unless they fill the first byte.
+    let marks = (more + 1).min(LONGEST - 1);
+    Ok((u128::from_le_bytes(bytes) >> marks) as u64)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     const ONE: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
     const OTHER: &str = "4e11fa47-71ca-11e1-9e33-c80aa9429562";
@@ -603,6 +685,45 @@ mod tests {
         ) {
             let _ = MysqlGtidSet::of_bytes(&bytes);
             let _ = text.parse::<MysqlGtidSet>();
+        }
+    }
+
+    /// Bodies of such events of MySQL 9.7.4.
+    const PLAIN: &[u8] = b"\x01\x21\x2e\x95\x8d\xe9\xbe\x11\xf1\xa3\x88\x3a\xeb\xeb\xd6\x72\xb5\
+        \x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0";
+    const TAGGED: &[u8] = b"\x02\x7e\0\0\0\x02\x42\x5c\x55\x02\x35\x02\xa5\x03\xf9\x02\x22\xc5\x03\
+        \x8d\x02\x21\x02\x74\xad\x03\xad\x03\x59\x03\xe4\xd5\x02\x04\x08\x06\x0corders\x08\x1c\
+        \x0a\x24\x0c\x7f\xd8\x49\xca\x35\x31\x61\x06\x10\x59\x04\x12\x83\x12\x0b";
+
+    #[test]
+    fn both_forms_are_read() {
+        let gtid = parse_mysql_gtid(MYSQL_GTID, PLAIN).unwrap();
+        assert_eq!(gtid.to_string(), "212e958d-e9be-11f1-a388-3aebebd672b5:2");
+        let gtid = parse_mysql_gtid(TAGGED_GTID, TAGGED).unwrap();
+        assert_eq!(
+            gtid.to_string(),
+            "212e958d-e9be-11f1-a388-3aebebd672b5:orders:2"
+        );
+        for cut in 0..42 {
+            assert!(parse_mysql_gtid(TAGGED_GTID, &TAGGED[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn numbers_of_all_lengths_are_read() {
+        let read = |bytes: &[u8]| packed(&mut Fields::of(TAGGED_GTID, bytes)).ok();
+        assert_eq!(read(&[0xfe]), Some(127));
+        assert_eq!(read(&[0xd5, 2]), Some(0xb5));
+        assert_eq!(read(&[0xff; 9]), Some(u64::MAX));
+        assert_eq!(read(&[0x7f, 0, 0, 0, 0, 0, 0, 1]), Some(1 << 48));
+        assert_eq!(read(&[1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn made_up_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = parse_mysql_gtid(MYSQL_GTID, &bytes);
+            let _ = parse_mysql_gtid(TAGGED_GTID, &bytes);
         }
     }
 }

@@ -8,53 +8,39 @@
 //! events only for tables that were named before in their statement; a transaction ends only where
 //! a statement does.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::event::{Event, EventError, Events};
+use crate::bodies::{Query, RowsHead, TableMap, xid_body};
+use crate::event::{Event, EventError, EventType, Events};
 use crate::gtid::{self, Gtid, GtidEvent};
-use crate::header::{ARTIFICIAL, EventType};
-use crate::query::Query;
-use crate::rows::RowsHead;
-use crate::table_map::TableMap;
 use crate::writer::Outgoing;
-use crate::xid;
 
 /// Tables that one statement may name. A statement of a server joins at most 61, each with its
 /// triggers.
-const TABLES_MAX: usize = 4096;
+pub const TABLES_MAX: usize = 4096;
 
 /// Why an action is not a transaction that readers could apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
-    /// An event is damaged.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// An event that this program does not know to belong to a transaction.
     #[error(
         "an event of type {0} is in a write set, which this version does not pass to readers. Run \
          a version of synod that is not older than that of the servers"
     )]
     Unexpected(u8),
-    /// Rows of a table that no event has named.
     #[error("there are rows of table number {0}, which no event before them names")]
     UnknownTable(u64),
-    /// A statement names more tables than one can.
     #[error("a statement names more than {TABLES_MAX} tables")]
     TooManyTables,
-    /// The last rows are not marked as the last ones.
     #[error("the rows of a statement end without the mark of its end")]
     Unfinished,
-    /// An action in total order without a statement, or with several.
     #[error("an action in total order holds {0} statements instead of one")]
     Statements(usize),
 }
 
 /// The transaction of a statement in total order, such as a DDL statement: its GTID, and its
 /// query.
-///
-/// # Errors
-/// If the bytes are not one statement.
 pub fn statement(gtid: Gtid, events: &[u8]) -> Result<Vec<Outgoing<'_>>, TransactionError> {
     let mut outgoing = Vec::new();
     let mut statements = 0;
@@ -70,7 +56,7 @@ pub fn statement(gtid: Gtid, events: &[u8]) -> Result<Vec<Outgoing<'_>>, Transac
         } else if !event_type.is_value_for_statement() {
             return Err(TransactionError::Unexpected(event_type.0));
         }
-        outgoing.push(unchanged(&event));
+        outgoing.push(Outgoing::of(&event));
     }
     if statements != 1 {
         return Err(TransactionError::Statements(statements));
@@ -101,9 +87,6 @@ impl Transaction {
     }
 
     /// The events of the next write set, with the transaction's beginning before its first.
-    ///
-    /// # Errors
-    /// If an event is damaged, or cannot be in a transaction at this place.
     pub fn add<'a>(&mut self, events: &'a [u8]) -> Result<Vec<Outgoing<'a>>, TransactionError> {
         let mut outgoing = Vec::new();
         for event in Events::of(events) {
@@ -116,25 +99,19 @@ impl Transaction {
                 let flags = flags_for(event.header.event_type);
                 outgoing.push(beginning(self.gtid, flags, timestamp));
             }
-            outgoing.push(unchanged(&event));
+            outgoing.push(Outgoing::of(&event));
         }
         Ok(outgoing)
     }
 
     /// The event that commits the transaction; none if it has no events.
-    ///
-    /// # Errors
-    /// If the transaction's last statement is not complete.
     pub fn finish(self) -> Result<Option<Outgoing<'static>>, TransactionError> {
         if self.tables.is_in_statement() {
             return Err(TransactionError::Unfinished);
         }
-        Ok(self.timestamp.map(|timestamp| Outgoing {
-            timestamp,
-            event_type: EventType::XID,
-            flags: 0,
-            body: xid::body(self.gtid.sequence).into(),
-        }))
+        let body = xid_body(self.gtid.sequence);
+        let commit = |timestamp| Outgoing::new(EventType::XID, timestamp, body);
+        Ok(self.timestamp.map(commit))
     }
 }
 
@@ -231,21 +208,9 @@ fn beginning(gtid: Gtid, flags: u8, timestamp: u32) -> Outgoing<'static> {
         sequence: gtid.sequence,
         domain: gtid.domain,
         flags,
-        commit_id: None,
     };
     Outgoing {
-        timestamp,
-        event_type: EventType::GTID,
         flags: WITHOUT_SCHEMA,
-        body: event.body().into(),
-    }
-}
-
-fn unchanged<'a>(event: &Event<'a>) -> Outgoing<'a> {
-    Outgoing {
-        timestamp: event.header.timestamp,
-        event_type: event.header.event_type,
-        flags: event.header.flags & !ARTIFICIAL,
-        body: Cow::Borrowed(event.body),
+        ..Outgoing::new(EventType::GTID, timestamp, event.body())
     }
 }

@@ -34,7 +34,6 @@ impl WsFlags {
     /// First (or only) fragment.
     pub const TRX_START: WsFlags = WsFlags(1 << 6);
 
-    /// Whether all bits of `other` are set.
     pub fn contains(self, other: WsFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -69,11 +68,9 @@ pub enum Note {
 pub struct WriteSet {
     /// Flags of the server, plus `ISOLATION` for statements in total order.
     pub flags: WsFlags,
-    /// Note about a statement's outcome.
     pub note: Note,
     /// Transaction at the origin. A note has none.
     pub trx: u64,
-    /// Connection at the origin.
     pub conn: u64,
     /// The server's bytes.
     pub data: Bytes,
@@ -88,7 +85,6 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Adds bytes of the server.
     pub fn extend(&mut self, data: &[u8]) {
         if self.bytes.is_empty() {
             self.bytes.reserve(HEADER_BYTES + data.len());
@@ -141,9 +137,7 @@ fn encode_header(flags: WsFlags, note: Note, trx: u64, conn: u64) -> [u8; HEADER
     VERSIONS.end()
 )]
 pub struct WriteSetError {
-    /// Seqno of the action.
     pub seqno: i64,
-    /// Length of its data in bytes.
     pub len: usize,
     pub version: u8,
 }
@@ -168,9 +162,6 @@ impl WriteSet {
     }
 
     /// Reads the data of the action with this seqno.
-    ///
-    /// # Errors
-    /// If the bytes are too few or of another version.
     pub fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
         let version = bytes.first().copied().unwrap_or(0);
         if bytes.len() < HEADER_BYTES || !VERSIONS.contains(&version) {

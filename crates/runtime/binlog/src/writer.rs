@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::checksum::{CHECKSUM_BYTES, Checksum, crc32};
-use crate::event::{Event, EventError};
-use crate::format_description::FormatDescription;
+use crate::bodies::{FormatDescription, Rotate};
+use crate::event::{
+    ARTIFICIAL, CHECKSUM_BYTES, Checksum, Event, EventError, EventHeader, EventType, HEADER_BYTES,
+    crc32,
+};
 use crate::gtid::GtidList;
-use crate::header::{ARTIFICIAL, EventHeader, EventType, HEADER_BYTES};
-use crate::heartbeat;
-use crate::rotate::Rotate;
 
 /// The position of the first event: a binlog in a file begins with four bytes that are none.
 pub const FIRST_POSITION: u32 = 4;
@@ -19,10 +18,34 @@ pub struct Outgoing<'a> {
     /// Start of its statement, in seconds since 1970.
     pub timestamp: u32,
     pub event_type: EventType,
-    /// Bits of its header.
     pub flags: u16,
     /// Bytes after the header, without a checksum.
     pub body: Cow<'a, [u8]>,
+    /// `server_id` of the server where it began; none: the one of its binlog.
+    pub server_id: Option<u32>,
+}
+
+impl<'a> Outgoing<'a> {
+    pub fn new(event_type: EventType, timestamp: u32, body: Vec<u8>) -> Outgoing<'a> {
+        Outgoing {
+            timestamp,
+            event_type,
+            flags: 0,
+            body: body.into(),
+            server_id: None,
+        }
+    }
+
+    /// An event of another binlog, with the flags that it has there.
+    pub fn of(event: &Event<'a>) -> Outgoing<'a> {
+        Outgoing {
+            timestamp: event.header.timestamp,
+            event_type: event.header.event_type,
+            flags: event.header.flags & !ARTIFICIAL,
+            body: Cow::Borrowed(event.body),
+            server_id: None,
+        }
+    }
 }
 
 /// An event with its place in a binlog. A large body stays where it is: it is not copied.
@@ -53,9 +76,9 @@ impl BinlogWriter {
         }
     }
 
-    /// Name of the binlog.
-    pub fn file(&self) -> &str {
-        &self.file
+    /// A writer of the binlog that comes after this one.
+    pub fn next(&self, file: String) -> BinlogWriter {
+        BinlogWriter::new(self.server_id, self.checksum, file)
     }
 
     /// Position of the next event. As in a server's own binlog, positions begin again at zero after
@@ -69,33 +92,10 @@ impl BinlogWriter {
     /// # Errors
     /// If the event is larger than an event can be; the place is free still.
     pub fn place<'a>(&mut self, event: &'a Outgoing<'_>) -> Result<Placed<'a>, EventError> {
-        let header = EventHeader {
-            timestamp: event.timestamp,
-            event_type: event.event_type,
-            server_id: self.server_id,
-            event_bytes: 0,
-            end_position: 0,
-            flags: event.flags,
-        };
-        self.advance(header, Cow::Borrowed(&event.body))
-    }
-
-    /// Gives an event of another binlog its place, with the server and the flags that it has there.
-    ///
-    /// # Errors
-    /// Errors of [`BinlogWriter::place`].
-    pub fn place_foreign<'a>(&mut self, event: &Event<'a>) -> Result<Placed<'a>, EventError> {
-        let header = EventHeader {
-            flags: event.header.flags & !ARTIFICIAL,
-            ..event.header
-        };
-        self.advance(header, Cow::Borrowed(event.body))
+        self.advance(event, Cow::Borrowed(&event.body))
     }
 
     /// The event that tells a reader which binlog it gets. It has no place there.
-    ///
-    /// # Errors
-    /// If the name of the binlog makes the event larger than an event can be.
     pub fn file_name(&self) -> Result<Placed<'static>, EventError> {
         let rotate = Rotate {
             position: u64::from(self.position),
@@ -105,9 +105,6 @@ impl BinlogWriter {
     }
 
     /// The event that tells a reader the format of the others.
-    ///
-    /// # Errors
-    /// None in practice: the event is far smaller than the largest one.
     pub fn format(
         &mut self,
         server_version: &str,
@@ -115,34 +112,21 @@ impl BinlogWriter {
     ) -> Result<Placed<'static>, EventError> {
         let description = FormatDescription {
             server_version: server_version.to_owned(),
-            created: 0,
             checksum: self.checksum,
         };
-        let header = EventHeader {
-            timestamp,
-            event_type: EventType::FORMAT_DESCRIPTION,
-            server_id: self.server_id,
-            event_bytes: 0,
-            end_position: 0,
-            flags: 0,
-        };
-        self.advance(header, Cow::Owned(description.body()))
+        let event_type = EventType::FORMAT_DESCRIPTION;
+        let event = Outgoing::new(event_type, timestamp, Vec::new());
+        self.advance(&event, description.body().into())
     }
 
     /// The event that says that there is no other.
-    ///
-    /// # Errors
-    /// If the name of the binlog makes the event larger than an event can be.
     pub fn heartbeat(&self) -> Result<Placed<'static>, EventError> {
-        let body = heartbeat::body(&self.file);
+        let body = self.file.as_bytes().to_vec();
         self.artificial(EventType::HEARTBEAT, body, self.position)
     }
 
     /// The event that says that the reader has everything up to where it wanted to stop, with the
     /// newest GTID of each domain.
-    ///
-    /// # Errors
-    /// If there are more domains than an event can have.
     pub fn until_reached(&self, gtids: &GtidList) -> Result<Placed<'static>, EventError> {
         let body = gtids.until_reached_body();
         self.artificial(EventType::GTID_LIST, body, self.position)
@@ -165,15 +149,22 @@ impl BinlogWriter {
         Ok(Placed::new(header, Cow::Owned(body), self.checksum))
     }
 
-    /// The event with this header, but for its size and place, where the next event begins.
+    /// This event with this body, where the next event begins.
     fn advance<'a>(
         &mut self,
-        mut header: EventHeader,
+        event: &Outgoing<'_>,
         body: Cow<'a, [u8]>,
     ) -> Result<Placed<'a>, EventError> {
-        header.event_bytes = self.event_bytes(header.event_type, body.len())?;
-        header.end_position = self.position.wrapping_add(header.event_bytes);
-        self.position = header.end_position;
+        let event_bytes = self.event_bytes(event.event_type, body.len())?;
+        self.position = self.position.wrapping_add(event_bytes);
+        let header = EventHeader {
+            timestamp: event.timestamp,
+            event_type: event.event_type,
+            server_id: event.server_id.unwrap_or(self.server_id),
+            event_bytes,
+            end_position: self.position,
+            flags: event.flags,
+        };
         Ok(Placed::new(header, body, self.checksum))
     }
 
@@ -200,7 +191,6 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// Size in bytes.
     pub fn size(&self) -> usize {
         self.pieces().iter().map(|piece| piece.len()).sum()
     }

@@ -1,10 +1,10 @@
 //! Transactions: what write sets hold, made whole.
 
 use proptest::prelude::*;
+use synod_binlog::bodies::Query;
 use synod_binlog::gtid::{self, GtidEvent};
-use synod_binlog::query::Query;
 use synod_binlog::{
-    EventHeader, EventType, Gtid, Outgoing, Transaction, TransactionError, statement, xid,
+    EventHeader, EventType, Gtid, Outgoing, Transaction, TransactionError, statement,
 };
 
 const GTID: Gtid = Gtid {
@@ -15,18 +15,15 @@ const GTID: Gtid = Gtid {
 
 /// An event as a server puts it into a write set.
 fn event(event_type: EventType, timestamp: u32, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
     let header = EventHeader {
         timestamp,
         event_type,
         server_id: 1,
-        event_bytes: 19 + body.len() as u32,
+        event_bytes: 0,
         end_position: 0,
         flags: 0,
     };
-    header.write(&mut out);
-    out.extend_from_slice(body);
-    out
+    header.with_body(body).1
 }
 
 fn table_map(table: u8) -> Vec<u8> {
@@ -72,7 +69,7 @@ fn rows_get_a_beginning_with_the_gtid_and_a_commit() {
     assert_eq!((beginning.sequence, beginning.domain), (4711, 3));
     assert_eq!(beginning.flags, gtid::TRANSACTIONAL | gtid::ALLOW_PARALLEL);
     assert_eq!(events[0].timestamp, 10);
-    assert_eq!(xid::parse(&events[3].body), Ok(4711));
+    assert_eq!(*events[3].body, 4711_u64.to_le_bytes());
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! X.509 version 1; it has no extensions, so only an authority may have signed it, directly.
 //!
 //! The same rules hold at both ends, and at start for a member's own certificate. Between members,
-//! names in a certificate are not compared with anything (`docs/decisions/008-tls.md`).
+//! names in a certificate are not compared with anything (decision 006).
 
 use std::sync::Arc;
 

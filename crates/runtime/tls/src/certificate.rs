@@ -21,7 +21,8 @@ use sha2::{Digest, Sha256};
 use super::error::TlsError;
 use super::settings::TlsFiles;
 
-/// Longest subject that [`crate::PeerCredential::Certificate`] holds, in bytes; a longer one is hashed.
+/// Longest subject that [`crate::PeerCredential::Certificate`] holds, in bytes; a longer one is
+/// hashed.
 pub const SUBJECT_BYTES_MAX: usize = 256;
 const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
 /// The short names of RFC 4514, section 3.

@@ -4,8 +4,8 @@
 //!
 //! - A connection is encrypted from its first byte or not at all.
 //! - A peer proves that it belongs to the group by a certificate that one of the operator's
-//!   authorities has signed, or by the group's secret (`docs/decisions/020-credentials.md`). Names
-//!   in a certificate are not compared with addresses (`docs/decisions/008-tls.md`).
+//!   authorities has signed, or by the group's secret. Names in a certificate are not compared with
+//!   addresses (decision 006).
 //! - Own certificates are checked at start as a peer would check them; any error ends the start.
 //! - Every connection presents its credential again: there is no resumption, so an expired or
 //!   replaced one does not live on.

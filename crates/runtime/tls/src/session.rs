@@ -1,7 +1,7 @@
 //! An open encrypted connection, and the identity that its peer has proven.
 //!
 //! Every connection carries messages one way and belongs to one thread, so a session needs no lock
-//! (`docs/decisions/008-tls.md`). Errors of the library leave here in words for operators.
+//! (decision 006). Errors of the library leave here in words for operators.
 
 use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 

@@ -13,27 +13,18 @@
 //! | [`api`] | what a provider must be able to do, in safe Rust |
 //! | [`options`] | `wsrep_provider_options`: the crate `options`; `docs/options.md` |
 //! | `live_options` | options read on hot paths |
-//! | [`provider`] | one per server: connects, changes options, reloads certificates |
-//! | `connection` | one stay in the group: join, SST, disconnect, events of the node |
+//! | [`provider`] | one per server: connects, changes options |
+//! | `connection` | one stay in the group and its owners: join, full copies, departure |
 //! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
-//! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
+//! | `apply` | ordered actions: sequencer, applier threads, failed actions, clients that wait |
 //! | [`position`] | where the database is, and `grastate.dat` |
 //! | `commands` | serves the program `synod`: its socket, status, events, orders |
-//! | `log_queue` | lines for the error log, and the thread that waits for its disk |
 //! | `other_replication` | MariaDB's own replication beside the group |
 //! | `server_program` | runs the server's own program for its settings and its position |
-//! | `service_manager` | what systemd is told during a long start |
 //! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
+//! | `waiting` | how threads wait for each other |
 //!
-//! # One commit's way
-//!
-//! 1. The client's thread calls `append_key`, `append_data`, `certify` through [`boundary`].
-//! 2. `transaction/certify.rs` makes an action of them and submits it to the node. The leader
-//!    certifies and orders it; `certify` answers its seqno.
-//! 3. `transaction/commit_order.rs` waits in `apply/sequencer` until all smaller seqnos have left
-//!    the commit order. The server commits, leaves the order and releases the transaction.
-//! 4. On the other servers the node delivers the action (`connection/node_events.rs`) to the queue
-//!    of `apply/sequencer`. A thread in `apply/applier.rs` applies it.
+//! `DESIGN.md` beside the crate has the way of one write set, and why not otherwise.
 //!
 //! # Rules
 //!
@@ -42,7 +33,7 @@
 //! - Names, order and types of options and status variables are Galera's, because tools parse them.
 //!   Names that exist only here begin with `synod.` and `synod_`.
 //! - No lock is held across a callback of the server. The lock order is written at
-//!   `connection/mod.rs`.
+//!   `connection/session.rs`.
 #![deny(unsafe_code)]
 
 pub mod api;
@@ -58,9 +49,9 @@ mod other_replication;
 pub mod position;
 pub mod provider;
 mod server_program;
-mod service_manager;
 pub mod status;
 mod transaction;
+mod waiting;
 
 pub use synod_options as options;
 

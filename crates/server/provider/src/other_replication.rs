@@ -16,14 +16,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use synod_binlog::event::HEADER_BYTES;
 use synod_binlog::gtid::GtidEvent;
-use synod_binlog::header::HEADER_BYTES;
 use synod_binlog::{EventHeader, EventType};
-use synod_node::Origin;
 
 use crate::api::{LogLevel, WsFlags};
 use crate::boundary;
-use crate::connection::Connection;
+use crate::connection::session::Server;
 use crate::server_program::Settings;
 
 /// Knowledge about other replication of this server.
@@ -122,8 +121,8 @@ impl OtherReplication {
         }
     }
 
-    /// A write set of this server's former process has returned from the log.
-    fn note_returned(&self, flags: WsFlags, events: &[u8]) {
+    /// A write set of this server's former process, which was lost here, has returned from the log.
+    pub(crate) fn note_returned(&self, flags: WsFlags, events: &[u8]) {
         let Source::Outside { server_id, gtid } = self.source_of(flags, events) else {
             return;
         };
@@ -198,25 +197,22 @@ impl OtherReplication {
     fn returned(&self) -> MutexGuard<'_, BTreeMap<u32, Returned>> {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Connection {
     /// Whether a local write set is taken, as far as it is of a replica thread; the thread is told
     /// why not.
-    pub(crate) fn takes_from_replica(&self, flags: WsFlags, events: &[u8]) -> bool {
-        let other = &self.shared.other_replication;
-        let source = other.source_of(flags, events);
-        if let Some(text) = other.refusal(source) {
+    pub(crate) fn takes(&self, server: &Server, flags: WsFlags, events: &[u8]) -> bool {
+        let source = self.source_of(flags, events);
+        if let Some(text) = self.refusal(source) {
             // A client gets it. A replica thread stops without a word.
             boundary::refuse_statement(&text);
-            self.log(LogLevel::Error, text);
+            server.log(LogLevel::Error, text);
             return false;
         }
         if let Source::Outside {
             server_id,
             gtid: None,
         } = source
-            && !other.has_warned.swap(true, Ordering::Relaxed)
+            && !self.has_warned.swap(true, Ordering::Relaxed)
         {
             let text = format!(
                 "transactions of the server with server_id {server_id} are executed here, by a \
@@ -226,19 +222,9 @@ impl Connection {
                  replica, set log_bin, log_slave_updates and wsrep_gtid_mode = ON on all servers \
                  of the group. This line is not repeated until the next start"
             );
-            self.log(LogLevel::Warn, text);
+            server.log(LogLevel::Warn, text);
         }
         true
-    }
-
-    /// Looks at an action that is applied: one of this member's former process was lost here.
-    pub(crate) fn look_at_returned(&self, origin: &Origin, flags: WsFlags, events: &[u8]) {
-        let is_mine = self
-            .node()
-            .is_some_and(|node| node.identity().0 == origin.member);
-        if is_mine {
-            self.shared.other_replication.note_returned(flags, events);
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Disks that hang at will, preloaded into a server (LD_PRELOAD).
+ * Disks that hang or are slow at will, preloaded into a server (LD_PRELOAD).
  *
  * HANGING_DISKS names directories, with colons between them. While the file DIR.hangs exists beside
  * such a directory, every call that changes a file below it waits, as for a disk that does not
  * answer. What began before is finished. Reads go on: the system has in memory what was written
- * lately.
+ * lately. While the file DIR.slow exists, each sync of a file below DIR takes longer, by a random
+ * time within the range in that file: two numbers of milliseconds.
  *
  * Not intercepted: files mapped to memory, and asynchronous input and output (libaio, io_uring);
  * a server has to be told not to use them.
@@ -27,6 +28,7 @@
 struct disk {
     char dir[PATH_MAX];
     char flag[PATH_MAX + 8];
+    char slow[PATH_MAX + 8];
 };
 
 static struct disk disks[DISKS_MAX];
@@ -42,6 +44,8 @@ __attribute__((constructor)) static void read_disks(void)
             memcpy(disk->dir, names, length);
             memcpy(disk->flag, names, length);
             strcpy(disk->flag + length, ".hangs");
+            memcpy(disk->slow, names, length);
+            strcpy(disk->slow + length, ".slow");
         }
         names += length + (names[length] == ':');
     }
@@ -75,22 +79,51 @@ static void await_path(const char *path)
     errno = before;
 }
 
+static int is_file_on(const struct disk *disk, int fd)
+{
+    char link[32], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return is_on(disk, path);
+}
+
 /* The same for an open file. Its path is asked for only while a disk hangs. */
 static void await_file(int fd)
 {
     int before = errno;
-    for (int i = 0; i < disk_count; i++) {
-        char link[32], path[PATH_MAX];
-        if (!hangs(&disks[i]))
-            continue;
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(link, path, sizeof path - 1);
-        if (length < 0)
-            continue;
-        path[length] = 0;
-        if (is_on(&disks[i], path))
+    for (int i = 0; i < disk_count; i++)
+        if (hangs(&disks[i]) && is_file_on(&disks[i], fd))
             wait_for(&disks[i]);
-    }
+    errno = before;
+}
+
+static void take_longer(const struct disk *disk)
+{
+    static __thread unsigned seed;
+    long least = 0, most = 0;
+    FILE *range = fopen(disk->slow, "r");
+    if (!range)
+        return;
+    if (fscanf(range, "%ld %ld", &least, &most) != 2 || most < least)
+        abort();
+    fclose(range);
+    if (!seed)
+        seed = (unsigned)getpid() ^ (unsigned)time(NULL);
+    long ms = least + rand_r(&seed) % (most - least + 1);
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+static void await_sync(int fd)
+{
+    int before = errno;
+    await_file(fd);
+    for (int i = 0; i < disk_count; i++)
+        if (access(disks[i].slow, F_OK) == 0 && is_file_on(&disks[i], fd))
+            take_longer(&disks[i]);
     errno = before;
 }
 
@@ -105,8 +138,8 @@ static void await_file(int fd)
         return original arguments;                                         \
     }
 
-AFTER(await_file(fd), int, fsync, (int fd), (fd))
-AFTER(await_file(fd), int, fdatasync, (int fd), (fd))
+AFTER(await_sync(fd), int, fsync, (int fd), (fd))
+AFTER(await_sync(fd), int, fdatasync, (int fd), (fd))
 AFTER(await_file(fd), ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n))
 AFTER(await_file(fd), ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n))
 AFTER(await_file(fd), ssize_t, pwrite, (int fd, const void *b, size_t n, off_t at), (fd, b, n, at))

@@ -3,12 +3,15 @@
 //! A server on which an action ends differently from the outcome decision is inconsistent and
 //! leaves.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use synod_e2e::doctor::Doctor;
-use synod_e2e::programs::signal;
-use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure, ensure_says};
+use synod_e2e::programs::{printed, signal};
+use synod_e2e::{
+    Failure, Outcome, Shared, TestCluster, Why, agreement, ensure, ensure_says, place,
+};
 use synod_local_cluster::{ClusterError, wait_for};
 
 static CLUSTER: Shared = Shared::new("inconsistency", 30306);
@@ -264,6 +267,56 @@ fn client_with_locked_tables_does_not_wait_for_itself() {
         for node in ALL {
             await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
         }
+        agreement::check(cluster, &ALL)
+    });
+}
+
+/// `synod copy` for a node's server, with these arguments.
+fn copy_command(cluster: &TestCluster, node: u8, arguments: &[&str]) -> Outcome<String> {
+    let mut copy = Command::new(place::program()?);
+    copy.arg("copy").args(arguments);
+    printed(copy.arg("--dir").arg(cluster.files(node).data))
+}
+
+/// A person has repaired marked data, and knows it; then distrusts data that look healthy.
+#[test]
+fn operator_has_marked_data_used_and_healthy_ones_replaced() {
+    CLUSTER.scenario("synod copy", |cluster| {
+        const COPIED: &str = "asking for a full copy";
+        let node = cluster.follower();
+        let table = table(cluster, "ordered")?;
+        differ(cluster, node, &format!("INSERT INTO {table} VALUES (1)"))?;
+        let by = cluster.others(node)[0];
+        cluster.execute(by, &format!("INSERT INTO {table} VALUES (1)"))?;
+        check_evicted(cluster, node, &table)?;
+        let (findings, _) = Doctor::of(cluster, node)?.findings()?;
+        let words = "problem data out of its group, waits for a person";
+        ensure_says(&findings.join("\n"), words)?;
+        differ(cluster, node, &format!("DELETE FROM {table}"))?;
+        cluster.stop(node).why("stop")?;
+        let said = copy_command(cluster, node, &[])?;
+        ensure_says(&said, "replaces its data by a full copy (SST).\nMarked as")?;
+        copy_command(cluster, node, &["--accept", "--yes"])?;
+        cluster.start(node, &|_, _| ()).why("with its data")?;
+        let text = cluster.log_text(node);
+        ensure_says(&text, "the data are used as they are: synod copy --accept")?;
+        ensure(!text.contains(COPIED), || {
+            "a full copy was taken".to_owned()
+        })?;
+        agreement::check(cluster, &ALL)?;
+
+        differ(cluster, node, &format!("INSERT INTO {table} VALUES (2)"))?;
+        cluster.stop(node).why("stop")?;
+        let said = copy_command(cluster, node, &[])?;
+        ensure_says(&said, "uses its data.\nNothing is known to be wrong")?;
+        copy_command(cluster, node, &["--force"])?;
+        let said = copy_command(cluster, node, &[])?;
+        ensure_says(&said, "Marked as not to be used: an operator has asked")?;
+        cluster.start(node, &|_, _| ()).why("with a copy")?;
+        ensure_says(&cluster.log_text(node), COPIED)?;
+        let (findings, _) = Doctor::of(cluster, node)?.findings()?;
+        let findings = findings.join("\n");
+        ensure(!findings.contains("problem data"), || findings.clone())?;
         agreement::check(cluster, &ALL)
     });
 }

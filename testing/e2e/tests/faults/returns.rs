@@ -164,7 +164,7 @@ fn execute_and_kill_3(cluster: &mut TestCluster, origin: u8, statement: &str) ->
 }
 
 /// Once a statement is finished, its position survives a kill as its effect does, although node 3
-/// does not flush. A kill amid the statement is another matter: see decision 034.
+/// does not flush. A kill amid the statement is another matter: see decision 025.
 #[test]
 fn statements_are_executed_once_by_a_server_that_was_killed() -> Outcome {
     if place::is_galera() {

@@ -1,4 +1,4 @@
-//! One server's disk hangs, for longer than a client would wait for it.
+//! One server's disk hangs, for longer than a client would wait for it; or all are slow.
 //!
 //! A minority never stops the majority: while the disk hangs, commits continue through the other
 //! servers, at the cost of one election if the sick server led. Nothing acknowledged is lost, and
@@ -22,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const HANG: Duration = Duration::from_secs(15);
 /// The longest time without a commit that passes, on a busy machine; the promise is 3 s.
 const GAP_MAX: Duration = Duration::from_secs(10);
+/// Rows that are committed one after the other while all logs are slow.
+const SLOW_ROWS: usize = 9;
+/// The longest time without a commit after the end of a leader while all logs are slow, on a busy
+/// machine: four syncs, the time until it is missed, and once more.
+const ELECTION_MAX: Duration = Duration::from_secs(30);
 /// Commits on each other server that show that it still serves.
 const SOME: usize = 100;
 
@@ -45,6 +50,58 @@ fn log_and_database_of_the_leader_hang_and_the_others_continue() -> Outcome {
 #[test]
 fn leader_can_write_nothing_and_the_others_continue() -> Outcome {
     check(TestCluster::leader, &[Disk::All])
+}
+
+/// A leader that works stays, however slow its log is; and if it dies, another one is elected.
+#[test]
+fn group_whose_logs_all_take_a_second_for_a_sync_has_a_leader() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("slow", BASE_PORT, 3)?;
+    hanging_disks::prepare(&mut cluster)?;
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    let outcome = logs_are_slow(&mut cluster);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+    }
+    outcome
+}
+
+fn logs_are_slow(cluster: &mut TestCluster) -> Outcome {
+    cluster.execute(1, "CREATE TABLE e2e_data.slow (id INT PRIMARY KEY)")?;
+    let leader = cluster.leader();
+    let term = cluster.synod_status(leader, "term")?;
+    let slow = HangingDisks::slow_logs(cluster, &(300..=1500))?;
+    let began = Instant::now();
+    for row in 0..SLOW_ROWS {
+        let node = ALL[row % ALL.len()];
+        cluster.execute(node, &format!("INSERT INTO e2e_data.slow VALUES ({row})"))?;
+    }
+    eprintln!("  {SLOW_ROWS} commits in {:.1?}", began.elapsed());
+    let now = (cluster.leader(), cluster.synod_status(leader, "term")?);
+    ensure(now == (leader, term), || {
+        format!("node{leader} led, now {now:?}")
+    })?;
+
+    cluster.kill(leader).why("killing the leader")?;
+    let began = Instant::now();
+    let others = cluster.others(leader);
+    let insert = format!("INSERT IGNORE INTO e2e_data.slow VALUES ({SLOW_ROWS})");
+    let serves = wait_for(PATIENCE, || cluster.execute(others[0], &insert).ok());
+    let took = began.elapsed();
+    ensure(serves.is_some() && took < ELECTION_MAX, || {
+        format!("no commit {took:?} after the leader's end")
+    })?;
+    eprintln!("  a commit {took:.1?} after the leader's end");
+    drop(slow);
+    cluster.start(leader, &|_, _| ()).why("the former leader")?;
+    let rows = cluster.rows(leader, "SELECT COUNT(*) FROM e2e_data.slow")?;
+    ensure(rows == [(SLOW_ROWS + 1).to_string()], || {
+        format!("{rows:?} rows")
+    })?;
+    agreement::check(cluster, &ALL)
 }
 
 fn check(sick: fn(&TestCluster) -> u8, disks: &[Disk]) -> Outcome {

@@ -6,3 +6,4 @@ mod demo;
 mod doctor;
 mod point_in_time;
 mod remote_commands;
+mod restore;

@@ -1,17 +1,17 @@
 //! The commands of `docs/operating/point-in-time.md`: a server as the group was before a mistake.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use synod_e2e::programs::output_of;
+use synod_e2e::drill::Page;
+use synod_e2e::programs::run_commands;
 use synod_e2e::relay::{PASSWORD, Relay, USER};
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 30806;
-const PAGE: &str = "docs/operating/point-in-time.md";
+const PAGE: Page = Page("point-in-time.md");
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Commands appended to those of the page.
@@ -37,9 +37,9 @@ fn commands_of_the_manual_restore_what_was_dropped() -> Outcome {
 }
 
 fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
-    let blocks = blocks_of_the_page()?;
+    let blocks = PAGE.shell_blocks()?;
     let [_, copy, find, end, start, replay] = blocks.as_slice() else {
-        return ensure(false, || format!("{PAGE} has {} blocks", blocks.len()));
+        return ensure(false, || format!("{PAGE:?} has {} blocks", blocks.len()));
     };
     let variables = variables(cluster, relay)?;
     let mut conn = cluster.connect(1)?;
@@ -50,7 +50,7 @@ fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
             "INSERT INTO e2e_data.orders VALUES (1), (2)",
         ],
     )?;
-    shell(cluster, &[&variables, copy])?;
+    run_commands(cluster, &[&variables, copy])?;
     run(
         &mut conn,
         &[
@@ -71,7 +71,7 @@ fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
     });
     ensure(arrived.is_some(), || "the relay lags".to_owned())?;
     binlog_ends_at_a_time(&mut conn, relay)?;
-    let said = shell(cluster, &[&variables, find, end, start, replay, END])?;
+    let said = run_commands(cluster, &[&variables, find, end, start, replay, END])?;
     let last = said.lines().rfind(|line| line.contains('\t'));
     ensure(last == Some("62\t4"), || said.clone())
 }
@@ -103,14 +103,6 @@ fn run(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
     statements.try_for_each(|sql| conn.query_drop(sql).why(sql))
 }
 
-/// The commands of the page, block by block.
-fn blocks_of_the_page() -> Outcome<Vec<String>> {
-    let text = fs::read_to_string(place::workspace().join(PAGE)).why(PAGE)?;
-    let blocks = text.split("```sh\n").skip(1);
-    let block = |rest: &str| rest.split("```").next().unwrap_or_default().to_owned();
-    Ok(blocks.map(block).collect())
-}
-
 /// First block with this test's values for the page's names.
 fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
     let dir = cluster.settings().dir.join("restored");
@@ -137,21 +129,4 @@ fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
          MYSQL_USER=$(stat -c %U '{at}')
         "
     ))
-}
-
-/// Runs commands as an operator would, up to the first that fails; what they print.
-fn shell(cluster: &TestCluster, commands: &[&str]) -> Outcome<String> {
-    let log = cluster.settings().dir.join("restored.log");
-    let script = format!(
-        "set -eu; exec 2>>'{}'; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{}",
-        log.display(),
-        commands.join("\n")
-    );
-    let mut shell = Command::new("bash");
-    shell.args(["-o", "pipefail", "-c", &script]);
-    let printed = output_of(&mut shell, PAGE);
-    if printed.is_err() {
-        eprintln!("{}", fs::read_to_string(&log).unwrap_or_default());
-    }
-    Ok(String::from_utf8_lossy(&printed?).into_owned())
 }

@@ -80,12 +80,7 @@ fn binlog_events() -> Vec<Vec<u8>> {
             out.extend_from_slice(&format.pieces().concat());
         }
         for (event_type, body) in bodies {
-            let event = Outgoing {
-                timestamp: 1,
-                event_type: *event_type,
-                flags: 0,
-                body: body.to_vec().into(),
-            };
+            let event = Outgoing::new(*event_type, 1, body.to_vec());
             let placed = writer.place(&event).expect("it is small");
             out.extend_from_slice(&placed.pieces().concat());
         }
@@ -130,12 +125,7 @@ fn upstream_events() -> Vec<Vec<u8>> {
         let mut writer = BinlogWriter::new(2, Checksum::None, "log".to_owned());
         let mut out = vec![which];
         for (event_type, body) in events {
-            let event = Outgoing {
-                timestamp: 1,
-                event_type: *event_type,
-                flags: 0,
-                body: body.clone().into(),
-            };
+            let event = Outgoing::new(*event_type, 1, body.clone());
             let placed = writer.place(&event).expect("it is small");
             out.extend_from_slice(&placed.pieces().concat());
         }

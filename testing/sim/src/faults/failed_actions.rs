@@ -1,4 +1,4 @@
-//! Actions that fail on one database only (decision 055): whenever the member dies then, its
+//! Actions that fail on one database only (decision 041): whenever the member dies then, its
 //! database has the action in the end, or is replaced.
 //!
 //! First an action fails once, and the member dies at each step of the vote about it, or soon after

@@ -106,7 +106,7 @@ impl<'a> FaultAtlas<'a> {
 
     /// Whether as many databases vote as must hold what logs purge. With loggers in place of
     /// databases, or if operators say so, what is older than the logs may be in one database only
-    /// (decision 016).
+    /// (decision 011).
     fn has_databases_to_spare(&self, config: &Config) -> bool {
         let voters = config.voters().count();
         let databases = config.voters().filter(|id| config.members[id].has_data);

@@ -1,5 +1,5 @@
 //! Full copies that take longer than the log of their receiver reaches: what is missing is fetched,
-//! not copied again (decision 045).
+//! not copied again (decision 032).
 //!
 //! A learner with a small log gets a copy while clients write, and its log is purged beyond the
 //! copy's position. The others' logs have everything. The member that sends the learner what it

@@ -1,4 +1,4 @@
-//! Loss of the quorum (decision 013): most voters are lost for good, and an operator orders one of
+//! Loss of the quorum (decision 008): most voters are lost for good, and an operator orders one of
 //! the others to become a forced primary.
 //!
 //! Entries that the lost voters had committed and that are not in the log of the forced primary are

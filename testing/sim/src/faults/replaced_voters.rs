@@ -1,5 +1,5 @@
 //! Voters that are lost for good and replaced, and orderly shutdowns in any order: the number of
-//! voters is kept without an operator (decision 030, P6).
+//! voters is kept without an operator (decision 021, P6).
 //!
 //! Nothing else fails, and the times are short: a voter is dead after seconds, a learner forgotten
 //! after half a minute. Every configuration is checked (`invariants/voters.rs`). Here the group

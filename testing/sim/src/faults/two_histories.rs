@@ -1,4 +1,4 @@
-//! Two histories (decision 013): an operator forces a primary while the majority only seems to be
+//! Two histories (decision 008): an operator forces a primary while the majority only seems to be
 //! lost, and the majority comes back later.
 //!
 //! The forced primary must have purged the place where the histories part: otherwise its entries

@@ -1,4 +1,4 @@
-//! Actions that are said to be applied everywhere are (decision 029).
+//! Actions that are said to be applied everywhere are (decision 020).
 //!
 //! A member tells its clients up to where all synced databases have applied what is committed. Each
 //! database of its view has that, unless the member says that it does not wait for it.

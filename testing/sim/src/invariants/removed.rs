@@ -1,5 +1,5 @@
 //! A process that the group has taken out while it ran does not come back: an operator removed its
-//! member, or another member has its place. A later start may join again (decision 030).
+//! member, or another member has its place. A later start may join again (decision 021).
 
 use std::collections::{BTreeMap, BTreeSet};
 

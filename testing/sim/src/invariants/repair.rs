@@ -1,4 +1,4 @@
-//! A member whose log was damaged answers for what it has lost (decision 007).
+//! A member whose log was damaged answers for what it has lost (decision 005).
 //!
 //! Until it has the lost entries again, it does not stand, and votes only for members that have
 //! them. What it keeps is a prefix of what was written.

@@ -2,7 +2,7 @@
 //! P1).
 //!
 //! Everything therefore comes back even if all machines lose their power now, or a minority of the
-//! disks is lost (decision 016).
+//! disks is lost (decision 011).
 
 use synod_consensus::{MemberId, Seqno};
 

@@ -1,5 +1,5 @@
 //! A server that follows its group has the group's data (P1): nothing that failed there is left
-//! out (decision 055).
+//! out (decision 041).
 
 use synod_consensus::{MemberId, Seqno};
 use synod_member::OutcomeDecision;

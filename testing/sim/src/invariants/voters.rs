@@ -1,4 +1,4 @@
-//! The number of voters, as far as the group changes it by itself (decision 030): a replacement
+//! The number of voters, as far as the group changes it by itself (decision 021): a replacement
 //! never makes it larger, nothing makes it smaller than the operators want, and every majority of
 //! the former voters can still elect a leader.
 

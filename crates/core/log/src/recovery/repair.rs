@@ -6,8 +6,7 @@
 //! voted. Both are repeated in every batch header and segment header, so any header after the
 //! damage states them. If no such header is left, they are unknown. Then the member moves to a term
 //! that it cannot have reached, in which it has promised nothing. It counts as under repair until
-//! its log has an entry of that term or of a later one. `docs/decisions/007-repair.md` has the
-//! argument.
+//! its log has an entry of that term or of a later one (decision 005).
 //!
 //! [`plan`] changes nothing. [`RepairPlan::decide`] makes the decision durable in the control file,
 //! and [`carry_out`] executes it, so that a crash in between changes nothing.

@@ -2,10 +2,10 @@
 //!
 //! A new file is filled with zeros and synced before it is used, so that a sync on the commit path
 //! never has to write file-system metadata, and space for a segment is certain before its first
-//! record (see `docs/decisions/003-segment-preallocation.md`). It then gets an open header and its
-//! name in the log, and the control file names it. A thread of its own does all that beside the
-//! writer, at a pace that leaves the disk to the writer. So the writer needs nothing but the write
-//! of its first batch, which completes the header.
+//! record (decision 002). It then gets an open header and its name in the log, and the control file
+//! names it. A thread of its own does all that beside the writer, at a pace that leaves the disk to
+//! the writer. So the writer needs nothing but the write of its first batch, which completes the
+//! header.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -120,6 +120,11 @@ impl CertificationState {
         }
     }
 
+    /// The log was reset: it begins after this entry and action.
+    pub(crate) fn log_reset(&mut self, index: LogIndex, seqno: Seqno) {
+        *self = CertificationState::new(index, seqno, self.limits);
+    }
+
     /// Index of the last entry fed.
     pub(crate) fn last_index(&self) -> LogIndex {
         self.last_index

@@ -4,65 +4,66 @@
 //! core that a step causes are performed after all of them.
 
 use super::Driver;
-use super::own_log::RepairNews;
-use crate::host::{Level, Remedy, Topic};
-use synod_log::LogError;
+use super::membership::{correct_own_record, raise_protocol};
+use super::retention::discard_unknown;
 
 impl Driver {
     pub(super) fn slow_tick(&mut self) {
         // Before the next step: by its policy a member may continue instead of ceasing to be
         // primary.
-        self.watch_quorum_loss();
+        self.leadership
+            .watch_quorum_loss(&mut self.ctx, &self.membership);
         // Before anything that clients wait for: those that wait in vain are released first.
         self.watch_primary();
-        self.join_without_view();
+        self.membership.join_without_view(&self.ctx);
         // After the watch on the leader: a member under repair waits for one.
-        self.watch_repair();
+        self.leadership.watch_repair(&mut self.ctx);
         // Before the request to join, which makes more acquaintances.
-        self.rights_tick();
+        self.authorization.rights_tick(&self.ctx, &self.membership);
         // Before the request to join, which a removed member does not send.
-        self.watch_removal();
+        self.membership.watch_removal(&mut self.ctx);
         // Before the report: the leader ignores reports of members that are not present.
-        self.send_join_if_needed();
-        self.watch_join();
+        self.membership
+            .send_join_if_needed(&self.ctx, &self.leadership, &mut self.authorization);
+        self.membership.watch_join(&self.ctx);
         // Before the report, whose weight depends on it.
-        self.watch_disk();
+        self.leadership.watch_disk(&mut self.ctx);
         // Before the report, which says how far the database has flushed.
-        let (state, applied) = (
-            self.state_transfers.data_state(),
-            self.links.shared.applied(),
-        );
-        let now = self.turns.now;
-        let oldest_write = self.disk_watch.oldest_write(now);
+        let (state, applied) = (self.ctx.data_state, self.ctx.links.shared.applied());
+        let now = self.ctx.turns.now;
+        let oldest_write = self.leadership.disk_watch.oldest_write(now);
         self.retention
             .database_is_at(now, oldest_write, state, applied);
         self.retention
-            .readers_are_at(self.links.shared.readers.slowest());
+            .readers_are_at(self.ctx.links.shared.readers.slowest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();
         // After the leader's work: who is present decides whose outcomes count.
-        self.inconsistency_tick();
+        self.inconsistency
+            .inconsistency_tick(&mut self.ctx, &self.membership);
         // After the leader's work, which lets other leavers go before the leader itself.
-        self.leave_tick();
+        self.membership.leave_tick(&mut self.ctx);
         // After the leader's work: what it appended may be committed.
-        self.commands_tick();
+        self.commands
+            .commands_tick(&mut self.ctx, &mut self.authorization);
         // After the reports and the status, from which the purge limit follows.
-        self.retain_log();
+        self.retention
+            .retain_log(&mut self.ctx, &self.membership, &mut self.catch_up.fetching);
         // After the watch on the leader: without one, no search is given up.
-        self.fetching_tick();
+        self.catch_up.fetching.fetching_tick(&self.ctx);
         // After the watch on the leader: commits wait for no database while there is none.
-        self.everywhere_tick();
+        self.commit_wait.everywhere_tick(&self.ctx);
         // After the leader's work: its own changes of the configuration come first.
-        self.writers_tick();
+        self.proposals.writers.writers_tick(&mut self.ctx);
         // After the leader's work, which announces the pace.
-        self.publish_pace();
-        self.watch_throttling();
-        self.publish_commit_wait();
-        self.publish_progress();
-        self.publish_presence();
+        self.flow_control.publish_pace(&self.ctx);
+        self.flow_control.watch_throttling(&self.ctx);
+        self.commit_wait.publish_commit_wait(&self.ctx);
+        self.ctx.publish_progress();
+        self.membership.publish_presence(&self.ctx);
         // After the watch on the leader: only members without one report.
-        self.recovery_tick();
+        self.recovery.recovery_tick(&self.ctx, &self.membership);
         // Last: the steps before may have changed who is in the group.
         self.drop_strangers();
     }
@@ -70,74 +71,40 @@ impl Driver {
     /// The leader's share of the slow work. Steps that append an entry or change the configuration
     /// are refused while another change is under way; they try again at the next tick.
     fn leader_tick(&mut self) {
-        if !self.core.is_ready_leader() {
+        if !self.ctx.core.is_ready_leader() {
             return;
         }
         // First: the steps after it concern the members present.
-        self.update_view();
-        self.announce_presence();
+        let own = self.own_report();
+        self.membership.update_view(&mut self.ctx, own);
+        self.membership.announce_presence(&self.ctx);
         // Its own record, a new protocol version and leavers share the one change of configuration
         // that may be under way. Its own record comes first, since the version follows from the
         // records; leavers come after them, since a change by a leaver can wait. The votes of dead
         // members can wait longer.
-        self.correct_own_record();
-        self.raise_protocol();
-        self.bind_certificates();
-        self.continue_leaves();
+        correct_own_record(&mut self.ctx);
+        raise_protocol(&mut self.ctx);
+        self.authorization.bind_certificates(&mut self.ctx);
+        self.membership.continue_leaves(&mut self.ctx);
         // After the leavers, who wait for it.
-        self.care_for_voters();
+        self.membership
+            .care_for_voters(&mut self.ctx, &mut self.commands);
         // Partial actions before the status: a discard lets the purge limit rise.
-        self.discard_unknown();
-        self.discard_stale();
-        self.discard_action_in_the_way();
+        discard_unknown(&mut self.ctx);
+        self.proposals.discard_stale(&mut self.ctx);
+        self.retention.discard_action_in_the_way(&mut self.ctx);
         // Weights before the status, so that the leader uses what it is about to send.
-        self.weigh_reports();
+        self.leadership
+            .weigh_reports(&mut self.ctx, &self.membership);
         // After the weights and regions, which decide where to.
-        self.follow_writers();
+        self.leadership.follow_writers(&mut self.ctx);
         // After the regions, too.
-        self.choose_feeders();
+        self.catch_up
+            .feeding
+            .choose_feeders(&self.ctx, &self.leadership);
         self.broadcast_status();
-        self.watch_standstill();
+        self.catch_up.standstill.watch_standstill(&self.ctx);
         // Last: an action in the way is discarded only one tick after the full log was announced.
-        self.announce_full_log();
-    }
-
-    fn watch_repair(&mut self) {
-        let now = self.turns.now;
-        let is_alone = self.primary.has_lost_group(now, self.group_patience());
-        let until = self.core.repairing_until();
-        match self.own_log.repair.news(now, until, is_alone) {
-            None => {}
-            Some(RepairNews::Repaired) => {
-                self.note(Topic::Log, Level::Info, "this member's log is repaired");
-            }
-            Some(RepairNews::Waiting(until)) => {
-                let text = format!(
-                    "this member's log was damaged and lacks entries that may have been \
-                     acknowledged, up to {until}. It waits for a leader that has them; none is \
-                     known, so the group is not primary as long as too few members with whole \
-                     logs are running. 'When logs are damaged' in \
-                     docs/operating/shutdown-and-recovery.md says what can be done"
-                );
-                self.note(Topic::Log, Level::Error, text);
-            }
-        }
-    }
-
-    /// A damaged record was read. It is neither served nor delivered; the next start repairs it.
-    pub(super) fn log_damaged(&mut self, error: &LogError) {
-        let damage = error.damage().unwrap_or_else(|| error.to_string());
-        let why = format!(
-            "its log is damaged: {damage}. Restart it: it then gets what is lost from the other \
-             members"
-        );
-        // The only voter of a group would not start.
-        let me = self.identity.me.member;
-        let remedy = if self.core.config().config.voters().any(|id| id != me) {
-            Remedy::Restart
-        } else {
-            Remedy::Operator
-        };
-        self.stop_for(&why, remedy);
+        self.retention.announce_full_log(&self.ctx);
     }
 }

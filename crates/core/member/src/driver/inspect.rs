@@ -24,12 +24,12 @@ pub struct Load {
 impl Driver {
     /// The state of the consensus protocol.
     pub fn core(&self) -> &Core {
-        &self.core
+        &self.ctx.core
     }
 
     /// The group this member belongs to; `NONE` until it has found one.
     pub fn group(&self) -> GroupId {
-        self.identity.group
+        self.ctx.identity.group
     }
 
     /// Whether this process takes part in its group, or did so before.
@@ -44,7 +44,7 @@ impl Driver {
 
     /// Start of the certification window: a verdict never depends on earlier actions.
     pub fn certified_from(&self) -> Seqno {
-        self.ordering.certification.window_start()
+        self.ctx.certification.window_start()
     }
 
     /// Databases that commits of this member's clients do not wait for, because they were too slow.
@@ -64,24 +64,24 @@ impl Driver {
 
     /// How often this member has begun to move leadership to the writers.
     pub fn moves_to_writers(&self) -> u64 {
-        self.follow_writers.moves()
+        self.leadership.follow_writers.moves()
     }
 
     /// The member that has sent entries last, of those that this member's log lacks. None: nothing
     /// was fetched, or no member has any.
     pub fn fetches_from(&self) -> Option<MemberId> {
-        self.fetching.search.source()
+        self.catch_up.fetching.search.source()
     }
 
     /// Quantities that grow with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {
-            entry_cache_bytes: self.own_log.cached_bytes(),
-            deferred: self.ordering.waiting(),
-            submitted: self.proposals.len(),
-            certification_bytes: self.ordering.certification.memory_bytes(),
-            partial_actions_from: self.ordering.certification.partial_actions().first_chunk(),
-            purge_limit: self.retention.purge_limit(),
+            entry_cache_bytes: self.ctx.own_log.cached_bytes(),
+            deferred: self.proposals.ordering.waiting(),
+            submitted: self.proposals.local.len(),
+            certification_bytes: self.ctx.certification.memory_bytes(),
+            partial_actions_from: self.ctx.certification.partial_actions().first_chunk(),
+            purge_limit: self.retention.known_purge_limit(),
         }
     }
 }

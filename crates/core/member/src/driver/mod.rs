@@ -11,48 +11,36 @@
 //!
 //! Nothing here waits for a disk, a socket or the host, and time is an argument.
 //!
-//! [`Driver`] itself is a coordinator. State lives in components, and each answers a question:
+//! [`Driver`] itself hands each event and message to the component that it concerns. A component
+//! owns its state. Its methods take the [`Context`] and each other component that they need, so a
+//! signature says what may be touched:
 //!
 //! | component | question |
 //! |---|---|
-//! | [`Identity`] | who is this member, in which group, with which settings? |
-//! | [`Turns`] | what is due: the slow tick, or nothing any more? |
-//! | [`OwnLog`] | what is in an entry to be written, or to be sent? |
-//! | [`LocalProposals`] | which proposals of this session have no result; what is to be sent? |
-//! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
+//! | [`Context`] | who is this member, what is in its log, what time is it? |
+//! | [`Proposals`] | which proposals have no result; is one appended, refused, or does it wait? |
 //! | [`FlowControl`] | how far do databases lag, and may the leader append another action now? |
 //! | [`CommitWaits`] | up to where have all databases applied; who wants to know it of this one? |
-//! | [`WritersSetting`] | what do operators want the setting to be, and may the host take writes? |
-//! | [`Reads`] | which clients wait for the group's position? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
 //! | [`Retention`] | how far may the log be purged? |
-//! | [`StateTransfers`] | which messages about full copies (SST) are to be repeated? |
 //! | [`Inconsistency`] | which outcome of a failed action wins? |
-//! | [`ForcedPrimary`] | does this member continue without a majority? |
 //! | [`Recovery`] | what do the survivors of a lost majority have, and which one may continue? |
-//! | [`LeaderPriority`] | which members are fit to lead, with which weight? |
-//! | [`FollowWriters`] | as the leader: do nearly all writes come from another region? |
-//! | [`Regions`] | which region is each member in? |
-//! | [`Feeding`] | as the leader: who sends entries on to which learner? As a feeder: which wait? |
-//! | [`PrimaryWatch`] | is this member primary, or has it lost the group? |
-//! | [`Elections`] | who led before, and why is another member elected? |
-//! | [`LogTimes`] | how long do own actions take to disk, and to be committed? |
-//! | [`Standstill`] | does a log stand still although members talk to each other? |
+//! | [`Leadership`] | who leads, who should, and is this member primary? |
+//! | [`CatchUp`] | how does a member get what it lacks: entries, or a full copy? |
 //! | [`Authorization`] | who may send which message? |
-//! | [`Fetching`] | which member has what this log lacks; what is read for whom? |
 //! | [`Commands`] | which orders of operators have no answer yet? |
 //!
-//! The rule: components do not know each other, the driver, or the world outside. The driver
-//! collects the facts that a component needs, asks, and performs the answer. Its methods are in the
-//! files named `coordinate`, one per room, and beside this one: `effects` (what the core asks for),
-//! `housekeeping` (the slow tick), `reports` (what members report to each other), `status` and
-//! `inspect` (what others see of it).
+//! What concerns several components is done here, in an order that matters: `effects` (what the
+//! core asks for), `coordination` (changes of role, configuration and view; orders; reports) and
+//! `housekeeping` (the slow tick). `status` and `inspect` are what others see of it.
 
 mod authorization;
 mod clock;
 mod commands;
 mod commit_times;
 mod commit_wait;
+mod context;
+mod coordination;
 mod effects;
 mod event;
 #[cfg(test)]
@@ -71,7 +59,6 @@ mod own_log;
 mod proposals;
 mod recovery;
 mod repeated_warning;
-mod reports;
 mod retention;
 mod stalled_logs;
 mod state_transfer;
@@ -79,12 +66,34 @@ mod status;
 mod writers;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use synod_consensus::{Body, Core, GroupId, MemberId, Message, SessionId, Time};
+use synod_consensus::{Body, GroupId, MemberId, Message, SessionId, Time};
 use synod_log::LogReader;
-use synod_wire::PeerMessage;
+use synod_wire::{DataState, PeerMessage};
+
+use crate::host::{Host, Level, Remedy};
+use crate::io::{Disk, Network, Observer};
+use crate::shared::{Shared, lock};
+use crate::start::Start;
+use authorization::{Authorization, introduce_to};
+use clock::Turns;
+use commands::Commands;
+use commit_wait::CommitWaits;
+use context::Context;
+use feeding::Feeding;
+use fetching::Fetching;
+use flow_control::FlowControl;
+use identity::Identity;
+use inconsistency::{Decisions, Inconsistency};
+use leadership::Leadership;
+use membership::{LEAVE_LIMIT, Membership, Views};
+use own_log::{Arrived, Missing, OwnLog, RepairWatch};
+use proposals::{Link, Proposals};
+use recovery::{Recovery, may_obey};
+use retention::Retention;
+use stalled_logs::Standstill;
+use state_transfer::StateTransfers;
 
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
@@ -96,32 +105,6 @@ pub use log_times::OwnLogTimes;
 pub use membership::VoterPolicy;
 pub use retention::FullLogPolicy;
 pub use writers::{WritePermission, WritersRefusal, WritersRequest};
-
-use crate::host::{Host, Level, Remedy, Topic};
-use crate::io::{Disk, Network, Observer};
-use crate::shared::{Shared, lock};
-use crate::start::Start;
-use authorization::Authorization;
-use clock::Turns;
-use commands::Commands;
-use commit_wait::CommitWaits;
-use feeding::Feeding;
-use fetching::Fetching;
-use flow_control::FlowControl;
-use identity::Identity;
-use inconsistency::Inconsistency;
-use leadership::{
-    DiskWatch, Elections, FollowWriters, ForcedPrimary, LeaderPriority, PrimaryWatch, Regions,
-};
-use log_times::LogTimes;
-use membership::{LEAVE_LIMIT, Membership};
-use own_log::{Arrived, Missing, OwnLog, RepairWatch};
-use proposals::{Link, LocalProposals, Ordering, Reads};
-use recovery::Recovery;
-use retention::Retention;
-use stalled_logs::Standstill;
-use state_transfer::StateTransfers;
-use writers::WritersSetting;
 
 /// A member, as the group names it.
 #[derive(Clone, Copy, Debug)]
@@ -148,38 +131,30 @@ pub struct DriverLinks {
     pub observer: Option<Box<dyn Observer>>,
 }
 
+/// A member gets here what it lacks: entries of the log from others, or a whole copy.
+#[derive(Default)]
+struct CatchUp {
+    feeding: Feeding,
+    fetching: Fetching,
+    state_transfers: StateTransfers,
+    standstill: Standstill,
+}
+
 /// A running member's protocol state: the consensus core and the components around it.
 ///
 /// Call [`Driver::begin`] once, then [`Driver::handle`] and [`Driver::turn`] as the events and
 /// [`Driver::wake_at`] demand, and [`Driver::end`] last.
 pub struct Driver {
-    identity: Identity,
-    core: Core,
-    links: DriverLinks,
-    turns: Turns,
-    own_log: OwnLog,
-    proposals: LocalProposals,
-    ordering: Ordering,
+    ctx: Context,
+    proposals: Proposals,
     flow_control: FlowControl,
     commit_wait: CommitWaits,
-    writers: WritersSetting,
-    reads: Reads,
     membership: Membership,
     retention: Retention,
-    state_transfers: StateTransfers,
     inconsistency: Inconsistency,
-    forced_primary: ForcedPrimary,
     recovery: Recovery,
-    leader_priority: LeaderPriority,
-    regions: Regions,
-    feeding: Feeding,
-    fetching: Fetching,
-    follow_writers: FollowWriters,
-    disk_watch: DiskWatch,
-    log_times: LogTimes,
-    primary: PrimaryWatch,
-    elections: Elections,
-    standstill: Standstill,
+    leadership: Leadership,
+    catch_up: CatchUp,
     authorization: Authorization,
     commands: Commands,
 }
@@ -202,76 +177,50 @@ impl Driver {
         }
         let repair = RepairWatch::new(core.repairing_until().is_some());
         let uncommitted_max = config.limits.uncommitted_bytes_max;
-        let step_down = Duration::from_micros(config.timing.election_timeout_max_us);
         Driver {
-            turns: Turns::new(now, tuning.slow_tick),
-            own_log: OwnLog::new(&tuning, uncommitted_max, core.commit_index(), repair),
-            proposals: LocalProposals::new(me, core.base().last.term),
-            ordering: Ordering::new(
-                certification,
-                config.cert_limits(&tuning),
-                tuning.partial_action_timeout,
-            ),
+            proposals: Proposals::new(me, core.base().last.term, tuning.partial_action_timeout),
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
-            writers: WritersSetting::default(),
-            reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
             retention: Retention::new(&tuning, now, config.in_relay_group),
-            state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
-            forced_primary: ForcedPrimary::default(),
             recovery: Recovery::default(),
-            leader_priority: LeaderPriority::default(),
-            regions: Regions::new(me.member, config.region.clone()),
-            feeding: Feeding::default(),
-            fetching: Fetching::default(),
-            follow_writers: FollowWriters::new(&tuning, now),
-            disk_watch: DiskWatch::new(tuning.disk_patience),
-            log_times: LogTimes::default(),
-            primary: PrimaryWatch::new(now, step_down),
-            elections: Elections::default(),
-            standstill: Standstill::default(),
+            leadership: Leadership::new(me.member, &config, &tuning, now),
+            catch_up: CatchUp::default(),
             authorization: Authorization::default(),
             commands: Commands::default(),
-            identity: Identity { me, group, config },
-            core,
-            links,
+            ctx: Context {
+                turns: Turns::new(now, tuning.slow_tick),
+                own_log: OwnLog::new(&tuning, uncommitted_max, core.commit_index(), repair),
+                certification,
+                views: Views::load(&links.reader),
+                decisions: Decisions::default(),
+                data_state: DataState::Disconnected,
+                identity: Identity { me, group, config },
+                core,
+                links,
+            },
         }
-    }
-
-    /// The time of the input being handled, by this member's own clock.
-    fn now(&self) -> Time {
-        self.turns.now
-    }
-
-    fn log(&self, level: Level, text: impl AsRef<str>) {
-        self.links.host.log(level, text.as_ref());
-    }
-
-    /// Like [`Driver::log`], for an event that operators ask for afterwards.
-    fn note(&self, topic: Topic, level: Level, text: impl AsRef<str>) {
-        self.links.host.note(topic, level, text.as_ref());
     }
 
     /// Begins to take part. Once, before anything else.
     pub fn begin(&mut self, now: Time) {
-        self.turns.observe(now);
-        self.look_at_database();
+        self.ctx.turns.observe(now);
+        self.recovery.look_at_database(&self.ctx);
         self.start_membership();
         self.perform();
     }
 
     /// Whether this member has stopped for good, or was ordered to.
     pub fn is_stopped(&self) -> bool {
-        self.turns.is_stopped()
+        self.ctx.turns.is_stopped()
     }
 
     /// Releases all clients that wait for this member. Events handed to it later end when it is
     /// dropped.
     pub fn end(&mut self) {
-        self.withdraw_proposals();
-        self.reads.fail_all();
+        self.proposals.withdraw_proposals(&self.ctx);
+        self.proposals.reads.fail_all();
     }
 
     /// Does what is due, and what the events since the last turn led to.
@@ -280,13 +229,13 @@ impl Driver {
             // A member that has left must not ask to be present again.
             return;
         }
-        self.turns.observe(now);
-        if self.core.poll_timeout().is_some_and(|at| at <= now) {
-            self.core.handle_tick(now);
-            self.notice_failed_feeding();
+        self.ctx.turns.observe(now);
+        if self.ctx.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.ctx.core.handle_tick(now);
+            self.catch_up.feeding.notice_failed_feeding(&self.ctx);
         }
         self.perform();
-        if self.turns.is_slow_tick_due(now) {
+        if self.ctx.turns.is_slow_tick_due(now) {
             self.slow_tick();
             self.perform();
         }
@@ -294,7 +243,10 @@ impl Driver {
 
     /// When the next turn is due at the latest.
     pub fn wake_at(&self) -> Time {
-        let (core, slow_tick) = (self.core.poll_timeout(), self.turns.next_slow_tick());
+        let (core, slow_tick) = (
+            self.ctx.core.poll_timeout(),
+            self.ctx.turns.next_slow_tick(),
+        );
         let next = core.map_or(slow_tick, |at| at.min(slow_tick));
         self.flow_control.wake_at().map_or(next, |at| at.min(next))
     }
@@ -305,7 +257,7 @@ impl Driver {
         if self.is_stopped() {
             return;
         }
-        self.turns.observe(now);
+        self.ctx.turns.observe(now);
         match event {
             Event::Peer {
                 from,
@@ -313,7 +265,7 @@ impl Driver {
                 group,
                 message,
             } => {
-                if !self.identity.is_foreign(group) {
+                if !self.ctx.identity.is_foreign(group) {
                     self.handle_peer(from, certificate, message);
                 }
             }
@@ -328,137 +280,254 @@ impl Driver {
                     session,
                     version,
                 };
-                self.proposals.link_up(member, link);
+                self.proposals.local.link_up(member, link);
                 self.membership.join_watch.link_up(member);
-                self.core.peer_connected(self.now(), member);
-                self.repeat_proposals(member);
-                self.repeat_state_transfer_messages(member);
-                self.introduce_to(member);
-                self.ask_for_position(member);
-                self.fetching.search.heard(member);
-                if self.core.leader() == Some(member) {
-                    self.send_join_if_needed();
+                self.ctx.core.peer_connected(self.ctx.turns.now, member);
+                self.proposals.repeat_proposals(&self.ctx, member);
+                self.catch_up
+                    .state_transfers
+                    .repeat_state_transfer_messages(&self.ctx, member);
+                introduce_to(&self.ctx, member);
+                self.commit_wait.ask_for_position(&self.ctx, member);
+                self.catch_up.fetching.search.heard(member);
+                if self.ctx.core.leader() == Some(member) {
+                    self.membership.send_join_if_needed(
+                        &self.ctx,
+                        &self.leadership,
+                        &mut self.authorization,
+                    );
                 }
             }
             Event::InboundLink { member } => {
-                self.repeat_proposals(member);
-                self.fetching.search.heard(member);
+                self.proposals.repeat_proposals(&self.ctx, member);
+                self.catch_up.fetching.search.heard(member);
             }
             Event::LinkDown { member } => {
-                self.feeding.feeders.lost(member);
+                self.catch_up.feeding.feeders.lost(member);
                 self.membership.join_watch.link_down(member);
-                self.core.peer_disconnected(self.now(), member);
-                self.fetch_elsewhere(member);
+                self.ctx.core.peer_disconnected(self.ctx.turns.now, member);
+                self.catch_up.fetching.fetch_elsewhere(&self.ctx, member);
             }
             Event::MemberFound {
                 member,
                 address,
                 group,
-            } => self.found(member, &address, group),
-            Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
-            Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
+            } => self
+                .membership
+                .found(&self.ctx, &self.authorization, member, &address, group),
+            Event::SeedRefused { text, is_final } => {
+                self.membership
+                    .refused_by_address(&mut self.ctx, &text, is_final)
+            }
+            Event::DuplicateIdentity { by, text } => {
+                self.authorization
+                    .duplicate_identity(&mut self.ctx, &self.membership, by, &text)
+            }
             Event::Persisted { ticket, sync_began } => {
-                self.disk_watch.persisted(ticket);
-                self.core.persisted(self.now(), ticket);
-                self.note_durable(sync_began);
-                self.trim_cache();
+                self.leadership.disk_watch.persisted(ticket);
+                self.ctx.core.persisted(self.ctx.turns.now, ticket);
+                self.ctx.note_durable(sync_began);
+                self.ctx.trim_cache();
             }
-            Event::Purged(base) => self.core.purged(base),
+            Event::Purged(base) => self.ctx.core.purged(base),
             Event::StorageFailed(why) => {
-                self.stop_for(&format!("the log failed: {why}"), Remedy::Restart);
+                self.ctx
+                    .stop_for(&format!("the log failed: {why}"), Remedy::Restart);
             }
-            Event::LogDamaged(error) => self.log_damaged(&error),
-            Event::Fetch => self.fetch(),
-            Event::Submit(submission) => self.submit(submission),
-            Event::Read(done) => self.read(done),
-            Event::CancelRead(id) => self.cancel_read(id),
+            Event::LogDamaged(error) => self.ctx.log_damaged(&error),
+            Event::Fetch => self.catch_up.fetching.fetch(&self.ctx),
+            Event::Submit(submission) => {
+                self.proposals
+                    .submit(&self.ctx, &self.membership, submission)
+            }
+            Event::Read(done) => self.proposals.read(&mut self.ctx, done),
+            Event::CancelRead(id) => self.proposals.cancel_read(&mut self.ctx, id),
             Event::DataState(state) => {
-                self.state_transfers.set_data_state(state);
+                self.ctx.data_state = state;
                 self.send_report();
-                self.tell_all_askers();
+                self.commit_wait
+                    .tell_all_askers(&self.ctx, &self.flow_control);
             }
-            Event::RequestState(request) => self.request_state(request),
-            Event::StateOffer { joiner, offer } => self.answer_offer(joiner, offer),
-            Event::StateResult { joiner, result } => self.answer_result(joiner, result),
+            Event::RequestState(request) => {
+                self.catch_up
+                    .state_transfers
+                    .request_state(&self.ctx, &self.membership, request)
+            }
+            Event::StateOffer { joiner, offer } => self
+                .catch_up
+                .state_transfers
+                .answer_offer(&self.ctx, joiner, offer),
+            Event::StateResult { joiner, result } => self
+                .catch_up
+                .state_transfers
+                .answer_result(&self.ctx, joiner, result),
             Event::Command(request) => self.take_command(request),
             Event::ForcePrimary(done) => {
-                let forced = self.force_new_primary();
+                let forced = self.leadership.force_new_primary(&mut self.ctx);
                 (done.0)(forced);
             }
-            Event::QuorumLossPolicy(policy) => self.forced_primary.set_policy(policy),
-            Event::VoterPolicy(policy) => self.identity.config.voter_policy = policy,
+            Event::QuorumLossPolicy(policy) => self.leadership.forced_primary.set_policy(policy),
+            Event::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
             Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
             Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
             Event::LeaderPlacement(placement) => {
-                let now = self.turns.now;
-                self.follow_writers.set_placement(now, placement);
+                let now = self.ctx.turns.now;
+                self.leadership.follow_writers.set_placement(now, placement);
             }
             Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
-            Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
-            Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
-            Event::Applied => {
-                self.answer_outcome_queries();
-                self.tell_askers();
+            Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
+            Event::ActionFailed { seqno, outcome } => {
+                self.inconsistency
+                    .action_failed(&mut self.ctx, &self.membership, seqno, outcome)
             }
-            Event::CommitWait(wanted) => self.set_commit_wait(wanted),
-            Event::OrderWriters(request) => self.order_writers(request),
+            Event::Applied => {
+                self.inconsistency
+                    .answer_outcome_queries(&mut self.ctx, &self.membership);
+                self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
+            }
+            Event::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
+            Event::OrderWriters(request) => {
+                self.proposals.writers.order_writers(&mut self.ctx, request)
+            }
             Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
-            Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
-            Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
-            Event::Stop => self.turns.stop(),
+            Event::Leave(done) => {
+                self.membership
+                    .begin_leave(&mut self.ctx, done, Some(LEAVE_LIMIT))
+            }
+            Event::LeaveWhenNotNeeded(done) => {
+                self.membership.begin_leave(&mut self.ctx, done, None)
+            }
+            Event::Stop => self.ctx.turns.stop(),
         }
     }
 
     /// A message of another process. Its right to send it comes first: what is refused there
     /// changes nothing.
     fn handle_peer(&mut self, from: MemberId, certificate: Option<Arc<str>>, message: PeerMessage) {
-        if !self.may_send(from, certificate.as_ref(), &message) {
+        if !self.authorization.may_send(
+            &self.ctx,
+            &mut self.membership,
+            from,
+            certificate.as_ref(),
+            &message,
+        ) {
             return;
         }
-        self.fetching.search.heard(from);
+        self.catch_up.fetching.search.heard(from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
                 self.handle_consensus(from, message, payloads);
             }
-            PeerMessage::Feed(order) => self.handle_feed(from, order),
+            PeerMessage::Feed(order) => {
+                self.catch_up
+                    .feeding
+                    .handle_feed(&mut self.ctx, from, order)
+            }
             PeerMessage::Fed { message, payloads } => self.handle_fed(from, message, payloads),
-            PeerMessage::Fetch(request) => self.handle_fetch(from, request),
-            PeerMessage::Fetched(answer) => self.handle_fetched(from, answer),
-            PeerMessage::Propose(propose) => self.handle_propose(from, propose),
+            PeerMessage::Fetch(request) => {
+                self.catch_up
+                    .fetching
+                    .handle_fetch(&self.ctx, &self.retention, from, request)
+            }
+            PeerMessage::Fetched(answer) => self
+                .catch_up
+                .fetching
+                .handle_fetched(&self.ctx, from, answer),
+            PeerMessage::Propose(propose) => self.proposals.handle_propose(
+                &mut self.ctx,
+                &mut self.flow_control,
+                &mut self.leadership,
+                from,
+                propose,
+            ),
             PeerMessage::ProposalRefused {
                 term,
                 session,
                 number,
                 reason,
             } => {
-                if session == self.identity.me.session {
-                    self.proposal_refused(term, number, reason);
+                if session == self.ctx.identity.me.session {
+                    self.proposals
+                        .proposal_refused(&self.ctx, term, number, reason);
                 }
             }
-            PeerMessage::Join(join) => self.handle_join(from, certificate.as_deref(), join),
-            PeerMessage::JoinReply(reply) => self.handle_join_reply(reply),
-            PeerMessage::Leave { session } => self.handle_leave(from, session),
-            PeerMessage::LeaveReply => self.finish_leave(),
-            PeerMessage::Report(report) => self.handle_report(from, report),
-            PeerMessage::Status(status) => self.handle_status(from, status),
-            PeerMessage::OutcomeReport(report) => self.handle_outcome_report(from, report),
-            PeerMessage::OutcomeQuery { term, seqno } => {
-                self.handle_outcome_query(from, term, seqno);
+            PeerMessage::Join(join) => {
+                let own = self.own_report();
+                self.membership.handle_join(
+                    &mut self.ctx,
+                    &self.retention,
+                    &mut self.commands,
+                    from,
+                    certificate.as_deref(),
+                    join,
+                    own,
+                );
             }
-            PeerMessage::StateRequest(request) => self.handle_state_request(from, request),
-            PeerMessage::StateOffer(offer) => self.handle_state_offer(from, offer),
-            PeerMessage::StateResult(result) => self.handle_state_result(from, result),
+            PeerMessage::JoinReply(reply) => self.membership.handle_join_reply(
+                &mut self.ctx,
+                &self.leadership,
+                &self.authorization,
+                reply,
+            ),
+            PeerMessage::Leave { session } => {
+                let own = self.own_report();
+                self.membership
+                    .handle_leave(&mut self.ctx, from, session, own);
+            }
+            PeerMessage::LeaveReply => self.membership.finish_leave(&mut self.ctx),
+            PeerMessage::Report(report) => {
+                self.membership
+                    .handle_report(&mut self.ctx, &mut self.commands, from, report)
+            }
+            PeerMessage::Status(status) => self.handle_status(from, status),
+            PeerMessage::OutcomeReport(report) => self.inconsistency.handle_outcome_report(
+                &mut self.ctx,
+                &self.membership,
+                from,
+                report,
+            ),
+            PeerMessage::OutcomeQuery { term, seqno } => {
+                self.inconsistency.handle_outcome_query(
+                    &mut self.ctx,
+                    &self.membership,
+                    from,
+                    term,
+                    seqno,
+                );
+            }
+            PeerMessage::StateRequest(request) => self
+                .catch_up
+                .state_transfers
+                .handle_state_request(&self.ctx, &self.membership, from, request),
+            PeerMessage::StateOffer(offer) => self
+                .catch_up
+                .state_transfers
+                .handle_state_offer(&self.ctx, from, offer),
+            PeerMessage::StateResult(result) => self
+                .catch_up
+                .state_transfers
+                .handle_state_result(&self.ctx, from, result),
             PeerMessage::Introduction(introduction) => {
-                self.handle_introduction(from, introduction);
+                self.authorization.handle_introduction(
+                    &self.ctx,
+                    &self.membership,
+                    from,
+                    introduction,
+                );
             }
             PeerMessage::AppliedPosition(position) => {
                 self.handle_applied_position(from, position);
             }
-            PeerMessage::Pace(report) => self.handle_pace(from, report),
-            PeerMessage::Presence(report) => self.handle_presence(from, &report),
-            PeerMessage::AppliedQuery { session } => self.handle_applied_query(from, session),
+            PeerMessage::Pace(report) => self.flow_control.handle_pace(&self.ctx, from, report),
+            PeerMessage::Presence(report) => {
+                self.membership.handle_presence(&self.ctx, from, &report)
+            }
+            PeerMessage::AppliedQuery { session } => {
+                self.commit_wait
+                    .handle_applied_query(&self.ctx, &self.flow_control, from, session)
+            }
             PeerMessage::Command {
                 session,
                 number,
@@ -468,11 +537,22 @@ impl Driver {
                 session,
                 number,
                 answer,
-            } => self.handle_command_answer(session, number, answer),
+            } => self
+                .commands
+                .handle_command_answer(&self.ctx, session, number, answer),
             PeerMessage::VoteOrder { votes } => self.handle_vote_order(votes),
-            PeerMessage::WritersOrder { writers } => self.handle_writers_order(from, writers),
-            PeerMessage::WritersRefused { writers, text } => self.writers_refused(writers, &text),
-            PeerMessage::Survivor(report) => self.handle_survivor(from, report),
+            PeerMessage::WritersOrder { writers } => {
+                self.proposals
+                    .writers
+                    .handle_writers_order(&mut self.ctx, from, writers)
+            }
+            PeerMessage::WritersRefused { writers, text } => {
+                self.proposals.writers.writers_refused(writers, &text)
+            }
+            PeerMessage::Survivor(report) => {
+                self.recovery
+                    .handle_survivor(&self.ctx, &self.membership, from, report)
+            }
             // Between the transports, which measure with them.
             PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => {}
         }
@@ -484,31 +564,32 @@ impl Driver {
         mut message: Message,
         payloads: Vec<Option<Bytes>>,
     ) {
-        if message.from != from || message.to != self.identity.me.member {
-            self.log(
+        if message.from != from || message.to != self.ctx.identity.me.member {
+            self.ctx.log(
                 Level::Warning,
                 format!("ignoring a message of member {from} that names other parties"),
             );
             return;
         }
-        if self.identity.group == GroupId::NONE {
+        if self.ctx.identity.group == GroupId::NONE {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
-        self.elections.heard(&message);
+        self.leadership.elections.heard(&message);
         if self.is_answer_to_this_leader(&message) {
             // This turn performs what all such answers lead to: one commit, one message for each
             // follower.
-            return self.core.handle_message(self.now(), message);
+            return self.ctx.core.handle_message(self.ctx.turns.now, message);
         }
         // The core wants its effects performed before it is given the next message. The payloads of
         // that message come to hand only then: none is written with an entry that was there before.
         self.perform_core_effects();
-        if self.is_stopped() || !self.may_obey(&message) {
+        if self.is_stopped() || !may_obey(&mut self.ctx, &message) {
             return;
         }
-        let (core, proposals) = (&self.core, &self.proposals);
+        let (core, proposals) = (&self.ctx.core, &self.proposals.local);
         let arrived = self
+            .ctx
             .own_log
             .arrived(core, &mut message, payloads, |header| {
                 proposals.payload_of(header)
@@ -516,26 +597,34 @@ impl Driver {
         let Arrived { configs, missing } = match arrived {
             Ok(arrived) => arrived,
             Err(text) => {
-                self.own_log.forget_arrived();
-                return self.log(Level::Error, text);
+                self.ctx.own_log.forget_arrived();
+                return self.ctx.log(Level::Error, text);
             }
         };
         let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
-        let before = self.core.counters().refused_entries();
+        let before = self.ctx.core.counters().refused_entries();
         let term = message.term;
-        self.core.handle_message_with(self.now(), message, &configs);
+        self.ctx
+            .core
+            .handle_message_with(self.ctx.turns.now, message, &configs);
         if let Some(Missing { index, sent_at }) = missing {
-            let now = self.now();
-            self.core.payload_missing(now, (from, term), index, sent_at);
+            let now = self.ctx.turns.now;
+            self.ctx
+                .core
+                .payload_missing(now, (from, term), index, sent_at);
         }
-        if has_entries && self.core.leader() == Some(from) {
-            self.entries_came(from, self.core.counters().refused_entries() == before);
+        if has_entries && self.ctx.core.leader() == Some(from) {
+            self.catch_up.standstill.entries_came(
+                &self.ctx,
+                from,
+                self.ctx.core.counters().refused_entries() == before,
+            );
         }
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
-        self.own_log.forget_arrived();
+        self.ctx.own_log.forget_arrived();
         // Learners may wait for entries that have just come.
-        self.feed_waiting();
+        self.catch_up.feeding.feed_waiting(&mut self.ctx);
     }
 
     /// Whether a member answers what this one has sent it as the leader of the present term.
@@ -544,41 +633,34 @@ impl Driver {
             message.body,
             Body::AppendReply(_) | Body::HeartbeatReply { .. }
         );
-        is_answer && self.core.is_leader() && message.term == self.core.term()
+        is_answer && self.ctx.core.is_leader() && message.term == self.ctx.core.term()
     }
 
     /// Performs effects and sends proposals until there is nothing left to do.
     fn perform(&mut self) {
-        self.follow_appliers();
+        self.flow_control
+            .follow_appliers(&self.ctx, &self.membership);
         loop {
             self.perform_core_effects();
-            let ordered = self.order_waiting();
-            let sent = self.send_proposals();
+            let ordered = self.proposals.order_waiting(
+                &mut self.ctx,
+                &mut self.flow_control,
+                &mut self.leadership,
+            );
+            let sent = self.proposals.send_proposals(
+                &mut self.ctx,
+                &mut self.flow_control,
+                &mut self.leadership,
+            );
             if !ordered && !sent {
                 break;
             }
         }
-        self.note_throttled();
-        self.announce_leader_transfer();
-        self.follow_work();
-        self.publish_status();
-        self.tell_write_permission();
-    }
-
-    /// Stops for good, until a person has changed something.
-    fn fail(&mut self, why: &str) {
-        self.stop_for(why, Remedy::Operator);
-    }
-
-    /// Stops for good, and says what brings this member back.
-    fn stop_for(&mut self, why: &str, remedy: Remedy) {
-        let text = format!("this member stops: {why}");
-        self.note(Topic::Membership, Level::Error, text);
-        self.links.host.failed(why, remedy);
-        self.turns.stop();
-    }
-
-    fn send(&self, to: MemberId, message: PeerMessage) {
-        self.links.peers.send(to, message);
+        self.flow_control.note_throttled(&self.ctx, &self.proposals);
+        self.leadership.announce_leader_transfer(&self.ctx);
+        self.commands
+            .follow_work(&mut self.ctx, &mut self.authorization);
+        self.proposals.publish_status(&self.ctx);
+        self.proposals.tell_write_permission(&self.ctx);
     }
 }

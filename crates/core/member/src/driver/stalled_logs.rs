@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use synod_consensus::{LogIndex, MemberId, Progress, Time};
 
-use super::Driver;
+use super::context::Context;
 use super::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 
@@ -93,43 +93,43 @@ impl StandingMembers {
     }
 }
 
-impl Driver {
+impl Standstill {
     /// Entries of a leader, or a base, came, and the core has taken them or not.
-    pub(super) fn entries_came(&mut self, from: MemberId, taken: bool) {
-        let now = self.turns.now;
-        let Some(lasted) = self.standstill.refused.came(now, from, taken) else {
+    pub(super) fn entries_came(&mut self, ctx: &Context, from: MemberId, taken: bool) {
+        let now = ctx.turns.now;
+        let Some(lasted) = self.refused.came(now, from, taken) else {
             return;
         };
-        let (base, last) = (self.core.base(), self.core.last_id());
+        let (base, last) = (ctx.core.base(), ctx.core.last_id());
         let text = format!(
             "this member has refused for {} what {} sends: it does not continue this member's \
              log, which begins after entry {} at seqno {} and ends with entry {}. Nothing new gets \
              here. If that lasts, stop this server, move its synod-*.log files away (keep them for \
              a report) and start it again: it then joins as a new member",
             seconds(lasted),
-            self.name_of(from),
+            ctx.name_of(from),
             base.last,
             base.seqno,
             last,
         );
-        self.log(Level::Warning, text);
+        ctx.log(Level::Warning, text);
     }
 
     /// Leader only: logs which members' logs stand still.
-    pub(super) fn watch_standstill(&mut self) {
-        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
-        let last = self.core.last_id().index;
-        let progress = self.core.progress();
-        let standing = self.standstill.standing.look(now, suspect, last, progress);
+    pub(super) fn watch_standstill(&mut self, ctx: &Context) {
+        let (now, suspect) = (ctx.turns.now, ctx.identity.config.suspect);
+        let last = ctx.core.last_id().index;
+        let progress = ctx.core.progress();
+        let standing = self.standing.look(now, suspect, last, progress);
         for Standing { member, at, lasted } in standing {
             let text = format!(
                 "{} answers, but its log has stood at entry {at} for {}; this leader's ends with \
                  {last}. Its disk is full or very slow, or it refuses the entries: its error log \
                  says which",
-                self.name_of(member),
+                ctx.name_of(member),
                 seconds(lasted),
             );
-            self.log(Level::Warning, text);
+            ctx.log(Level::Warning, text);
         }
     }
 }

@@ -1,40 +1,40 @@
 //! State of the driver that other threads may see, see [`crate::Shared`].
 
-use synod_consensus::{LogIndex, MemberId, Role, Seqno};
+use synod_consensus::{Role, Seqno};
 use synod_wire::Report;
 
-use super::Driver;
+use super::context::Context;
+use super::leadership::Leadership;
+use super::membership::Membership;
+use super::proposals::Proposals;
 use crate::host::MemberStatus;
 use crate::shared::{DatabaseStatus, lock};
 
-impl Driver {
-    pub(super) fn name_of(&self, member: MemberId) -> String {
-        let configured = self.core.config().config.members.get(&member);
-        configured.map_or_else(|| format!("member {member}"), |m| m.name.clone())
-    }
-
+impl Proposals {
     /// The cheap part, after every turn.
-    pub(super) fn publish_status(&mut self) {
-        let leader = self.core.leader();
-        let mut status = lock(&self.links.shared.status);
-        status.term = self.core.term();
-        status.role = Some(self.core.role());
-        status.commit_index = self.core.commit_index();
-        status.last_index = self.core.last_id().index;
-        status.pending = self.proposals.len();
-        status.cert_keys = self.ordering.certification.key_count();
-        status.leader_weight = self.core.leader_preference().weight;
+    pub(super) fn publish_status(&self, ctx: &Context) {
+        let leader = ctx.core.leader();
+        let mut status = lock(&ctx.links.shared.status);
+        status.term = ctx.core.term();
+        status.role = Some(ctx.core.role());
+        status.commit_index = ctx.core.commit_index();
+        status.last_index = ctx.core.last_id().index;
+        status.pending = self.local.len();
+        status.cert_keys = ctx.certification.key_count();
+        status.leader_weight = ctx.core.leader_preference().weight;
         if status.leader != leader {
             status.leader = leader;
-            status.leader_name = leader.map_or_else(String::new, |id| self.name_of(id));
+            status.leader_name = leader.map_or_else(String::new, |id| ctx.name_of(id));
         }
     }
+}
 
+impl Leadership {
     /// After a change of configuration.
-    pub(super) fn publish_members(&mut self) {
-        let config = &self.core.config().config;
-        let view = self.membership.views.committed();
-        let leader_name = self.core.leader().map(|id| self.name_of(id));
+    pub(super) fn publish_members(&self, ctx: &Context) {
+        let config = &ctx.core.config().config;
+        let view = ctx.views.committed();
+        let leader_name = ctx.core.leader().map(|id| ctx.name_of(id));
         let members = config.members.iter().map(|(id, member)| MemberStatus {
             member: *id,
             session: view
@@ -46,30 +46,39 @@ impl Driver {
             address: member.address.clone(),
             voter: member.role == Role::Voter,
             has_data: member.has_data,
-            leader_weight: if *id == self.identity.me.member {
-                Some(self.core.leader_preference().weight)
+            leader_weight: if *id == ctx.identity.me.member {
+                Some(ctx.core.leader_preference().weight)
             } else {
-                self.core.weight_of(*id)
+                ctx.core.weight_of(*id)
             },
             region: self.regions.of(*id).cloned(),
             versions: member.versions,
         });
-        let mut status = lock(&self.links.shared.status);
+        let mut status = lock(&ctx.links.shared.status);
         status.members = members.collect();
         status.leader_name = leader_name.unwrap_or_default();
         status.voter = config
             .members
-            .get(&self.identity.me.member)
+            .get(&ctx.identity.me.member)
             .is_some_and(|m| m.role == Role::Voter);
-        status.group = self.identity.group;
+        status.group = ctx.identity.group;
         status.protocol = config.protocol;
         status.protocol_is_held = config.protocol_is_held;
         status.writers = config.writers;
     }
 
+    pub(super) fn publish_view(&self, ctx: &Context) {
+        let mut status = lock(&ctx.links.shared.status);
+        status.view = ctx.views.committed().clone();
+        drop(status);
+        self.publish_members(ctx);
+    }
+}
+
+impl Membership {
     /// The databases, as the leader's status says.
-    pub(super) fn publish_databases(&mut self, reports: &[Report]) {
-        self.membership.attendance.reported(reports);
+    pub(super) fn publish_databases(&mut self, ctx: &Context, reports: &[Report]) {
+        self.attendance.reported(reports);
         let databases = reports.iter().map(|report| DatabaseStatus {
             member: report.member,
             state: report.state,
@@ -78,28 +87,6 @@ impl Driver {
             queue: report.queue,
             log_format: (report.log_format != 0).then_some(report.log_format),
         });
-        lock(&self.links.shared.status).databases = databases.collect();
-    }
-
-    /// Publishes how far the logs of others are durable, as a leader knows it, and in which format
-    /// the own log is written. After each slow tick.
-    pub(super) fn publish_progress(&self) {
-        let leads = self.core.is_leader();
-        let progress = self.core.progress().filter(|_| leads);
-        let known = progress.filter(|progress| progress.match_index != LogIndex(0));
-        let elsewhere = known.map(|progress| (progress.member, progress.match_index));
-        let mut status = lock(&self.links.shared.status);
-        status.durable_elsewhere = elsewhere.collect();
-        status.log_format = self.links.reader.format().number();
-        if status.leader.is_none() {
-            status.databases.clear();
-        }
-    }
-
-    pub(super) fn publish_view(&mut self) {
-        let mut status = lock(&self.links.shared.status);
-        status.view = self.membership.views.committed().clone();
-        drop(status);
-        self.publish_members();
+        lock(&ctx.links.shared.status).databases = databases.collect();
     }
 }

@@ -63,10 +63,8 @@ pub(crate) fn other_proof(challenge: &Challenge) -> Vec<u8> {
     out
 }
 
-/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// The account.
     pub(crate) name: String,
     pub(crate) proof: Vec<u8>,
     /// The kind of proof; empty: the one that the greeting names.

@@ -1,16 +1,15 @@
-//! Packets: three bytes of length, one that counts them, then the payload.
+//! Packets of a reader's connection, and answers in them: done, an error in words, rows.
 //!
-//! A payload of the greatest length is continued by the next packet. Clients send little, so what
-//! is larger than [`INPUT_MAX`] is refused; answers may have any size.
+//! A packet is three bytes of length, one that counts packets, then the payload. A payload of the
+//! greatest length is continued by the next packet. Clients send little, so what is larger than
+//! [`INPUT_MAX`] is refused; answers may have any size.
 
 use std::io::{self, Read, Write};
 
 use synod_tls::ServiceTls;
+use synod_upstream::{PACKET_BYTES_MAX, PacketError, read_packet};
 
-/// Size of a packet's header.
 const HEADER_BYTES: usize = 4;
-/// Payload of a packet that another one continues.
-const PART_BYTES: usize = 0xff_ffff;
 /// Largest packet that is taken from a reader, in bytes: statements with long lists of GTIDs.
 const INPUT_MAX: usize = 1 << 20;
 /// The same of a caller that has not proven a password: its name, and attributes.
@@ -28,18 +27,12 @@ pub(crate) trait Connection: Read + Write {
     fn lift_deadline(&mut self);
 
     /// Everything after this is encrypted.
-    ///
-    /// # Errors
-    /// The handshake failed.
     fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>;
 }
 
-/// A connection, in packets.
 pub(crate) struct Packets<S> {
     stream: S,
-    /// Number of the next packet.
     number: u8,
-    /// Bytes not sent yet.
     gathered: Vec<u8>,
     /// Largest packet that is taken, in bytes.
     input_max: usize,
@@ -73,9 +66,6 @@ impl<S: Read + Write> Packets<S> {
     }
 
     /// Everything after this is encrypted.
-    ///
-    /// # Errors
-    /// The handshake failed.
     pub(crate) fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>
     where
         S: Connection,
@@ -83,30 +73,18 @@ impl<S: Read + Write> Packets<S> {
         self.stream.encrypt(tls)
     }
 
-    /// Takes a packet.
-    ///
-    /// # Errors
-    /// The connection has ended, or the packet is too large.
     pub(crate) fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut header = [0; 4];
-        self.stream.read_exact(&mut header)?;
-        let [a, b, c, number] = header;
-        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-        if length > self.input_max {
-            let max = self.input_max;
-            let text = format!("a packet of {length} bytes, at most {max} are taken");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        self.number = number.wrapping_add(1);
-        // Grows with what arrives: a length alone takes no memory.
-        let mut payload = Vec::new();
-        let taken = (&mut self.stream)
-            .take(length as u64)
-            .read_to_end(&mut payload)?;
-        if taken < length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(payload)
+        let max = self.input_max;
+        let read = read_packet(&mut self.stream, max).map_err(|error| match error {
+            PacketError::Io(error) => error,
+            PacketError::TooLarge => {
+                let text = format!("a packet is larger than {max} bytes");
+                io::Error::new(io::ErrorKind::InvalidData, text)
+            }
+        });
+        let packet = read?;
+        self.number = packet.number.wrapping_add(1);
+        Ok(packet.payload)
     }
 
     /// Bytes that were gathered, and not sent yet.
@@ -120,18 +98,12 @@ impl<S: Read + Write> Packets<S> {
     }
 
     /// Adds a packet with this payload to what is to be sent.
-    ///
-    /// # Errors
-    /// As [`Packets::flush`].
     pub(crate) fn write(&mut self, payload: &[u8]) -> io::Result<()> {
         self.write_pieces(&[payload])
     }
 
     /// [`Packets::write`] for a payload in several pieces. Gathered bytes are sent only if
     /// [`Packets::are_filled_by`] says so.
-    ///
-    /// # Errors
-    /// As [`Packets::flush`].
     pub(crate) fn write_pieces(&mut self, pieces: &[&[u8]]) -> io::Result<()> {
         let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
         // What the packet that has begun still takes.
@@ -141,14 +113,14 @@ impl<S: Read + Write> Packets<S> {
             while piece.len() > room {
                 let (now, later) = piece.split_at(room);
                 self.add(now)?;
-                (piece, left) = (later, left - PART_BYTES);
+                (piece, left) = (later, left - PACKET_BYTES_MAX);
                 room = self.begin_packet(left);
             }
             self.add(piece)?;
             room -= piece.len();
         }
         // A full packet says that another one follows.
-        if left == PART_BYTES {
+        if left == PACKET_BYTES_MAX {
             self.begin_packet(0);
         }
         self.send_if_filled()
@@ -156,7 +128,7 @@ impl<S: Read + Write> Packets<S> {
 
     /// Adds the header of a packet for as much as it may hold of so many bytes; gives that.
     fn begin_packet(&mut self, left: usize) -> usize {
-        let length = left.min(PART_BYTES);
+        let length = left.min(PACKET_BYTES_MAX);
         let [a, b, c, ..] = (length as u32).to_le_bytes();
         self.gathered.extend_from_slice(&[a, b, c, self.number]);
         self.number = self.number.wrapping_add(1);
@@ -181,9 +153,6 @@ impl<S: Read + Write> Packets<S> {
     }
 
     /// Sends what was gathered.
-    ///
-    /// # Errors
-    /// The connection has ended, or takes nothing for too long.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.send()?;
         self.stream.flush()
@@ -196,10 +165,177 @@ impl<S: Read + Write> Packets<S> {
     }
 }
 
+/// The server takes statements at once: `SERVER_STATUS_AUTOCOMMIT`.
+const STATUS: [u8; 2] = [2, 0];
+/// `utf8mb4_general_ci`.
+const CHARACTER_SET: [u8; 2] = [45, 0];
+/// Columns are texts: `MYSQL_TYPE_VAR_STRING`.
+const TEXT_TYPE: u8 = 0xfd;
+
+/// An error as a reader's log shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// MariaDB's number for it.
+    pub(crate) code: u16,
+    pub(crate) state: &'static str,
+    /// Cause and remedy.
+    pub(crate) text: String,
+}
+
+impl Refusal {
+    /// The reader is not who it says it is: `ER_ACCESS_DENIED_ERROR`.
+    pub(crate) fn access(text: String) -> Refusal {
+        Refusal {
+            code: 1045,
+            state: "28000",
+            text,
+        }
+    }
+
+    /// The reader cannot be served now: `ER_CON_COUNT_ERROR`.
+    pub(crate) fn too_many(text: String) -> Refusal {
+        Refusal {
+            code: 1040,
+            state: "08004",
+            text,
+        }
+    }
+
+    /// The relay does not do that: `ER_NOT_SUPPORTED_YET`.
+    pub(crate) fn unsupported(text: String) -> Refusal {
+        Refusal {
+            code: 1235,
+            state: "42000",
+            text,
+        }
+    }
+
+    pub(crate) fn unknown_variable(name: &str) -> Refusal {
+        Refusal {
+            code: 1193,
+            state: "HY000",
+            text: format!("This relay has no variable '{name}'"),
+        }
+    }
+
+    /// Temporary refusal, `ER_SERVER_SHUTDOWN`: a replica logs the text and reconnects by itself.
+    pub(crate) fn not_yet(text: String) -> Refusal {
+        Refusal {
+            code: 1053,
+            state: "08S01",
+            text,
+        }
+    }
+
+    /// The log cannot be read from where the reader is: `ER_MASTER_FATAL_ERROR_READING_BINLOG`. A
+    /// replica shows the text in its status, and stops until an operator starts it.
+    pub(crate) fn dump(text: String) -> Refusal {
+        Refusal {
+            code: 1236,
+            state: "HY000",
+            text,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done,
+    /// Rows of texts; none: NULL.
+    Rows {
+        columns: Vec<String>,
+        rows: Vec<Vec<Option<String>>>,
+    },
+    Refused(Refusal),
+}
+
+impl<S: Read + Write> Packets<S> {
+    pub(crate) fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        match answer {
+            Answer::Done => {
+                let [a, b] = STATUS;
+                self.write(&[0, 0, 0, a, b, 0, 0])?;
+            }
+            Answer::Rows { columns, rows } => self.write_rows(columns, rows)?,
+            Answer::Refused(refusal) => self.write_refusal(refusal)?,
+        }
+        self.flush()
+    }
+
+    /// Says that nothing follows.
+    pub(crate) fn write_end(&mut self) -> io::Result<()> {
+        let [a, b] = STATUS;
+        self.write(&[0xfe, 0, 0, a, b])
+    }
+
+    fn write_refusal(&mut self, refusal: &Refusal) -> io::Result<()> {
+        let mut payload = vec![0xff];
+        payload.extend_from_slice(&refusal.code.to_le_bytes());
+        payload.push(b'#');
+        payload.extend_from_slice(refusal.state.as_bytes());
+        payload.extend_from_slice(refusal.text.as_bytes());
+        self.write(&payload)
+    }
+
+    fn write_rows(&mut self, columns: &[String], rows: &[Vec<Option<String>>]) -> io::Result<()> {
+        let mut count = Vec::new();
+        put_length(&mut count, columns.len());
+        self.write(&count)?;
+        for name in columns {
+            self.write(&column(name))?;
+        }
+        self.write_end()?;
+        for row in rows {
+            let mut payload = Vec::new();
+            for value in row {
+                match value {
+                    Some(text) => put_text(&mut payload, text),
+                    None => payload.push(0xfb),
+                }
+            }
+            self.write(&payload)?;
+        }
+        self.write_end()
+    }
+}
+
+fn column(name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for text in ["def", "", "", "", name, ""] {
+        put_text(&mut out, text);
+    }
+    out.push(12);
+    out.extend_from_slice(&CHARACTER_SET);
+    out.extend_from_slice(&1024_u32.to_le_bytes());
+    out.extend_from_slice(&[TEXT_TYPE, 0, 0, 0, 0, 0]);
+    out
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_length(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A number in as many bytes as it takes, with what says how many.
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    match length {
+        0..=250 => out.push(length as u8),
+        251..=0xffff => {
+            out.push(0xfc);
+            out.extend_from_slice(&(length as u16).to_le_bytes());
+        }
+        _ => {
+            out.push(0xfe);
+            out.extend_from_slice(&(length as u64).to_le_bytes());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Cursor;
+
+    use super::*;
 
     fn sent(payload: &[u8]) -> Vec<u8> {
         let mut packets = Packets::new(Cursor::new(Vec::new()));
@@ -219,16 +355,19 @@ mod tests {
 
     #[test]
     fn large_payload_takes_several_packets() {
-        let bytes = sent(&vec![1; PART_BYTES]);
-        assert_eq!(bytes.len(), 4 + PART_BYTES + 4);
+        let bytes = sent(&vec![1; PACKET_BYTES_MAX]);
+        assert_eq!(bytes.len(), 4 + PACKET_BYTES_MAX + 4);
         assert_eq!(bytes[..4], [0xff, 0xff, 0xff, 0]);
-        assert_eq!(bytes[4 + PART_BYTES..], [0, 0, 0, 1]);
-        assert_eq!(sent(&vec![1; PART_BYTES + 1]).len(), 4 + PART_BYTES + 4 + 1);
+        assert_eq!(bytes[4 + PACKET_BYTES_MAX..], [0, 0, 0, 1]);
+        assert_eq!(
+            sent(&vec![1; PACKET_BYTES_MAX + 1]).len(),
+            4 + PACKET_BYTES_MAX + 4 + 1
+        );
     }
 
     #[test]
     fn packets_are_sent_when_they_are_filled_and_not_before() {
-        for bytes in [1, 1000, GATHERED_BYTES - HEADER_BYTES, PART_BYTES] {
+        for bytes in [1, 1000, GATHERED_BYTES - HEADER_BYTES, PACKET_BYTES_MAX] {
             let mut packets = Packets::new(Cursor::new(Vec::new()));
             for _ in 0..3000 {
                 let is_sent = packets.are_filled_by(bytes);

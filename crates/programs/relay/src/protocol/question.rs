@@ -1,12 +1,16 @@
-//! The statements that replicas and tools send before they ask for a dump.
+//! The statements that replicas and tools send before they ask for a dump, and the variables in
+//! them: those of the relay, which no statement changes, and those that a reader has set for its
+//! connection. Nothing here is a parser of SQL.
 
+use std::collections::BTreeMap;
+use synod_binlog::words::{excerpt, is_like};
+
+use synod_binlog::GtidList;
 use synod_node::Seqno;
 
-use super::answer::{Answer, Refusal};
-use super::expression::{after_word, after_words, is_like, parts, unquoted};
-use super::variable::{Facts, ReaderVariables, asks_for_unknown};
-use crate::excerpt::excerpt;
-use crate::request::file_name;
+use crate::protocol::greeting::SERVER_VERSION;
+use crate::protocol::packet::{Answer, Refusal};
+use crate::request::{Identity, file_name};
 
 /// The answer to a replica with `replicate_events_marked_for_skip = FILTER_ON_MASTER`: it does not
 /// look at the mark itself.
@@ -31,7 +35,7 @@ pub(crate) fn answer(statement: &str, facts: &Facts, own: &mut ReaderVariables) 
 fn unknown(statement: &str) -> Refusal {
     Refusal::unsupported(format!(
         "This is a synod relay: it serves a binlog and has no tables. It does not answer: {}",
-        excerpt(statement)
+        excerpt(statement.as_bytes())
     ))
 }
 
@@ -187,7 +191,10 @@ fn variables(rest: &str, facts: &Facts) -> Option<Answer> {
         None => return None,
     };
     let found = facts.variables().into_iter();
-    let found = found.filter(|(name, _)| is_like(name, pattern));
+    // `_` stands for itself: names have it.
+    let pattern = pattern.to_lowercase();
+    let is_asked = |name: &str| is_like(name.as_bytes(), pattern.as_bytes(), b'%');
+    let found = found.filter(|(name, _)| is_asked(name));
     let found = found.map(|(name, value)| vec![name.to_owned(), value]);
     Some(rows(&["Variable_name", "Value"], found.collect()))
 }
@@ -200,12 +207,177 @@ fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> Answer {
     }
 }
 
+/// Limits for the variables of a reader: their number, and the size of a value in bytes.
+const SET_MAX: usize = 64;
+const VALUE_MAX: usize = 64 << 10;
+
+/// Variables by which a reader says what it is to get, and how.
+const OBEYED: [&str; 6] = [
+    "mariadb_slave_capability",
+    "master_binlog_checksum",
+    "master_heartbeat_period",
+    "rpl_semi_sync_slave",
+    "slave_connect_state",
+    "slave_until_gtid",
+];
+/// Variables that change nothing. Whatever a reader says, a relay refuses what it cannot continue,
+/// has a reader wait that is ahead, and knows a reader by its `server_id`.
+const HARMLESS: [&str; 3] = [
+    "slave_gtid_ignore_duplicates",
+    "slave_gtid_strict_mode",
+    "slave_uuid",
+];
+/// Names of MySQL 8 for some of them.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("replica_uuid", "slave_uuid"),
+    ("rpl_semi_sync_replica", "rpl_semi_sync_slave"),
+    ("source_binlog_checksum", "master_binlog_checksum"),
+    ("source_heartbeat_period", "master_heartbeat_period"),
+];
+/// The names of variables by which readers ask a server for something begin with these.
+const ASKING: [&str; 6] = [
+    "mariadb_", "master_", "replica_", "rpl_", "slave_", "source_",
+];
+
+/// Whether a reader asks by this variable for something that relays do not know. It would expect
+/// to get that.
+fn asks_for_unknown(name: &str) -> bool {
+    let name = one_name(name);
+    let is_known = OBEYED.contains(&&*name) || HARMLESS.contains(&&*name);
+    !is_known && ASKING.iter().any(|begin| name.starts_with(begin))
+}
+
+/// The name of a variable in lower case, and in MariaDB's words.
+fn one_name(name: &str) -> String {
+    let name = name.to_lowercase();
+    match OTHER_NAMES.iter().find(|(other, _)| *other == name) {
+        Some((_, known)) => (*known).to_owned(),
+        None => name,
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Domain and server of the GTIDs.
+    pub(crate) identity: Identity,
+    /// The oldest action in the log.
+    pub(crate) first: Seqno,
+    /// The last committed action.
+    pub(crate) last: Seqno,
+    /// The newest GTID of each domain.
+    pub(crate) gtids: GtidList,
+    pub(crate) now: u64,
+}
+
+impl Facts {
+    /// The value of a variable, by its name in lower case.
+    fn variable(&self, name: &str) -> Option<String> {
+        let all = self.variables();
+        let found = all.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value)
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let version = SERVER_VERSION.trim_start_matches("5.5.5-");
+        let newest = self.gtids.to_string();
+        let texts = |text: &str| text.to_owned();
+        vec![
+            ("binlog_checksum", texts("CRC32")),
+            ("binlog_format", texts("ROW")),
+            ("collation_server", texts("utf8mb4_general_ci")),
+            ("gtid_binlog_pos", newest.clone()),
+            ("gtid_binlog_state", newest.clone()),
+            ("gtid_current_pos", newest),
+            ("gtid_domain_id", self.identity.domain.to_string()),
+            ("gtid_strict_mode", texts("1")),
+            ("log_bin", texts("ON")),
+            ("max_allowed_packet", texts("1073741824")),
+            ("rpl_semi_sync_master_enabled", texts("ON")),
+            ("server_id", self.identity.server_id.to_string()),
+            ("system_time_zone", texts("UTC")),
+            ("time_zone", texts("SYSTEM")),
+            ("version", version.to_owned()),
+            ("version_comment", texts("synod relay")),
+        ]
+    }
+}
+
+/// Variables that a reader has set for its connection, by names as [`one_name`] gives them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReaderVariables(BTreeMap<String, Option<String>>);
+
+impl ReaderVariables {
+    /// Sets a variable. Returns whether there was room.
+    fn set(&mut self, name: &str, value: Option<String>) -> bool {
+        let name = one_name(name);
+        let is_new = !self.0.contains_key(&name);
+        let bytes = name.len() + value.as_ref().map_or(0, String::len);
+        if bytes > VALUE_MAX || (is_new && self.0.len() >= SET_MAX) {
+            return false;
+        }
+        self.0.insert(name, value);
+        true
+    }
+
+    /// The value; none if it is NULL or was not set.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(&one_name(name))?.as_deref()
+    }
+}
+
+/// Parts of a list, divided at commas that are neither in quotes nor in parentheses.
+fn parts(list: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut begin, mut depth, mut quote) = (0, 0_usize, None);
+    for (at, character) in list.char_indices() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"' | '`') => quote = Some(character),
+            (None, '(') => depth += 1,
+            (None, ')') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                found.push(list.get(begin..at).unwrap_or_default().trim());
+                begin = at + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    found.push(list.get(begin..).unwrap_or_default().trim());
+    found
+}
+
+/// Rest of a text after its first word, compared without case.
+fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let text = text.trim_start();
+    let begin = text.get(..word.len())?;
+    let rest = text.get(word.len()..)?;
+    let ends = rest.is_empty() || rest.starts_with(|c: char| !c.is_alphanumeric() && c != '_');
+    (begin.eq_ignore_ascii_case(word) && ends).then(|| rest.trim_start())
+}
+
+/// Rest of a text after these words.
+fn after_words<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
+    words
+        .iter()
+        .try_fold(text, |rest, word| after_word(rest, word))
+}
+
+fn unquoted(text: &str) -> Option<&str> {
+    let text = text.trim();
+    ['\'', '"'].into_iter().find_map(|quote| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        (!inner.contains(quote)).then_some(inner)
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::identity::Identity;
     use proptest::prelude::*;
     use synod_binlog::GtidList;
+
+    use super::*;
+    use crate::request::Identity;
 
     fn facts() -> Facts {
         Facts {
@@ -293,6 +465,10 @@ mod tests {
         assert_eq!(one("SHOW BINARY LOG STATUS", &mut own), status);
         let none = answer("SHOW VARIABLES LIKE 'nothing'", &facts(), &mut own);
         assert!(matches!(none, Answer::Rows { rows, .. } if rows.is_empty()));
+        assert_eq!(
+            one("SHOW VARIABLES LIKE 'RPL%master%'", &mut own)[1],
+            text("ON")
+        );
     }
 
     #[test]
@@ -329,5 +505,71 @@ mod tests {
             let mut own = ReaderVariables::default();
             let _ = answer(&format!("{begin}{rest}"), &facts(), &mut own);
         }
+    }
+
+    #[test]
+    fn what_a_reader_asks_for_is_known_or_not() {
+        for known in [
+            "slave_until_gtid",
+            "Source_Binlog_Checksum",
+            "replica_uuid",
+            "mine",
+        ] {
+            assert!(!asks_for_unknown(known), "{known}");
+        }
+        for unknown in [
+            "slave_until_log",
+            "rpl_semi_sync_other",
+            "MASTER_x",
+            "replica_",
+        ] {
+            assert!(asks_for_unknown(unknown), "{unknown}");
+        }
+        let mut variables = ReaderVariables::default();
+        variables.set("source_binlog_checksum", Some("NONE".to_owned()));
+        assert_eq!(variables.get("master_binlog_checksum"), Some("NONE"));
+    }
+
+    #[test]
+    fn variables_of_a_reader_are_bounded() {
+        let mut variables = ReaderVariables::default();
+        assert!(variables.set("A", Some("1".to_owned())));
+        assert_eq!(variables.get("a"), Some("1"));
+        assert!(!variables.set("long", Some("x".repeat(VALUE_MAX))));
+        for number in 1..SET_MAX {
+            assert!(variables.set(&number.to_string(), None));
+        }
+        assert!(!variables.set("one more", None));
+        assert!(variables.set("a", None));
+        assert_eq!(variables.get("a"), None);
+    }
+
+    #[test]
+    fn lists_are_divided_outside_quotes_and_parentheses() {
+        assert_eq!(parts("a, 'b,c' ,f(d, e)"), ["a", "'b,c'", "f(d, e)"]);
+        assert_eq!(parts(""), [""]);
+        assert_eq!(parts("a,"), ["a", ""]);
+        assert_eq!(parts(")),'"), ["))", "'"]);
+    }
+
+    #[test]
+    fn words_end_where_names_do() {
+        assert_eq!(after_word(" select  1", "SELECT"), Some("1"));
+        assert_eq!(after_word("SELECT@@x", "SELECT"), Some("@@x"));
+        assert_eq!(after_word("SELECTED", "SELECT"), None);
+        assert_eq!(
+            after_words("show  Master status", &["SHOW", "MASTER"]),
+            Some("status")
+        );
+        assert_eq!(after_word("é", "S"), None);
+    }
+
+    #[test]
+    fn quotes_are_taken_off_in_pairs() {
+        assert_eq!(unquoted(" '1-2-3' "), Some("1-2-3"));
+        assert_eq!(unquoted("\"\""), Some(""));
+        assert_eq!(unquoted("1"), None);
+        assert_eq!(unquoted("'"), None);
+        assert_eq!(unquoted("'a' 'b'"), None);
     }
 }

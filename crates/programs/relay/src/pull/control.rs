@@ -1,7 +1,11 @@
 //! Whether this relay is to pull, what its operators order, and what is known of the pull.
+//!
+//! Transactions without whole rows are no reason to stop: a replica executes them, and tools write
+//! such ones on purpose (pt-table-checksum). But a reader of rows cannot know that it has missed
+//! something.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use synod_admin::relay::PullState;
@@ -9,17 +13,14 @@ use synod_binlog::Gtid;
 use synod_node::{Seqno, WritePermission};
 use synod_upstream::{NotWholeRows, Stopped, UpstreamHandle};
 
-use super::not_whole_rows::NotWholeRowsSeen;
+use crate::lock;
 
 /// Time limit for an order, which includes a connection to an upstream.
 const ORDER_LIMIT: Duration = Duration::from_secs(25);
 
-/// Order of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Nothing is pulled from now on.
     Pause,
-    /// Continue the pull.
     Resume,
     /// Pull from another server with the same transactions, at this address.
     Switch(String),
@@ -32,19 +33,17 @@ pub(crate) enum Order {
 pub(crate) enum OrderRefusal {
     /// Another relay leads, or none.
     NotLeader,
-    /// The reason, for the operator.
     Refused(String),
-    /// The outcome is unknown.
+    /// A reader needs what would be purged.
+    Needed(String),
     Unknown,
 }
 
 /// An order, and who waits for its result.
-pub(super) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
+pub(crate) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
 
-/// Status of the pull.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
-    /// State of this relay's pull.
     pub(crate) state: PullState,
     /// Why nothing comes.
     pub(crate) error: Option<String>,
@@ -59,7 +58,6 @@ struct State {
     order: Option<Ordered>,
     /// The last action that this relay has got into the log.
     ordered: Seqno,
-    /// The connection that is open.
     open: Option<UpstreamHandle>,
     is_stopped: bool,
     /// The transaction at which the last pull has ended.
@@ -78,9 +76,9 @@ pub(crate) struct Control {
 
 /// A turn of this relay to pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// The last action before it.
-    pub(super) after: Seqno,
+    after: Seqno,
     number: u64,
 }
 
@@ -103,7 +101,6 @@ impl Control {
         });
     }
 
-    /// The node has stopped.
     pub(crate) fn stop(&self) {
         self.change(|state| {
             state.is_stopped = true;
@@ -133,21 +130,20 @@ impl Control {
             .unwrap_or(Err(OrderRefusal::Unknown))
     }
 
-    /// Status of the pull.
     pub(crate) fn shown(&self) -> Shown {
-        self.lock().shown.clone()
+        lock(&self.state).shown.clone()
     }
 
     /// Warning about the pulled transactions; none: nothing.
     pub(crate) fn warning(&self) -> Option<String> {
-        self.lock().row_lacks.warning()
+        lock(&self.state).row_lacks.warning()
     }
 
     // --- the puller's side ---------------------------------------------------------------------
 
     /// Waits until this relay is to pull; none once it stops.
-    pub(super) fn await_turn(&self) -> Option<Turn> {
-        let mut state = self.lock();
+    pub(crate) fn await_turn(&self) -> Option<Turn> {
+        let mut state = lock(&self.state);
         while !state.is_stopped {
             if let Some(after) = state.turn {
                 let number = state.turns;
@@ -156,110 +152,100 @@ impl Control {
             // An order that came before this relay lost its leadership.
             state.refuse(OrderRefusal::NotLeader);
             state.shown = Shown::default();
-            state = self.wait(state);
+            let changed = self.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
         }
         None
     }
 
-    /// Whether this turn is the present one.
-    pub(super) fn has(&self, turn: Turn) -> bool {
-        let state = self.lock();
+    pub(crate) fn has(&self, turn: Turn) -> bool {
+        let state = lock(&self.state);
         !state.is_stopped && state.turn.is_some() && state.turns == turn.number
     }
 
-    /// The order that waits.
-    pub(super) fn take_order(&self) -> Option<Ordered> {
-        self.lock().order.take()
+    pub(crate) fn take_order(&self) -> Option<Ordered> {
+        lock(&self.state).order.take()
     }
 
     /// Refuses the order that waits, if one does.
-    pub(super) fn refuse_order(&self, text: &str) {
+    pub(crate) fn refuse_order(&self, text: &str) {
         let refusal = OrderRefusal::Refused(text.to_owned());
-        self.lock().refuse(refusal);
+        lock(&self.state).refuse(refusal);
     }
 
     /// An entry of this relay is in the log. Its result may be known before the node says that it
     /// is committed, and the next pull must not begin before it.
-    pub(super) fn ordered(&self, seqno: Seqno) {
-        let mut state = self.lock();
+    pub(crate) fn ordered(&self, seqno: Seqno) {
+        let mut state = lock(&self.state);
         state.ordered = state.ordered.max(seqno);
     }
 
     /// The newest entry of this relay with the result that it is in the log; zero: none.
-    pub(super) fn newest_ordered(&self) -> Seqno {
-        self.lock().ordered
+    pub(crate) fn newest_ordered(&self) -> Seqno {
+        lock(&self.state).ordered
     }
 
     /// Seqno up to which the log must be read before a pull begins in this turn, or an order is
     /// carried out.
-    pub(super) fn read_before(&self, turn: Turn) -> Seqno {
-        self.lock().ordered.max(turn.after)
+    pub(crate) fn read_before(&self, turn: Turn) -> Seqno {
+        lock(&self.state).ordered.max(turn.after)
     }
 
     /// Waits until something changes, at most for this long. Returns at once if an order waits, or
     /// the turn is over.
-    pub(super) fn pause(&self, turn: Turn, limit: Duration) {
-        let is_as_before = |state: &mut State| {
-            !state.is_stopped && state.turns == turn.number && state.order.is_none()
-        };
+    pub(crate) fn pause(&self, turn: Turn, limit: Duration) {
+        let is_as_before = |state: &mut State| state.is_as_before(turn);
         let waited = self
             .changed
-            .wait_timeout_while(self.lock(), limit, is_as_before);
+            .wait_timeout_while(lock(&self.state), limit, is_as_before);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// A connection is open, which ends when something changes. False if that has happened.
-    pub(super) fn opened(&self, turn: Turn, handle: UpstreamHandle) -> bool {
-        let mut state = self.lock();
-        let is_wanted = !state.is_stopped && state.turns == turn.number && state.order.is_none();
+    pub(crate) fn opened(&self, turn: Turn, handle: UpstreamHandle) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = state.is_as_before(turn);
         state.open = is_wanted.then_some(handle);
         is_wanted
     }
 
-    /// The connection is closed.
-    pub(super) fn closed(&self) {
-        self.lock().open = None;
+    pub(crate) fn closed(&self) {
+        lock(&self.state).open = None;
     }
 
-    /// Publishes the state of the pull.
-    pub(super) fn show(&self, pull: PullState, error: Option<String>) {
-        self.lock().shown = Shown { state: pull, error };
+    pub(crate) fn show(&self, pull: PullState, error: Option<String>) {
+        lock(&self.state).shown = Shown { state: pull, error };
     }
 
     /// A pull has ended, at a transaction that cannot be followed or without one.
-    pub(super) fn ended_at(&self, stopped: Option<Stopped>) {
-        self.lock().stopped_at = stopped;
+    pub(crate) fn ended_at(&self, stopped: Option<Stopped>) {
+        lock(&self.state).stopped_at = stopped;
     }
 
     /// The transaction at which the last pull has ended.
-    pub(super) fn stopped_at(&self) -> Option<Stopped> {
-        self.lock().stopped_at
+    pub(crate) fn stopped_at(&self) -> Option<Stopped> {
+        lock(&self.state).stopped_at
     }
 
     /// A part of a transaction was pulled that lacks something for readers of rows; true if it is
     /// the transaction's first such part.
-    pub(super) fn pulled_without_rows(&self, gtid: Gtid, lack: &NotWholeRows) -> bool {
-        self.lock().row_lacks.note(gtid, lack)
+    pub(crate) fn pulled_without_rows(&self, gtid: Gtid, lack: &NotWholeRows) -> bool {
+        lock(&self.state).row_lacks.note(gtid, lack)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let changed = change(&mut self.lock());
+        let changed = change(&mut lock(&self.state));
         self.changed.notify_all();
         changed
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// The turn is the present one still, and no order waits.
+    fn is_as_before(&self, turn: Turn) -> bool {
+        !self.is_stopped && self.turns == turn.number && self.order.is_none()
+    }
+
     fn refuse(&mut self, refusal: OrderRefusal) {
         if let Some((_, reply)) = self.order.take() {
             // The operator may have waited long enough.
@@ -271,6 +257,38 @@ impl State {
         if let Some(handle) = self.open.take() {
             handle.stop();
         }
+    }
+}
+
+/// Transactions without whole rows that this process has pulled.
+#[derive(Clone, Debug, Default)]
+struct NotWholeRowsSeen {
+    transactions: u64,
+    /// The newest of them, and the first that it lacks.
+    newest: Option<(Gtid, NotWholeRows)>,
+}
+
+impl NotWholeRowsSeen {
+    /// Takes what a part of a transaction lacks; true if it is the transaction's first such part.
+    fn note(&mut self, gtid: Gtid, lack: &NotWholeRows) -> bool {
+        if self.newest.as_ref().is_some_and(|(seen, _)| *seen == gtid) {
+            return false;
+        }
+        self.transactions += 1;
+        self.newest = Some((gtid, lack.clone()));
+        true
+    }
+
+    /// The text for operators; none: no such transaction was pulled.
+    fn warning(&self) -> Option<String> {
+        let (gtid, lack) = self.newest.as_ref()?;
+        Some(format!(
+            "transactions without whole rows came from the upstream since this relay began: {}. \
+             The newest, {gtid}, has {lack}. Replicas execute them, but readers of rows (CDC) do \
+             not get their changes: copy what they have touched for those readers, and find the \
+             upstream's client that sets this, or the table that is versioned by transactions",
+            self.transactions
+        ))
     }
 }
 
@@ -299,7 +317,7 @@ mod tests {
         control.may_write(WritePermission::Here { after: Seqno(1) });
         std::thread::scope(|threads| {
             let answered = threads.spawn(|| control.order(Order::Pause));
-            while control.lock().order.is_none() {
+            while lock(&control.state).order.is_none() {
                 std::thread::yield_now();
             }
             happens(&control);
@@ -316,7 +334,7 @@ mod tests {
             control.may_write(WritePermission::Elsewhere { writer: None });
             std::thread::scope(|threads| {
                 let waiting = threads.spawn(|| control.await_turn());
-                while control.lock().order.is_some() {
+                while lock(&control.state).order.is_some() {
                     std::thread::yield_now();
                 }
                 control.stop();
@@ -355,5 +373,24 @@ mod tests {
             reply.send(Ok("done".to_owned())).unwrap();
             assert_eq!(answered.join().unwrap(), Ok("done".to_owned()));
         });
+    }
+
+    #[test]
+    fn transactions_are_counted_once_and_the_newest_is_named() {
+        let mut lacks = NotWholeRowsSeen::default();
+        assert_eq!(lacks.warning(), None);
+        let gtid = |sequence| Gtid {
+            domain: 0,
+            server_id: 1,
+            sequence,
+        };
+        assert!(lacks.note(gtid(4), &NotWholeRows::Columns));
+        let statement = NotWholeRows::Statement("DELETE FROM t".to_owned());
+        assert!(lacks.note(gtid(7), &statement));
+        assert!(!lacks.note(gtid(7), &NotWholeRows::Columns), "another part");
+        let text = lacks.warning().unwrap();
+        for part in ["began: 2.", "0-1-7", "DELETE FROM t"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! - [`control`]: whether this relay is to pull, what operators order, what is known of it;
 //! - [`puller`]: the thread that decides what to do next; [`session`]: one connection;
-//! - [`submissions`]: what is on its way into the log, and what follows when it is durable;
-//!   [`fence`]: what keeps it out of later terms;
-//! - [`patience`]: when another relay is to try;
-//! - [`log_room`]: whether the log has room; [`not_whole_rows`]: what readers of rows do not get.
+//! - [`submissions`]: what is on its way into the log, and what keeps it out of later terms;
+//! - [`patience`]: when to try again, and when another relay is to; [`skip`]: leaving out.
 //!
 //! The leader's term begins after everything that earlier leaders have ordered. The puller waits
 //! until this relay has read that, and continues where the upstream was at its end. What a relay
@@ -13,11 +11,8 @@
 //! so two pulls never mix.
 
 pub(crate) mod control;
-mod fence;
-pub(crate) mod log_room;
-mod not_whole_rows;
-mod patience;
+pub(crate) mod patience;
 pub(crate) mod puller;
-mod session;
+pub(crate) mod session;
 mod skip;
 mod submissions;

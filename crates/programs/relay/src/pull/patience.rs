@@ -1,4 +1,5 @@
-//! Patience of a leader that cannot pull, before it lets another relay try.
+//! Pauses before another attempt, to connect to an upstream or to read the log; and the patience of
+//! a leader that cannot pull, before it lets another relay try.
 //!
 //! Much that keeps one relay from the upstream does not keep the others: a wrong password in its
 //! file, a firewall, a lack of file descriptors. The group's own connections are as ever then, so
@@ -17,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(16 * 60);
 
 /// Time that this relay tries before another one is to.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     limit: Duration,
     /// Time of the first failure since something came, or since the turn began.
     failing_since: Option<Instant>,
@@ -26,7 +27,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new() -> Patience {
+    pub(crate) fn new() -> Patience {
         Patience {
             limit: FRUITLESS,
             failing_since: None,
@@ -35,12 +36,12 @@ impl Patience {
     }
 
     /// A turn begins, or nothing is to be pulled.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.failing_since = None;
     }
 
     /// The upstream has sent what shows that it can be followed.
-    pub(super) fn has_pulled(&mut self) {
+    pub(crate) fn has_pulled(&mut self) {
         *self = Patience {
             limit: FIRST,
             failing_since: None,
@@ -49,14 +50,14 @@ impl Patience {
     }
 
     /// An attempt has failed: for how long none has worked, if another relay is to try now.
-    pub(super) fn has_ended(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn has_ended(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.failing_since.get_or_insert(now);
         let failing = now.saturating_duration_since(since);
         (failing >= self.limit).then_some(failing)
     }
 
     /// Leadership is offered to another relay: which one of those that could take it.
-    pub(super) fn offer<'a>(
+    pub(crate) fn offer<'a>(
         &mut self,
         me: MemberId,
         members: &'a [MemberStatus],
@@ -84,10 +85,43 @@ fn successor(me: MemberId, members: &[MemberStatus], turn: usize) -> Option<&Mem
     (!others.is_empty()).then(|| others[turn % others.len()])
 }
 
+const SHORTEST: Duration = Duration::from_millis(500);
+/// The longest pause after what may pass by itself.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause after what an operator has to correct.
+const LONGEST_BEFORE_OPERATOR: Duration = Duration::from_secs(30);
+
+/// Pauses that double until something works.
+#[derive(Debug)]
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) fn new() -> Backoff {
+        Backoff(SHORTEST)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0 = SHORTEST;
+    }
+
+    /// The pause before the next attempt. `may_pass`: what was wrong may pass by itself.
+    pub(crate) fn next(&mut self, may_pass: bool) -> Duration {
+        let longest = if may_pass {
+            LONGEST_PAUSE
+        } else {
+            LONGEST_BEFORE_OPERATOR
+        };
+        let pause = self.0.min(longest);
+        self.0 = pause * 2;
+        pause
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use synod_node::LeaderWeight;
+
+    use super::*;
 
     fn relay(id: u64, answers: bool) -> MemberStatus {
         MemberStatus {
@@ -157,5 +191,15 @@ mod tests {
         let mut alone = Patience::new();
         assert!(alone.offer(MemberId(2), &members[1..2]).is_none());
         assert_eq!(alone.limit, FRUITLESS, "nothing was offered");
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let mut backoff = Backoff::new();
+        let pauses: Vec<u128> = (0..6).map(|_| backoff.next(true).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(backoff.next(false), Duration::from_secs(10));
+        backoff.reset();
+        assert_eq!(backoff.next(false), SHORTEST);
     }
 }

@@ -12,29 +12,26 @@ use synod_upstream::{
 };
 
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
-use super::log_room::Room;
 use super::patience::Patience;
 use super::session::{PullError, Session, check_kind, is_in_relay_group};
 use super::skip;
 use super::submissions::{Submissions, submit};
-use crate::backoff::Backoff;
+use crate::config::{UpstreamSettings, address_of};
+use crate::pull::patience::Backoff;
+use crate::pull::session::Room;
 use crate::upstream_log::entry::{Head, Orders};
-use crate::upstream_log::state::GtidState;
+use crate::upstream_log::history::GtidState;
 use crate::upstream_log::tail::{Broken, End, Tail};
-use crate::upstream_settings::{UpstreamSettings, address_of};
 
 /// Interval of looks at something that no event announces.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time limit for reading an order that is in the log.
 const READ_LIMIT: Duration = Duration::from_secs(10);
-/// Time limit for a leader transfer.
 const HANDOVER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The attempts to pull, so far.
 struct Attempts {
     backoff: Backoff,
     patience: Patience,
-    /// Number of attempts.
     count: u64,
 }
 
@@ -357,7 +354,6 @@ impl Puller {
     }
 }
 
-/// Position at the end of the log.
 fn position_of(end: &End, state: &GtidState) -> Position {
     let given = state.list();
     match &end.mysql {

@@ -1,71 +1,56 @@
-//! One connection to the upstream: from what it sends to entries of the log.
+//! One connection to the upstream: from what it sends to entries of the log, while that has room.
+//!
+//! A registered reader that is away holds the log until that is at its disk bound. Then the pull
+//! stops, before the log is full: a full log takes nothing, and so not the order either that gives
+//! the reader's place up, nor the note that the reader has caught up. With the policy to drop what
+//! is held there is no need for that: a full log is purged.
 
 use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
-use synod_node::Node;
+use synod_node::{CommittedLog, FullLogPolicy, Node};
 use synod_upstream::{Incoming, Part, Stopped, Upstream, UpstreamError};
 
-use super::log_room::Room;
-use super::submissions::Submissions;
+use crate::pull::submissions::Submissions;
 use crate::upstream_log::entry::{EntryError, Head, Orders, PartHead};
-use crate::upstream_log::state::GtidState;
+use crate::upstream_log::history::GtidState;
 use crate::upstream_log::tail::{End, Tail};
 
-/// Why a pull has ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PullError {
-    /// The upstream.
+pub(crate) enum PullError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// Its GTIDs do not rise.
     #[error(
         "the upstream has sent transaction {gtid} after '{state}': the numbers of a domain must \
          rise, or no relay could tell what a reader has. Set gtid_strict_mode = ON on the \
          upstream, and give each server that writes at the same time a gtid_domain_id of its own"
     )]
-    OutOfOrder {
-        /// The transaction.
-        gtid: Gtid,
-        /// Upstream's position before the transaction.
-        state: GtidState,
-    },
-    /// MySQL has sent what is here already.
+    OutOfOrder { gtid: Gtid, state: GtidState },
     #[error(
         "the upstream has sent transaction {0}, which is in the log already. It must have been \
          executed twice there (RESET MASTER, or a gtid_next that was used before): pull from \
          another server, or begin a new group from a new copy"
     )]
     Twice(MysqlGtid),
-    /// The number of a transaction is not that of MySQL's set.
     #[error(
         "transaction {gtid} would be number {number} of MySQL's set of executed ones. This is a \
          fault in Synod: report this line"
     )]
-    Number {
-        /// The transaction.
-        gtid: Gtid,
-        number: u64,
-    },
-    /// The log is one of the other kind of server.
+    Number { gtid: Gtid, number: u64 },
     #[error(
         "the upstream is {found}, and what this group's log has is of {kept}. Pull from a server \
          of the same kind, or begin a new group from a new copy"
     )]
     OtherKind {
-        /// Kind of the upstream.
         found: &'static str,
         /// Kind recorded in the log.
         kept: &'static str,
     },
-    /// Parts are missing.
     #[error(
         "the parts of transaction {0} have come out of order. This is a fault in Synod: the relay \
          tries again by itself; report this line"
     )]
     Parts(Gtid),
-    /// The transaction does not fit into an entry.
     #[error(transparent)]
     Entry(#[from] EntryError),
-    /// The log has no more room, and a registered reader needs what is in it.
     #[error(
         "the log has reached its bound, and registered reader {server_id} needs what is in it, as \
          far as was noted: that is done every ten seconds. If this lasts: start that reader, or \
@@ -80,7 +65,7 @@ pub(super) enum PullError {
 
 impl PullError {
     /// The transaction that cannot be followed, and can be left out.
-    pub(super) fn stopped(&self) -> Option<Stopped> {
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
         match self {
             PullError::Upstream(UpstreamError::NotFollowed { why, .. }) => why.stopped(),
             _ => None,
@@ -88,39 +73,24 @@ impl PullError {
     }
 
     /// Whether it may pass without an operator.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             PullError::Upstream(error) => error.may_pass(),
             PullError::Held { .. } => true,
-            PullError::OutOfOrder { .. }
-            | PullError::Twice(_)
-            | PullError::Number { .. }
-            | PullError::OtherKind { .. }
-            | PullError::Parts(_)
-            | PullError::Entry(_) => false,
+            _ => false,
         }
     }
 
     /// Whether another relay may be without it. All have the same log, and what is kept for
     /// registered readers is kept by each.
-    pub(super) fn may_be_of_one_relay(&self) -> bool {
-        match self {
-            PullError::Held { .. } => false,
-            PullError::Upstream(_)
-            | PullError::OutOfOrder { .. }
-            | PullError::Twice(_)
-            | PullError::Number { .. }
-            | PullError::OtherKind { .. }
-            | PullError::Parts(_)
-            | PullError::Entry(_) => true,
-        }
+    pub(crate) fn may_be_of_one_relay(&self) -> bool {
+        !matches!(self, PullError::Held { .. })
     }
 }
 
 /// A pull, with what is known of its place.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     submissions: Submissions<'a>,
-    /// Number of the pull.
     pull: u64,
     orders: Orders,
     tail: &'a Tail,
@@ -134,7 +104,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         submissions: Submissions<'a>,
         pull: u64,
         orders: Orders,
@@ -157,10 +127,7 @@ impl<'a> Session<'a> {
 
     /// Takes what the upstream sends, until the connection ends or a part does not get into the
     /// log. `heard` is called with whatever has come.
-    ///
-    /// # Errors
-    /// The connection has ended, or what came cannot be kept.
-    pub(super) fn run(
+    pub(crate) fn run(
         mut self,
         upstream: &mut Upstream,
         mut heard: impl FnMut(&Incoming),
@@ -188,14 +155,18 @@ impl<'a> Session<'a> {
 
     /// Notes where the upstream is, which begins the pull; false if that has not got into the log.
     fn begin(&self) -> Result<bool, PullError> {
-        let head = Head {
+        let head = self.head(None);
+        Ok(self.submissions.first(head.encode(&[])?))
+    }
+
+    fn head(&self, part: Option<PartHead>) -> Head {
+        Head {
             before: self.state.clone(),
             orders: self.orders.clone(),
             known: self.tail.known(),
             mysql: self.mysql.clone(),
-            part: None,
-        };
-        Ok(self.submissions.first(head.encode(&[])?))
+            part,
+        }
     }
 
     /// Submits a part; false once one has not got into the log.
@@ -213,20 +184,14 @@ impl<'a> Session<'a> {
         if let (Some(set), Some(gtid)) = (&self.mysql, part.mysql) {
             check_number(set, gtid, part.gtid)?;
         }
-        let head = Head {
-            before: self.state.clone(),
-            orders: self.orders.clone(),
-            known: self.tail.known(),
-            mysql: self.mysql.clone(),
-            part: Some(PartHead {
-                pull: self.pull,
-                number,
-                is_last: part.last,
-                gtid: part.gtid,
-                mysql: part.mysql,
-                end: part.end.clone(),
-            }),
-        };
+        let head = self.head(Some(PartHead {
+            pull: self.pull,
+            number,
+            is_last: part.last,
+            gtid: part.gtid,
+            mysql: part.mysql,
+            end: part.end.clone(),
+        }));
         let data = head.encode(&part.events)?;
         self.open = (!part.last).then(|| (part.gtid, number.wrapping_add(1)));
         if part.last {
@@ -242,9 +207,6 @@ impl<'a> Session<'a> {
 }
 
 /// Checks that a transaction is not in MySQL's set, and has the number that comes next.
-///
-/// # Errors
-/// It is, or has not: readers would take it for another one.
 fn check_number(set: &MysqlGtidSet, of_mysql: MysqlGtid, gtid: Gtid) -> Result<(), PullError> {
     if set.contains(of_mysql) {
         return Err(PullError::Twice(of_mysql));
@@ -257,10 +219,7 @@ fn check_number(set: &MysqlGtidSet, of_mysql: MysqlGtid, gtid: Gtid) -> Result<(
 }
 
 /// Checks that an upstream is of the kind that the log is of, if it is of any.
-///
-/// # Errors
-/// It is not.
-pub(super) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError> {
+pub(crate) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError> {
     if end.state.is_none() || end.mysql.is_some() == upstream.mysql_start().is_some() {
         return Ok(());
     }
@@ -272,6 +231,45 @@ pub(super) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError
 }
 
 /// Whether this node may have what an upstream sends: no member of its group has a database.
-pub(super) fn is_in_relay_group(node: &Node) -> bool {
+pub(crate) fn is_in_relay_group(node: &Node) -> bool {
     node.status().members.iter().all(|member| !member.has_data)
+}
+
+#[derive(Clone)]
+pub(crate) struct Room {
+    pub(crate) log: CommittedLog,
+    pub(crate) policy: FullLogPolicy,
+    /// Size of the log's files, in bytes.
+    pub(crate) segment_bytes: u64,
+}
+
+impl Room {
+    /// Bytes of parts on their way at a time, at most; but one part always may be. When the pull
+    /// stops for a registered reader, they get into the log, which must not be full then. It is
+    /// full when it has two segments more than at its bound: one is prepared when the bound is
+    /// passed, and half of one makes no more than another one.
+    fn on_their_way_max(&self, tail: &Tail) -> usize {
+        match self.policy {
+            FullLogPolicy::Wait if tail.has_registered_readers() => {
+                usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX)
+            }
+            FullLogPolicy::Wait | FullLogPolicy::Drop => usize::MAX,
+        }
+    }
+
+    /// Whether something may be pulled now.
+    pub(crate) fn check(&self, tail: &Tail) -> Result<(), PullError> {
+        let waits = match self.policy {
+            FullLogPolicy::Wait => self.log.is_tight(),
+            FullLogPolicy::Drop => false,
+        };
+        if !waits {
+            return Ok(());
+        }
+        let before_log = self.log.first_seqno().prev();
+        match tail.known().registry.slowest(before_log) {
+            Some((server_id, _)) => Err(PullError::Held { server_id }),
+            None => Ok(()),
+        }
+    }
 }

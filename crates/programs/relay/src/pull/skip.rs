@@ -4,25 +4,20 @@
 //! replica continues without the changes unless an operator has looked at it.
 
 use bytes::Bytes;
+use synod_binlog::bodies::Query;
 use synod_binlog::gtid::{ALLOW_PARALLEL, DDL, GtidEvent, STANDALONE};
-use synod_binlog::header::HEADER_BYTES;
 use synod_binlog::{EventHeader, EventType, Gtid, MysqlGtidSet};
 use synod_upstream::Stopped;
 
-use crate::reader_positions::now_s;
+use crate::registered_readers::now_s;
 use crate::upstream_log::entry::PartHead;
 use crate::upstream_log::tail::End;
 
 /// No pull has this number: they begin with 1.
 const NO_PULL: u64 = 0;
-/// Bytes of the body of a statement without status variables, before its schema.
-const FIXED_BYTES: usize = 13;
 
 /// The transaction that an operator names, if the last pull has ended at it.
-///
-/// # Errors
-/// It has not: with the reason.
-pub(super) fn checked(
+pub(crate) fn checked(
     named: &str,
     stopped: Option<Stopped>,
     set: Option<&MysqlGtidSet>,
@@ -44,7 +39,7 @@ pub(super) fn checked(
 }
 
 /// Placeholder for a skipped transaction: the head of its only part, and its events.
-pub(super) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
+pub(crate) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
     let executed = end.mysql.as_ref().map_or(0, MysqlGtidSet::size);
     let gtid = Gtid {
         domain,
@@ -55,7 +50,6 @@ pub(super) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead
         sequence: gtid.sequence,
         domain,
         flags: STANDALONE | DDL | ALLOW_PARALLEL,
-        commit_id: None,
     };
     let events = vec![
         event(EventType::GTID, gtid.server_id, &beginning.body()),
@@ -79,12 +73,12 @@ fn statement(stopped: Stopped) -> Vec<u8> {
          of MySQL, by order. Make its changes here, then: SET GLOBAL sql_slave_skip_counter = 1; \
          START SLAVE'"
     );
-    // No thread, no time, no schema, no error that would be expected, no variables.
-    let mut body = vec![0; FIXED_BYTES];
-    // The end of the schema.
-    body.push(0);
-    body.extend_from_slice(text.as_bytes());
-    body
+    let query = Query {
+        statement: text.as_bytes(),
+        ..Query::default()
+    };
+    // Only variables and schemas can be too long.
+    query.body().unwrap_or_default()
 }
 
 fn event(event_type: EventType, server_id: u32, body: &[u8]) -> Bytes {
@@ -92,21 +86,17 @@ fn event(event_type: EventType, server_id: u32, body: &[u8]) -> Bytes {
         timestamp: u32::try_from(now_s()).unwrap_or(u32::MAX),
         event_type,
         server_id,
-        event_bytes: (HEADER_BYTES + body.len()) as u32,
+        event_bytes: 0,
         end_position: 0,
         flags: 0,
     };
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-    header.write(&mut bytes);
-    bytes.extend_from_slice(body);
-    bytes.into()
+    header.with_body(body).1.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use synod_binlog::mysql_gtid::Tag;
-    use synod_binlog::query::Query;
     use synod_binlog::{Events, MysqlGtid};
 
     const SERVER: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";

@@ -1,31 +1,24 @@
 //! From the log to transactions, as readers get them.
 //!
-//! - [`streams`]: what is open of streamed transactions; [`search`]: their beginnings, where a
-//!   reader began after them; [`pieces`]: events, from data that comes in pieces;
-//! - [`outcome`]: how a statement has ended in the group; [`statement_outcome`]: what readers get
-//!   of it then; [`words`]: the words that a statement begins with.
+//! - [`streams`]: fragments of streamed transactions;
+//! - [`statement`]: statements in total order, and how they have ended in the group.
 //!
 //! What servers do with an action decides what readers get of it: a write set is a transaction, a
 //! statement in total order is one of its own if it succeeds, a fragment is nothing until its
 //! transaction commits, and a rollback is nothing.
 
-mod outcome;
-mod pieces;
-mod search;
-mod statement_outcome;
+mod statement;
 mod streams;
-mod words;
 
 use bytes::Bytes;
+use synod_binlog::event::whole_events;
 use synod_binlog::write_set::{Note, WriteSet, WriteSetError, WsFlags};
-use synod_binlog::{Event, EventError, Outgoing, Transaction, TransactionError};
+use synod_binlog::{EventError, Events, GtidList, Outgoing, Transaction, TransactionError};
 use synod_node::{FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno, View};
 
-use self::outcome::{Held, Outcome};
-use self::pieces::Pieces;
-use self::statement_outcome::StatementError;
+use self::statement::{Held, Outcome, StatementError};
 use self::streams::{Places, StreamId, Streams, TooManyFragments};
-use crate::identity::Identity;
+use crate::request::Identity;
 use crate::upstream_log::source::KeptSourceError;
 
 /// Largest statement in total order, in bytes: it is in memory as a whole.
@@ -34,100 +27,71 @@ const STATEMENT_MAX: usize = 64 << 20;
 /// Why the transactions of a reader end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
-    /// The log does not have what comes next.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// An action is none of a server.
     #[error(transparent)]
     WriteSet(#[from] WriteSetError),
-    /// An action is not a transaction.
     #[error("action {} cannot be given to readers: {source}", seqno.0)]
     Transaction {
-        /// The action.
         seqno: Seqno,
         source: TransactionError,
     },
-    /// A statement cannot be given.
     #[error(transparent)]
     Statement(#[from] StatementError),
-    /// A statement is too large.
     #[error("the statement of action {} is larger than {STATEMENT_MAX} bytes", seqno.0)]
-    LargeStatement {
-        /// The action.
-        seqno: Seqno,
-    },
-    /// Too much is open.
+    LargeStatement { seqno: Seqno },
     #[error(transparent)]
     Fragments(#[from] TooManyFragments),
-    /// The kept binlog of the upstream cannot be served.
     #[error(transparent)]
     Kept(#[from] KeptSourceError),
-    /// The reader is gone, or takes nothing.
     #[error("{0}")]
     Reader(#[from] std::io::Error),
 }
 
 /// Takes the events of transactions, in order.
 pub(crate) trait Sink {
-    /// Takes the next event.
-    ///
-    /// # Errors
-    /// The reader is gone, or takes nothing.
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError>;
-
-    /// Takes the next event, which is to keep its header as another server has written it.
-    ///
-    /// # Errors
-    /// As [`Sink::take`].
-    fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError>;
 }
 
-/// Result of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The events of an action, or none: it was not for readers.
-    Action,
-    /// Nothing: the group has committed nothing more, or how a statement ends is not known yet.
-    Nothing,
+/// The transactions that one reader lacks.
+pub(crate) trait Transactions {
+    /// Gives the events of the next action to `sink`, if it is for readers. False: the group has
+    /// committed nothing more, or how a statement ends is not known yet. An error may come amid a
+    /// transaction.
+    fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, SourceError>;
+
+    /// The last action that was looked at.
+    fn last(&self) -> Seqno;
+
+    /// The last action that the reader does not need: what comes after it may be of a transaction
+    /// that has begun, of which nothing was given.
+    fn passed(&self) -> Seqno;
+
+    /// The newest GTID of each domain before what comes next.
+    fn gtids(&self) -> GtidList;
+
+    /// Whether the reader has everything up to where it wants to stop.
+    fn are_given(&self) -> bool;
+
+    /// Whether a binlog may begin here.
+    fn is_between(&self) -> bool;
 }
 
 /// The transactions after one action of the group.
 pub(crate) struct Source {
     follower: Follower,
     identity: Identity,
+    until: Option<Seqno>,
     streams: Streams,
     /// The statement that comes next, whose outcome is not known yet.
     held: Option<Held>,
 }
 
-impl Source {
-    pub(crate) fn new(follower: Follower, identity: Identity) -> Source {
-        Source {
-            follower,
-            identity,
-            streams: Streams::default(),
-            held: None,
-        }
-    }
-
-    /// The last action that was looked at.
-    pub(crate) fn last(&self) -> Seqno {
-        self.follower.last()
-    }
-
-    /// Whether everything up to this action was given, as far as it is for readers.
-    pub(crate) fn has_passed(&self, seqno: Seqno) -> bool {
-        self.held.is_none() && self.last() >= seqno
-    }
-
-    /// Gives the events of the next action to `sink`.
-    ///
-    /// # Errors
-    /// The transactions end here, perhaps amid one.
-    pub(crate) fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
+impl Transactions for Source {
+    fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, SourceError> {
         if self.held.is_none() {
             match self.follower.advance()? {
-                None => return Ok(Found::Nothing),
+                None => return Ok(false),
                 Some(Followed::View(view)) => self.view(&view)?,
                 Some(Followed::Action(action)) => self.action(action, sink)?,
             }
@@ -135,26 +99,63 @@ impl Source {
         self.held(sink)
     }
 
+    fn last(&self) -> Seqno {
+        self.follower.last()
+    }
+
+    fn passed(&self) -> Seqno {
+        self.last()
+    }
+
+    fn gtids(&self) -> GtidList {
+        match self.last() {
+            Seqno(..=0) => GtidList::default(),
+            last => GtidList(vec![self.identity.gtid(last)]),
+        }
+    }
+
+    fn are_given(&self) -> bool {
+        let is_given = |until| self.held.is_none() && self.last() >= until;
+        self.until.is_some_and(is_given)
+    }
+
+    fn is_between(&self) -> bool {
+        true
+    }
+}
+
+impl Source {
+    /// `until`: the last action that the reader wants; none: it does not end.
+    pub(crate) fn new(follower: Follower, identity: Identity, until: Option<Seqno>) -> Source {
+        Source {
+            follower,
+            identity,
+            until,
+            streams: Streams::default(),
+            held: None,
+        }
+    }
+
     /// Gives a statement that is held back, once its outcome is known.
-    fn held(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
+    fn held(&mut self, sink: &mut dyn Sink) -> Result<bool, SourceError> {
         let Some(mut held) = self.held.take() else {
-            return Ok(Found::Action);
+            return Ok(true);
         };
         match held.look(&self.follower)? {
             Some(outcome) => {
                 self.statement(&held.action, outcome, sink)?;
-                Ok(Found::Action)
+                Ok(true)
             }
             None => {
                 self.held = Some(held);
-                Ok(Found::Nothing)
+                Ok(false)
             }
         }
     }
 
     fn view(&mut self, view: &View) -> Result<(), SourceError> {
         if self.streams.wants_view_before() {
-            let before = search::view_before(&self.follower, self.follower.passed())?;
+            let before = streams::view_before(&self.follower, self.follower.passed())?;
             self.streams.note_view_before(before);
         }
         self.streams.view(view);
@@ -162,7 +163,7 @@ impl Source {
     }
 
     fn action(&mut self, action: FollowedAction, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        let head = self.head(&action)?;
+        let head = head_of(&self.follower, &action)?;
         let flags = head.flags;
         let id = StreamId {
             origin: action.origin,
@@ -212,16 +213,11 @@ impl Source {
         let Some(before) = before.copied() else {
             return Ok(None);
         };
-        let earlier = search::earlier_fragments(&self.follower, id, before)?;
+        let earlier = streams::earlier_fragments(&self.follower, id, before)?;
         Ok(earlier.map(|mut places| {
             places.extend(known.places);
             places
         }))
-    }
-
-    /// The write set as far as it is in the first place of an action.
-    fn head(&self, action: &FollowedAction) -> Result<WriteSet, SourceError> {
-        head_of(&self.follower, action)
     }
 
     fn statement(
@@ -240,7 +236,7 @@ impl Source {
         }
         let write_set = WriteSet::decode(action.seqno.0, Bytes::from(data))?;
         let gtid = self.identity.gtid(action.seqno);
-        let events = statement_outcome::statement(gtid, &write_set.data, outcome);
+        let events = statement::statement(gtid, &write_set.data, outcome);
         for event in events? {
             sink.take(&event)?;
         }
@@ -265,13 +261,9 @@ impl Source {
             write_set.finish()?;
         }
         let mut write_set = Pieces::new(seqno);
-        let chunks = action
-            .places
-            .split_last()
-            .map_or(&[][..], |(_, chunks)| chunks);
-        for place in chunks {
-            let piece = self.follower.data_at(*place)?;
-            write_set.add(piece, &mut transaction, sink)?;
+        let chunks = action.places.len().saturating_sub(1);
+        for place in action.places.iter().take(chunks) {
+            write_set.add(self.follower.data_at(*place)?, &mut transaction, sink)?;
         }
         write_set.add(action.last, &mut transaction, sink)?;
         write_set.finish()?;
@@ -283,6 +275,7 @@ impl Source {
     }
 }
 
+/// The write set as far as it is in the first place of an action.
 fn head_of(follower: &Follower, action: &FollowedAction) -> Result<WriteSet, SourceError> {
     let first = match action.places.as_slice() {
         [] | [_] => action.last.clone(),
@@ -297,4 +290,68 @@ fn not_a_transaction(seqno: Seqno, source: TransactionError) -> SourceError {
 
 fn damaged(seqno: Seqno, source: EventError) -> SourceError {
     not_a_transaction(seqno, TransactionError::Event(source))
+}
+
+/// A write set as far as it has come.
+struct Pieces {
+    seqno: Seqno,
+    /// The header of the write set has come.
+    has_head: bool,
+    /// Bytes that are no whole event yet.
+    rest: Vec<u8>,
+}
+
+impl Pieces {
+    fn new(seqno: Seqno) -> Pieces {
+        Pieces {
+            seqno,
+            has_head: false,
+            rest: Vec::new(),
+        }
+    }
+
+    /// Gives the events that this piece completes to `sink`.
+    fn add(
+        &mut self,
+        piece: Bytes,
+        transaction: &mut Transaction,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SourceError> {
+        let data = if self.has_head {
+            piece
+        } else {
+            WriteSet::decode(self.seqno.0, piece)?.data
+        };
+        self.has_head = true;
+        self.rest.extend_from_slice(&data);
+        let whole = whole_events(&self.rest);
+        if whole > 0 {
+            let left = self.rest.split_off(whole);
+            let events = std::mem::replace(&mut self.rest, left);
+            self.give(&events, transaction, sink)?;
+        }
+        Ok(())
+    }
+
+    fn give(
+        &self,
+        events: &[u8],
+        transaction: &mut Transaction,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SourceError> {
+        let events = transaction.add(events);
+        for event in events.map_err(|source| not_a_transaction(self.seqno, source))? {
+            sink.take(&event)?;
+        }
+        Ok(())
+    }
+
+    /// The write set has come.
+    fn finish(self) -> Result<(), SourceError> {
+        match Events::of(&self.rest).next() {
+            Some(Err(error)) => Err(damaged(self.seqno, error)),
+            // Whole events were given.
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! version u8 | content u8
-//! note:  see `note`
+//! note:  see below
 //! else:  flags u8 | address_bytes u8 | gtids u16 | address | gtids times GTID | known | mysql
 //! order: nothing follows
 //! part:  pull u64 | number u32 | GTID | MySQL's GTID | file_bytes u8 | file | offset u64 | events
@@ -11,6 +11,10 @@
 //! reader: server_id u32 | passed i64 | seen_s u64
 //! mysql: set_bytes u16 | set
 //! MySQL's GTID: uuid 16 bytes | tag_bytes u8 | tag | number u64
+//!
+//! note to register, or to remove: kind u8 | server_id u32
+//! note of a position:             kind u8 | server_id u32 | passed i64 | seen_s u64
+//! note to purge:                  kind u8 | last i64 | is_forced u8
 //! ```
 //! What is MySQL's is there in version 3 only, which entries have whose upstream is MySQL. Those of
 //! version 2 had GTIDs of other numbers, which began with 1 in each group.
@@ -20,15 +24,13 @@
 //! enough to continue from, and a reader's place is found without an index. The whole head is in
 //! the first piece of an action. Notes are of any relay, and say one thing each.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use synod_binlog::mysql_gtid::{Tag, Uuid};
+use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Seqno;
 use synod_upstream::FilePosition;
 
-use super::note::Note;
-use super::registry::{Known, Registered, Registry};
-use super::state::GtidState;
+use crate::upstream_log::history::GtidState;
+use crate::upstream_log::registry::{Known, Registered, Registry};
 
 /// The version of an entry whose upstream is MariaDB, and of notes.
 const VERSION: u8 = 1;
@@ -43,27 +45,18 @@ const NOTE: u8 = 2;
 const PAUSED: u8 = 1;
 /// The part is the last one of its transaction.
 const LAST: u8 = 2;
-/// Bytes of flags and lengths, before the address.
-const FIXED_BYTES: usize = 4;
 const GTID_BYTES: usize = 16;
-/// Bytes of what is known, before the readers.
-const KNOWN_BYTES: usize = 8 + 8 + 8 + 1;
-const READER_BYTES: usize = 4 + 8 + 8;
-const UUID_BYTES: usize = 16;
 
 /// Why an action is no entry of a relay group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
-    /// The entry is cut short or malformed.
     #[error("it holds no part of an upstream's binlog: {0}")]
     Malformed(&'static str),
-    /// A newer program has written it.
     #[error(
         "it is of version {0}, and this program knows {VERSION} and {VERSION_OF_MYSQL}: run the \
          newest program of the group here"
     )]
     Version(u8),
-    /// An older program has written it.
     #[error(
         "an older program has written it, which gave MySQL's transactions other GTIDs: they began \
          with 1 in each group. Begin a new group (move the logs of all relays away), and set \
@@ -71,13 +64,20 @@ pub(crate) enum EntryError {
          has: 'synod relay gtid SET' counts them"
     )]
     OldNumbers,
-    /// The set of MySQL's GTIDs has too many gaps.
     #[error(
         "the upstream's set of executed GTIDs has too many gaps or servers to be kept: it takes \
          {0} bytes, and 65535 are possible. Close the gaps there, by empty transactions with the \
          GTIDs that are missing (gtid_next)"
     )]
     Set(usize),
+}
+
+const SHORT: EntryError = EntryError::Malformed("it ends too early");
+
+impl From<TryGetError> for EntryError {
+    fn from(_: TryGetError) -> EntryError {
+        SHORT
+    }
 }
 
 /// Orders of operators about the pull. The newest entry has those in force.
@@ -94,25 +94,20 @@ pub(crate) struct Orders {
 pub(crate) enum Entry {
     /// A part, or an order.
     Head(Box<Head>),
-    /// A note.
     Note(Note),
 }
 
 impl Entry {
     /// Reads an entry; what is left of `bytes` are the events of a part.
-    ///
-    /// # Errors
-    /// The bytes are none, or of a newer program.
     pub(crate) fn decode(bytes: &mut Bytes) -> Result<Entry, EntryError> {
-        need(bytes, 2)?;
-        let version = bytes.get_u8();
+        let version = bytes.try_get_u8()?;
         let is_mysql = match version {
             VERSION => false,
             VERSION_OF_MYSQL => true,
             OLD_VERSION_OF_MYSQL => return Err(EntryError::OldNumbers),
             other => return Err(EntryError::Version(other)),
         };
-        match bytes.get_u8() {
+        match bytes.try_get_u8()? {
             ORDER => Ok(Entry::Head(Box::new(Head::decode(bytes, false, is_mysql)?))),
             PART => Ok(Entry::Head(Box::new(Head::decode(bytes, true, is_mysql)?))),
             NOTE => Ok(Entry::Note(Note::get(bytes)?)),
@@ -143,11 +138,9 @@ pub(crate) struct Head {
     pub(crate) orders: Orders,
     /// Registry, after an action before this entry.
     pub(crate) known: Known,
-    /// The part; none: the entry is an order.
     pub(crate) part: Option<PartHead>,
 }
 
-/// Head of a part of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartHead {
     /// Number of the pull, in the session of the relay that has pulled it.
@@ -155,7 +148,6 @@ pub(crate) struct PartHead {
     /// Number of the part in its transaction, from zero.
     pub(crate) number: u32,
     pub(crate) is_last: bool,
-    /// The transaction.
     pub(crate) gtid: Gtid,
     /// Its GTID in MySQL, if the upstream is that.
     pub(crate) mysql: Option<MysqlGtid>,
@@ -174,9 +166,6 @@ impl Head {
     }
 
     /// The bytes of an entry with these events.
-    ///
-    /// # Errors
-    /// A name or a list is longer than an entry can hold.
     pub(crate) fn encode(&self, events: &[Bytes]) -> Result<Bytes, EntryError> {
         let address = self.orders.address.as_deref().unwrap_or_default();
         let gtids = self.before.list().0;
@@ -194,7 +183,7 @@ impl Head {
         out.put_u8(u8::try_from(address.len()).map_err(long)?);
         out.put_u16_le(u16::try_from(gtids.len()).map_err(long)?);
         out.put_slice(address.as_bytes());
-        gtids.iter().for_each(|gtid| put_gtid(&mut out, *gtid));
+        gtids.iter().for_each(|gtid| gtid.put(&mut out));
         put_known(&mut out, &self.known)?;
         if let Some(set) = &self.mysql {
             put_set(&mut out, set)?;
@@ -202,9 +191,10 @@ impl Head {
         if let Some(part) = &self.part {
             out.put_u64_le(part.pull);
             out.put_u32_le(part.number);
-            put_gtid(&mut out, part.gtid);
+            part.gtid.put(&mut out);
             if self.mysql.is_some() {
-                put_mysql_gtid(&mut out, part.mysql)?;
+                let missing = EntryError::Malformed("a part of MySQL has no GTID of MySQL");
+                part.mysql.ok_or(missing)?.put(&mut out);
             }
             out.put_u8(u8::try_from(part.end.file.len()).map_err(long)?);
             out.put_slice(part.end.file.as_bytes());
@@ -215,15 +205,13 @@ impl Head {
     }
 
     fn decode(bytes: &mut Bytes, is_part: bool, is_mysql: bool) -> Result<Head, EntryError> {
-        need(bytes, FIXED_BYTES)?;
-        let flags = bytes.get_u8();
-        let address_bytes = usize::from(bytes.get_u8());
-        let count = usize::from(bytes.get_u16_le());
+        let flags = bytes.try_get_u8()?;
+        let address_bytes = usize::from(bytes.try_get_u8()?);
+        let count = usize::from(bytes.try_get_u16_le()?);
         let address = text(bytes, address_bytes)?;
         let mut before = GtidState::default();
-        need(bytes, count * GTID_BYTES)?;
         for _ in 0..count {
-            before.add(get_gtid(bytes)?);
+            before.add(Gtid::get(bytes)?);
         }
         let known = get_known(bytes)?;
         let mysql = is_mysql.then(|| get_set(bytes)).transpose()?;
@@ -244,16 +232,16 @@ impl Head {
 
 impl PartHead {
     fn decode(bytes: &mut Bytes, is_last: bool, is_mysql: bool) -> Result<PartHead, EntryError> {
-        need(bytes, 8 + 4)?;
-        let pull = bytes.get_u64_le();
-        let number = bytes.get_u32_le();
-        let gtid = get_gtid(bytes)?;
-        let mysql = is_mysql.then(|| get_mysql_gtid(bytes)).transpose()?;
-        need(bytes, 1)?;
-        let file_bytes = usize::from(bytes.get_u8());
+        let pull = bytes.try_get_u64_le()?;
+        let number = bytes.try_get_u32_le()?;
+        let gtid = Gtid::get(bytes)?;
+        let mysql = match is_mysql {
+            true => Some(MysqlGtid::get(bytes).ok_or(EntryError::Malformed("its GTID is none"))?),
+            false => None,
+        };
+        let file_bytes = usize::from(bytes.try_get_u8()?);
         let file = text(bytes, file_bytes)?;
-        need(bytes, 8)?;
-        let offset = bytes.get_u64_le();
+        let offset = bytes.try_get_u64_le()?;
         Ok(PartHead {
             pull,
             number,
@@ -275,33 +263,9 @@ fn put_set(out: &mut BytesMut, set: &MysqlGtidSet) -> Result<(), EntryError> {
 }
 
 fn get_set(bytes: &mut Bytes) -> Result<MysqlGtidSet, EntryError> {
-    need(bytes, 2)?;
-    let length = usize::from(bytes.get_u16_le());
-    need(bytes, length)?;
-    let set = MysqlGtidSet::of_bytes(&bytes.split_to(length));
+    let length = usize::from(bytes.try_get_u16_le()?);
+    let set = MysqlGtidSet::of_bytes(&take(bytes, length)?);
     set.ok_or(EntryError::Malformed("its set of MySQL's GTIDs is none"))
-}
-
-fn put_mysql_gtid(out: &mut BytesMut, gtid: Option<MysqlGtid>) -> Result<(), EntryError> {
-    let missing = EntryError::Malformed("a part of MySQL has no GTID of MySQL");
-    let gtid = gtid.ok_or(missing)?;
-    out.put_slice(&gtid.uuid.0);
-    out.put_u8(gtid.tag.text().len() as u8);
-    out.put_slice(gtid.tag.text());
-    out.put_u64_le(gtid.number);
-    Ok(())
-}
-
-fn get_mysql_gtid(bytes: &mut Bytes) -> Result<MysqlGtid, EntryError> {
-    need(bytes, UUID_BYTES + 1)?;
-    let mut uuid = Uuid([0; UUID_BYTES]);
-    bytes.copy_to_slice(&mut uuid.0);
-    let tag_bytes = usize::from(bytes.get_u8());
-    need(bytes, tag_bytes + 8)?;
-    let tag = Tag::of(&bytes.split_to(tag_bytes));
-    let tag = tag.ok_or(EntryError::Malformed("its tag is none"))?;
-    let number = bytes.get_u64_le();
-    Ok(MysqlGtid { uuid, tag, number })
 }
 
 fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
@@ -324,58 +288,123 @@ fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
 }
 
 fn get_known(bytes: &mut Bytes) -> Result<Known, EntryError> {
-    need(bytes, KNOWN_BYTES)?;
-    let after = Seqno(bytes.get_i64_le());
+    let after = Seqno(bytes.try_get_i64_le()?);
     let mut registry = Registry {
-        purged: Seqno(bytes.get_i64_le()),
-        forced: Seqno(bytes.get_i64_le()),
+        purged: Seqno(bytes.try_get_i64_le()?),
+        forced: Seqno(bytes.try_get_i64_le()?),
         ..Registry::default()
     };
-    let count = usize::from(bytes.get_u8());
-    need(bytes, count * READER_BYTES)?;
+    let count = usize::from(bytes.try_get_u8()?);
     for _ in 0..count {
-        let server_id = bytes.get_u32_le();
+        let server_id = bytes.try_get_u32_le()?;
         let reader = Registered {
-            passed: Seqno(bytes.get_i64_le()),
-            seen_s: bytes.get_u64_le(),
+            passed: Seqno(bytes.try_get_i64_le()?),
+            seen_s: bytes.try_get_u64_le()?,
         };
         registry.readers.insert(server_id, reader);
     }
     Ok(Known { after, registry })
 }
 
-pub(super) fn need(bytes: &Bytes, count: usize) -> Result<(), EntryError> {
+/// The next bytes, so many.
+fn take(bytes: &mut Bytes, count: usize) -> Result<Bytes, EntryError> {
     if bytes.remaining() < count {
-        return Err(EntryError::Malformed("it ends too early"));
+        return Err(SHORT);
     }
-    Ok(())
+    Ok(bytes.split_to(count))
 }
 
 fn text(bytes: &mut Bytes, count: usize) -> Result<String, EntryError> {
-    need(bytes, count)?;
-    let text = bytes.split_to(count);
+    let text = take(bytes, count)?;
     String::from_utf8(text.to_vec()).map_err(|_| EntryError::Malformed("a name is no text"))
 }
 
-fn put_gtid(out: &mut BytesMut, gtid: Gtid) {
-    out.put_u32_le(gtid.domain);
-    out.put_u32_le(gtid.server_id);
-    out.put_u64_le(gtid.sequence);
+const REGISTER: u8 = 0;
+const REMOVE: u8 = 1;
+const AT: u8 = 2;
+const PURGE: u8 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The place of this reader is held from now on.
+    Register { server_id: u32 },
+    /// Unregister a reader: nothing is held for it any longer.
+    Remove { server_id: u32 },
+    At {
+        server_id: u32,
+        /// Action up to which the reader has everything.
+        passed: Seqno,
+        /// Time of that position, in seconds since 1970.
+        seen_s: u64,
+    },
+    /// The log may be purged, whatever its size.
+    Purge {
+        /// The last action that may be purged.
+        last: Seqno,
+        /// Even if readers need it.
+        is_forced: bool,
+    },
 }
 
-fn get_gtid(bytes: &mut Bytes) -> Result<Gtid, EntryError> {
-    need(bytes, GTID_BYTES)?;
-    Ok(Gtid {
-        domain: bytes.get_u32_le(),
-        server_id: bytes.get_u32_le(),
-        sequence: bytes.get_u64_le(),
-    })
+impl Note {
+    fn put(&self, out: &mut BytesMut) {
+        match *self {
+            Note::Register { server_id } => {
+                out.put_u8(REGISTER);
+                out.put_u32_le(server_id);
+            }
+            Note::Remove { server_id } => {
+                out.put_u8(REMOVE);
+                out.put_u32_le(server_id);
+            }
+            Note::At {
+                server_id,
+                passed,
+                seen_s,
+            } => {
+                out.put_u8(AT);
+                out.put_u32_le(server_id);
+                out.put_i64_le(passed.0);
+                out.put_u64_le(seen_s);
+            }
+            Note::Purge { last, is_forced } => {
+                out.put_u8(PURGE);
+                out.put_i64_le(last.0);
+                out.put_u8(is_forced.into());
+            }
+        }
+    }
+
+    fn get(bytes: &mut Bytes) -> Result<Note, EntryError> {
+        let kind = bytes.try_get_u8()?;
+        match kind {
+            REGISTER => Ok(Note::Register {
+                server_id: bytes.try_get_u32_le()?,
+            }),
+            REMOVE => Ok(Note::Remove {
+                server_id: bytes.try_get_u32_le()?,
+            }),
+            AT => Ok(Note::At {
+                server_id: bytes.try_get_u32_le()?,
+                passed: Seqno(bytes.try_get_i64_le()?),
+                seen_s: bytes.try_get_u64_le()?,
+            }),
+            PURGE => Ok(Note::Purge {
+                last: Seqno(bytes.try_get_i64_le()?),
+                is_forced: bytes.try_get_u8()? != 0,
+            }),
+            _ => Err(EntryError::Malformed("its note is not known")),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use synod_binlog::mysql_gtid::{Tag, Uuid};
+
+    use super::*;
 
     fn head(part: Option<PartHead>) -> Head {
         Head {

@@ -1,21 +1,13 @@
 //! A foreign binlog, as the log of a relay group keeps it.
 //!
-//! - [`entry`]: what an action holds; [`state`]: where an upstream is, by GTIDs; [`note`]: what any
-//!   relay may say; [`registry`]: what follows from that, for readers that are not connected;
+//! - [`entry`]: what an action holds; [`registry`]: readers that are not connected;
 //! - [`history`]: the rule that says which entries are the upstream's transactions;
-//! - [`search`]: where in the log a reader begins; [`lacks`]: what it gets then;
-//!   [`source`]: the events of that;
-//! - [`tail`]: where the upstream is at the end of the log; [`arrival`]: when it got there.
+//! - [`source`]: the transactions that one reader gets; [`tail`]: the end of the log.
 
-pub(crate) mod arrival;
 pub(crate) mod entry;
 pub(crate) mod history;
-pub(crate) mod lacks;
-pub(crate) mod note;
 pub(crate) mod registry;
-pub(crate) mod search;
 pub(crate) mod source;
-pub(crate) mod state;
 pub(crate) mod tail;
 
 use bytes::Bytes;
@@ -27,17 +19,10 @@ use self::history::Gap;
 /// Why what the log keeps cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeptError {
-    /// The log cannot be read, or does not have it any more.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// An action is no entry of a relay group.
     #[error("action {} of the group cannot be read: {source}", seqno.0)]
-    Entry {
-        /// The action.
-        seqno: Seqno,
-        source: EntryError,
-    },
-    /// Transactions are missing.
+    Entry { seqno: Seqno, source: EntryError },
     #[error(transparent)]
     Gap(#[from] Gap),
 }
@@ -65,10 +50,14 @@ pub(crate) fn entry_after(
     log: &CommittedLog,
     after: Seqno,
 ) -> Result<Option<(Seqno, Head)>, KeptError> {
-    let mut follower = log.follow(after)?;
+    next_entry(&mut log.follow(after)?)
+}
+
+/// The next part or order that the follower comes to.
+fn next_entry(follower: &mut Follower) -> Result<Option<(Seqno, Head)>, KeptError> {
     while let Some(followed) = follower.advance()? {
         if let Followed::Action(action) = followed
-            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
+            && let (Entry::Head(head), _) = entry_of(follower, &action)?
         {
             return Ok(Some((action.seqno, *head)));
         }
@@ -83,15 +72,10 @@ fn last_entry_between(
     up_to: Seqno,
 ) -> Result<Option<Head>, KeptError> {
     let (mut follower, mut last) = (log.follow(after)?, None);
-    while let Some(followed) = follower.advance()? {
-        if follower.last() > up_to {
-            break;
-        }
-        if let Followed::Action(action) = followed
-            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
-        {
-            last = Some(*head);
-        }
+    while let Some((seqno, head)) = next_entry(&mut follower)?
+        && seqno <= up_to
+    {
+        last = Some(head);
     }
     Ok(last)
 }

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 
 use synod_node::Seqno;
 
-use super::note::Note;
+use crate::upstream_log::entry::Note;
 
 /// Readers that may be registered.
 pub(crate) const REGISTERED_MAX: usize = 64;
 
-/// A registered reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registered {
     /// Action up to which the reader has everything; the log after it is held.
@@ -87,7 +86,6 @@ impl Registry {
 /// The registry as it was after an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The action.
     pub(crate) after: Seqno,
     pub(crate) registry: Registry,
 }

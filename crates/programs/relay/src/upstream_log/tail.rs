@@ -1,28 +1,26 @@
-//! State at the end of the log: the upstream's position and the registry. Every relay follows it,
-//! so that the next leader continues at once, and holds what registered readers need.
+//! State at the end of the log: the upstream's position, when it got there, and the registry. Every
+//! relay follows it, so that the next leader continues at once, and holds what registered readers
+//! need.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use synod_binlog::{MysqlGtid, MysqlGtidSet};
+use synod_binlog::{EventHeader, MysqlGtid, MysqlGtidSet};
 use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogHold, Seqno};
 use synod_upstream::FilePosition;
 
-use super::arrival::Arrival;
-use super::entry::{Entry, Head, Orders};
-use super::history::{History, Step};
-use super::note::Note;
-use super::registry::{Known, Registry};
-use super::state::GtidState;
-use super::{KeptError, entry_after, entry_of};
-use crate::backoff::Backoff;
+use crate::lock;
+use crate::pull::patience::Backoff;
+use crate::upstream_log::entry::{Entry, Head, Note, Orders};
+use crate::upstream_log::history::{GtidState, History};
+use crate::upstream_log::registry::{Known, Registry};
+use crate::upstream_log::{KeptError, entry_after, entry_of};
 
 /// Longest single wait for the log.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Why the log cannot be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) why: String,
@@ -51,7 +49,6 @@ pub(crate) struct End {
     pub(crate) mysql: Option<MysqlGtidSet>,
     /// The newest whole transaction's GTID in MySQL.
     pub(crate) mysql_newest: Option<MysqlGtid>,
-    /// Orders in force.
     pub(crate) orders: Orders,
     pub(crate) registry: Registry,
     /// End of the newest whole transaction in the upstream's binlog; an empty name: unknown.
@@ -63,7 +60,6 @@ pub(crate) struct End {
     pub(crate) level_at: Option<Instant>,
     /// Why nothing more is read; none: the log is read.
     pub(crate) broken: Option<Broken>,
-    /// The node has stopped.
     pub(crate) is_stopped: bool,
 }
 
@@ -77,14 +73,13 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// State at the end of the log now.
     pub(crate) fn end(&self) -> End {
-        self.lock().clone()
+        lock(&self.end).clone()
     }
 
     /// Registry, as of the last action read.
     pub(crate) fn known(&self) -> Known {
-        let end = self.lock();
+        let end = lock(&self.end);
         Known {
             after: end.seqno,
             registry: end.registry.clone(),
@@ -93,12 +88,12 @@ impl Tail {
 
     /// Whether a reader is registered, as of the last action that was read.
     pub(crate) fn has_registered_readers(&self) -> bool {
-        !self.lock().registry.readers.is_empty()
+        !lock(&self.end).registry.readers.is_empty()
     }
 
     /// The upstream has nothing that is not in the log.
     pub(crate) fn is_level(&self) {
-        self.lock().level_at = Some(Instant::now());
+        lock(&self.end).level_at = Some(Instant::now());
     }
 
     /// Up to this action the log is purged even of what readers need; zero: nothing.
@@ -113,7 +108,7 @@ impl Tail {
             |end: &mut End| end.seqno < seqno && end.broken.is_none() && !end.is_stopped;
         let waited = self
             .moved
-            .wait_timeout_while(self.lock(), limit, is_missing);
+            .wait_timeout_while(lock(&self.end), limit, is_missing);
         let (end, _) = waited.unwrap_or_else(PoisonError::into_inner);
         end.seqno >= seqno
     }
@@ -135,7 +130,7 @@ impl Tail {
             }
             match self.read(log, old, reading.take()) {
                 Ok(read) => {
-                    if read.is_some() && self.lock().broken.is_some() {
+                    if read.is_some() && lock(&self.end).broken.is_some() {
                         self.change(|end| end.broken = None);
                         backoff.reset();
                     }
@@ -177,12 +172,8 @@ impl Tail {
     }
 
     fn change(&self, change: impl FnOnce(&mut End)) {
-        change(&mut self.lock());
+        change(&mut lock(&self.end));
         self.moved.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -297,10 +288,10 @@ impl Reading {
         events: &[u8],
     ) -> Result<(), KeptError> {
         let (seqno, known) = (action.seqno, head.known.after);
-        let step = self.history.take(seqno, action.origin, &head, known)?;
-        if let Step::Whole { first, parts, .. } = &step {
-            let known = parts.first().copied().unwrap_or_default();
-            self.hold_newest(*first, known);
+        let whole = self.history.take(seqno, action.origin, &head, known)?;
+        if let Some(whole) = &whole {
+            let known = whole.parts.first().copied().unwrap_or_default();
+            self.hold_newest(whole.first, known);
         } else if head.part.is_none() {
             self.hold_newest(seqno, known);
         }
@@ -321,7 +312,7 @@ impl Reading {
             }
             end.orders = head.orders;
             end.registry = self.registry.clone();
-            if let (Step::Whole { .. }, Some(part)) = (step, head.part) {
+            if let (Some(_), Some(part)) = (whole, head.part) {
                 end.place = part.end;
                 end.mysql_newest = part.mysql;
                 end.arrival = (seqno > self.old).then(|| Arrival::of(events));
@@ -361,6 +352,51 @@ fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptErr
     Ok(after)
 }
 
+/// Events have whole seconds, and clocks that are kept alike differ by less than that.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    at: Instant,
+    delay: Option<Duration>,
+}
+
+impl Arrival {
+    /// A transaction whose last part has these events has come just now.
+    fn of(events: &[u8]) -> Arrival {
+        let header = EventHeader::parse(events).ok();
+        let written_s = header.map_or(0, |header| header.timestamp);
+        Arrival {
+            at: Instant::now(),
+            delay: delay(SystemTime::now(), written_s),
+        }
+    }
+
+    /// Delay from the first of these events, by the upstream's clock, to the log, by this one's;
+    /// none: the event has no time, or one that has not come yet.
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        self.delay
+    }
+
+    /// For how long none has come since.
+    pub(crate) fn quiet(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+/// From `written_s`, in seconds since 1970, zero: no time, until `read`.
+fn delay(read: SystemTime, written_s: u32) -> Option<Duration> {
+    if written_s == 0 {
+        return None;
+    }
+    let written = UNIX_EPOCH + Duration::from_secs(written_s.into());
+    match read.duration_since(written) {
+        Ok(delay) => Some(delay),
+        Err(ahead) if ahead.duration() < CLOCKS_DIFFER => Some(Duration::ZERO),
+        Err(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,5 +425,30 @@ mod tests {
         assert_eq!(before(&[40, 60]), Seqno(39), "notes between");
         assert_eq!(before(&[95]), Seqno(89), "a note after it");
         assert_eq!(before(&[]), Seqno(89), "what was on its way is not needed");
+    }
+
+    const HOUR_S: u32 = 3600;
+
+    fn delay_s(read_s: u64, written_s: u32) -> Option<u64> {
+        let read = UNIX_EPOCH + Duration::from_secs(read_s);
+        delay(read, written_s).map(|delay| delay.as_secs())
+    }
+
+    #[test]
+    fn clock_of_the_upstream_may_be_behind_or_ahead() {
+        let now_s = 500_000 * HOUR_S;
+        assert_eq!(delay_s(now_s.into(), now_s - 2), Some(2));
+        assert_eq!(delay_s(now_s.into(), now_s - 5 * HOUR_S), Some(5 * 3600));
+        assert_eq!(delay_s(now_s.into(), now_s + 5 * HOUR_S), None);
+        assert_eq!(delay_s(now_s.into(), u32::MAX), None);
+        // Less than a second ahead.
+        let read = UNIX_EPOCH + Duration::from_millis(u64::from(now_s) * 1000 - 300);
+        assert_eq!(delay(read, now_s), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn event_without_a_time_has_no_delay() {
+        assert_eq!(delay_s(500_000 * 3600, 0), None);
+        assert_eq!(Arrival::of(b"no event").delay(), None);
     }
 }

@@ -1,57 +1,39 @@
 //! From the events of a dump to parts of transactions.
 //!
-//! - [`raw`]: an event's bytes; [`kinds`]: what its type means; [`statement`]: what a statement is;
-//! - [`whole_rows`]: what readers of rows lack; [`selection`]: what a filter leaves; [`parts`]:
-//!   cutting;
-//! - [`explicit_defaults`]: what older servers do not write;
+//! - [`raw`]: an event's bytes; [`kinds`]: its role; [`parts`]: filter and cut;
 //! - [`mysql`]: what comes from MySQL, as MariaDB would have written it.
 //!
 //! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
 //! and ends with what ends it, also if a filter leaves nothing else.
 
-mod explicit_defaults;
 mod kinds;
 pub(crate) mod mysql;
 mod parts;
 mod raw;
-mod selection;
-mod statement;
-mod whole_rows;
 
 use std::collections::VecDeque;
 
-use synod_binlog::format_description::FormatDescription;
+use bytes::{Bytes, BytesMut};
+use synod_binlog::bodies::{FormatDescription, Query, Rotate};
+use synod_binlog::event::{ARTIFICIAL, HEADER_BYTES};
 use synod_binlog::gtid::{DDL, GtidEvent, STANDALONE, TRANSACTIONAL};
-use synod_binlog::header::ARTIFICIAL;
-use synod_binlog::header::HEADER_BYTES;
-use synod_binlog::query::{self, Query};
-use synod_binlog::rotate::Rotate;
 use synod_binlog::{Checksum, EventError, EventHeader, EventType, Gtid};
 
+use self::kinds::{EventKind, Member, Statement};
+use self::mysql::Translator;
+use self::parts::{Parts, Selection};
+use self::raw::RawEvent;
+use crate::config::Filter;
 use crate::error::{Corruption, Obstacle, UpstreamError};
-use crate::filter::Filter;
-use crate::incoming::{Incoming, Kind};
-use crate::position::FilePosition;
-use bytes::BytesMut;
-use kinds::{EventKind, Member};
-use mysql::Translator;
-use parts::Parts;
-use raw::RawEvent;
-use selection::Selection;
-use statement::Statement;
+use crate::position::{FilePosition, Incoming};
 
 /// Readers that do not know the event may leave it out.
 const IGNORABLE: u16 = 0x80;
-/// Bits of a GTID event for transactions of XA: the part before the preparation, and what completes
-/// it.
-const XA_PREPARED: u8 = 64;
-const XA_COMPLETED: u8 = 128;
 /// Offset of the flags in the body of a GTID event.
 const FLAGS_AT: usize = 12;
 /// The event that executes a statement with a file, after those with the file.
 const EXECUTE_LOAD: EventType = EventType(18);
 
-/// Takes events, gives parts.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     filter: Filter,
@@ -71,7 +53,6 @@ pub(crate) struct Decoder {
     out: VecDeque<Incoming>,
 }
 
-/// A transaction that has begun.
 #[derive(Debug)]
 struct Open {
     flags: u8,
@@ -81,28 +62,17 @@ struct Open {
     selection: Selection,
 }
 
-/// Fault in an event.
-#[derive(Debug)]
-enum Fault {
-    Corrupt(Corruption),
-    NotFollowed(Obstacle),
-}
-
-impl From<Corruption> for Fault {
-    fn from(why: Corruption) -> Fault {
-        Fault::Corrupt(why)
-    }
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
+    #[error(transparent)]
+    NotFollowed(#[from] Obstacle),
 }
 
 impl From<EventError> for Fault {
     fn from(why: EventError) -> Fault {
         Fault::Corrupt(why.into())
-    }
-}
-
-impl From<Obstacle> for Fault {
-    fn from(why: Obstacle) -> Fault {
-        Fault::NotFollowed(why)
     }
 }
 
@@ -152,9 +122,6 @@ impl Decoder {
     }
 
     /// Takes the event that follows the first `skipped` bytes of a packet.
-    ///
-    /// # Errors
-    /// It is damaged, or cannot be followed.
     pub(crate) fn take(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), UpstreamError> {
         self.decode(packet, skipped).map_err(|fault| {
             // An event that cannot be followed has moved nothing.
@@ -196,7 +163,7 @@ impl Decoder {
                 let format = FormatDescription::parse(event.body())?;
                 self.checksum = format.checksum;
                 self.lacks_explicit_defaults = self.translator.is_none()
-                    && !explicit_defaults::are_written(&format.server_version);
+                    && !raw::writes_explicit_defaults(&format.server_version);
             }
             EventKind::Rotate => return self.rotate(&event),
             EventKind::Heartbeat => self.out.push_back(Incoming::Heartbeat),
@@ -205,7 +172,7 @@ impl Decoder {
             EventKind::Gtid => self.begin(event)?,
             EventKind::InTransaction(member) => {
                 let event = match self.lacks_explicit_defaults {
-                    true => explicit_defaults::told(event, self.explicit_defaults)?,
+                    true => raw::with_explicit_defaults(event, self.explicit_defaults)?,
                     false => event,
                 };
                 return self.member(event, member);
@@ -259,11 +226,9 @@ impl Decoder {
             }
             .into());
         }
-        let is_ddl = flags & (DDL | STANDALONE) != 0 && flags & XA_COMPLETED == 0;
-        let kind = if is_ddl { Kind::Ddl } else { Kind::Transaction };
         let mut open = Open {
             flags,
-            parts: Parts::new(gtid, kind, self.part_bytes),
+            parts: Parts::new(gtid, self.part_bytes),
             beginning: None,
             selection: Selection::default(),
         };
@@ -295,7 +260,7 @@ impl Decoder {
             open.select(event, member, statement.as_ref(), &self.filter)?
         };
         for event in selected {
-            let lack = whole_rows::lack_of(&event, open.is_alone())?;
+            let lack = kinds::lack_of(&event, open.is_alone())?;
             let full = open.parts.add(event.bytes, &self.place);
             self.out.extend(full.map(Incoming::Part));
             open.parts.note(lack);
@@ -319,15 +284,11 @@ impl Open {
     /// A commit shows that the transaction can be rolled back, which MySQL does not say at its
     /// beginning. One that has several parts is applied by itself.
     fn mark_as_transactional(&mut self, end: EventType) {
-        if end != EventType::XID || self.parts.kind() != Kind::Transaction {
+        if end != EventType::XID || self.is_alone() {
             return;
         }
         if let Some(beginning) = self.parts.beginning_mut() {
-            let mut bytes = BytesMut::from(&**beginning);
-            if let Some(flags) = bytes.get_mut(HEADER_BYTES + FLAGS_AT) {
-                *flags |= TRANSACTIONAL;
-            }
-            *beginning = bytes.freeze();
+            *beginning = with_flags(beginning, |flags| flags | TRANSACTIONAL);
         }
     }
 
@@ -392,9 +353,9 @@ impl Open {
         event: &RawEvent,
         statement: Option<&Statement>,
     ) -> Result<(), Fault> {
-        let changes_rows = |statement| whole_rows::changes_rows(event, statement, self.is_alone());
+        let changes_rows = |statement| kinds::changes_rows(event, statement, self.is_alone());
         if statement.is_some_and(changes_rows) {
-            let quoted = statement::quoted(event.event_type(), event.body());
+            let quoted = kinds::quoted(event.event_type(), event.body());
             return Err(Obstacle::Statement(quoted).into());
         }
         Ok(())
@@ -403,12 +364,16 @@ impl Open {
     /// Replaces a filtered standalone statement by its GTID and an empty commit.
     fn empty(&mut self, event: &RawEvent, out: &mut Vec<RawEvent>) -> Result<(), Fault> {
         if let Some(beginning) = self.beginning.take() {
-            let mut gtid = GtidEvent::parse(beginning.body())?;
-            gtid.flags &= !(STANDALONE | DDL);
-            out.push(beginning.replaced(EventType::GTID, &gtid.body()));
-            let commit = query::with_statement(event.body(), b"COMMIT")?;
-            out.push(event.replaced(EventType::QUERY, &commit));
-            self.parts.set_kind(Kind::Transaction);
+            let gtid = with_flags(&beginning.bytes, |flags| flags & !(STANDALONE | DDL));
+            out.push(RawEvent {
+                header: beginning.header,
+                bytes: gtid,
+            });
+            let commit = Query {
+                statement: b"COMMIT",
+                ..Query::parse(event.body())?
+            };
+            out.push(event.replaced(EventType::QUERY, &commit.body()?));
         }
         Ok(())
     }
@@ -423,22 +388,24 @@ fn keeps(event: &RawEvent, statement: Option<&Statement>, filter: &Filter) -> Re
     })
 }
 
-/// The GTID of the event, and its bits.
+/// The GTID of the event, and its bits. The name of an XA transaction follows what is read here.
 fn gtid_of(event: &RawEvent) -> Result<(Gtid, u8), EventError> {
-    let body = event.body();
-    let flags = body.get(FLAGS_AT).copied().unwrap_or_default();
-    let mut plain = body.to_vec();
-    if let Some(bits) = plain.get_mut(FLAGS_AT) {
-        // The name of an XA transaction follows what is read here.
-        *bits &= !(XA_PREPARED | XA_COMPLETED);
-    }
-    let parsed = GtidEvent::parse(&plain)?;
+    let parsed = GtidEvent::parse(event.body())?;
     let gtid = Gtid {
         domain: parsed.domain,
         server_id: event.header.server_id,
         sequence: parsed.sequence,
     };
-    Ok((gtid, flags))
+    Ok((gtid, parsed.flags))
+}
+
+/// A GTID event with other flags.
+fn with_flags(event: &Bytes, change: impl FnOnce(u8) -> u8) -> Bytes {
+    let mut bytes = BytesMut::from(&**event);
+    if let Some(flags) = bytes.get_mut(HEADER_BYTES + FLAGS_AT) {
+        *flags = change(*flags);
+    }
+    bytes.freeze()
 }
 
 /// A number of two bytes, a text with its length before it.

@@ -15,13 +15,20 @@ use wsrep_sys as sys;
 
 use crate::options::{OptionsError, Parameter};
 
-mod capabilities;
-
-pub(crate) use capabilities::CAPABILITIES;
-
 pub use synod_binlog::write_set::WsFlags;
 
 pub use crate::boundary::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
+
+/// Capabilities of this provider: both `capabilities()` and every view carry them.
+pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
+    | sys::WSREP_CAP_CERTIFICATION
+    | sys::WSREP_CAP_PARALLEL_APPLYING
+    | sys::WSREP_CAP_TRX_REPLAY
+    | sys::WSREP_CAP_ISOLATION
+    | sys::WSREP_CAP_PAUSE
+    | sys::WSREP_CAP_CAUSAL_READS
+    | sys::WSREP_CAP_INCREMENTAL_WRITESET
+    | sys::WSREP_CAP_STREAMING;
 
 /// Builds a provider from what the server passed to `init`.
 pub type Constructor =

@@ -9,13 +9,18 @@ use synod_binlog::write_set::{Note, WriteSet};
 use synod_node::{Origin, Remedy, View as GroupView};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
+use crate::apply::inconsistency::note_beginning;
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
 use crate::connection::Connection;
-use crate::connection::disconnect::Data;
+use crate::connection::departure::Data;
+use crate::connection::donor::donate_copy;
 use crate::connection::join::JoinEnd;
+use crate::connection::joiner::take_copy_again;
+use crate::connection::session::Session;
 use crate::connection::views::origin_uuid;
 use crate::status::LocalState;
 use crate::transaction::applied_handle;
+use crate::transaction::streams::{check_doubtful, forget_doubtful_streams, passes_own_fragment};
 
 /// Why an applier's work did not end as usual.
 pub(crate) enum Stop {
@@ -67,18 +72,18 @@ impl Connection {
     /// Applies and shows what the sequencer hands out, on the calling thread, until the end of the
     /// connection or until the server wants fewer appliers.
     pub(crate) fn recv(&self, ctx: RecvContext) -> Status {
-        let mut seat = Seat::take(&self.sequencer);
-        let first = self.begins_join();
-        if first {
+        let session = &self.session;
+        let mut seat = Seat::take(&session.sequencer);
+        if session.begins_join() {
             self.join_or_end(ctx);
         }
         let mut unwanted = false;
         loop {
-            if unwanted && self.sequencer.applier_may_go() {
+            if unwanted && session.sequencer.applier_may_go() {
                 seat.taken = false;
                 return Status::Ok;
             }
-            let result = match self.sequencer.next() {
+            let result = match session.sequencer.next() {
                 Work::Apply(Queued::View(view)) => self.show_view(ctx, &view),
                 Work::Apply(Queued::Action {
                     seqno,
@@ -88,55 +93,47 @@ impl Connection {
                 }) => self.apply(ctx, seqno, depends_on, &origin, data),
                 Work::Do(task) => {
                     let result = self.do_task(ctx, task);
-                    self.sequencer.task_done();
+                    session.sequencer.task_done();
                     result
                 }
                 Work::End { last } => {
                     seat.taken = false;
-                    return self.end(ctx, last);
+                    return session.end(ctx, last);
                 }
             };
             match result {
                 Ok(()) => {}
                 // The server asks only once.
                 Err(Stop::ExitLoop) => unwanted = true,
-                Err(Stop::Unapplied(seqno, why)) => self.leave_as_unapplied(seqno, &why),
-                Err(Stop::Broken(why)) => self.leave_as_inconsistent(&why),
-                Err(Stop::Refused(why)) => self.refused_by_server(&why),
+                Err(Stop::Unapplied(seqno, why)) => {
+                    self.votes.leave_as_unapplied(session, seqno, &why)
+                }
+                Err(Stop::Broken(why)) => session.leave_as_inconsistent(&why),
+                Err(Stop::Refused(why)) => refused_by_server(session, &why),
             }
         }
     }
 
     fn join_or_end(&self, ctx: RecvContext) {
-        let joined = self.join(ctx);
+        let session = &self.session;
+        let joined = self.joiner.join(session, ctx);
         if let Err(JoinEnd::Failed(why)) = &joined {
-            self.take_copy_again(why);
+            take_copy_again(session, why);
         }
-        self.update(|state| state.sst.end());
+        session.update(|state| state.sst.end());
         match joined {
             Ok(()) => {}
-            Err(JoinEnd::Left) => self.sequencer.abort(),
+            Err(JoinEnd::Left) => session.sequencer.abort(),
             Err(JoinEnd::Failed(why)) => {
                 let why = format!("cannot join the group: {why}");
-                self.leave(&why, Data::Good, Remedy::Restart);
-                self.sequencer.abort();
+                session.leave(&why, Data::Good, Remedy::Restart);
+                session.sequencer.abort();
             }
             Err(JoinEnd::Unprepared(why)) => {
-                self.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Restart);
-                self.sequencer.abort();
+                session.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Restart);
+                session.sequencer.abort();
             }
         }
-    }
-
-    /// While it shuts down, the server may interrupt its own callbacks.
-    fn refused_by_server(&self, why: &str) {
-        if self.is_closing() {
-            self.log(LogLevel::Info, format!("while leaving: {why}"));
-        } else {
-            let why = format!("this server leaves the group: {why}");
-            self.leave(&why, Data::Good, Remedy::Restart);
-        }
-        self.sequencer.abort();
     }
 
     fn apply(
@@ -147,6 +144,7 @@ impl Connection {
         origin: &Origin,
         data: Bytes,
     ) -> Result<(), Stop> {
+        let session = &self.session;
         let write_set = WriteSet::decode(seqno, data)
             .map_err(|error| Stop::Unapplied(seqno, error.to_string()))?;
         let WriteSet {
@@ -157,40 +155,43 @@ impl Connection {
             data,
         } = write_set;
         if let Note::Outcome { .. } = note {
-            self.pass_note(seqno);
+            session.pass_note(seqno);
             return Ok(());
         }
-        self.check_doubtful(seqno, origin, flags, trx)?;
-        if self.passes_own_fragment(seqno, origin, flags)? {
+        check_doubtful(session, seqno, origin, flags, trx)?;
+        if passes_own_fragment(session, seqno, origin, flags)? {
             return Ok(());
         }
-        self.look_at_returned(origin, flags, &data);
-        let meta = self.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
+        if session.is_of_this_member(origin) {
+            session.server.other_replication.note_returned(flags, &data);
+        }
+        let meta = session.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
         let handle = applied_handle(trx, seqno);
         if flags.contains(WsFlags::ISOLATION) {
-            self.sequencer.begin_alone(seqno);
+            session.sequencer.begin_alone(seqno);
         }
-        self.note_beginning(seqno);
+        note_beginning(session, seqno);
         BEGAN.set(Some(Instant::now()));
-        let exit = match self
-            .shared
+        let exit = match session
+            .server
             .callbacks
             .apply(ctx, &handle, flags, &data, &meta)
         {
             Ok(exit) => exit,
             // It was not let into the order, and was rolled back: the log still has it.
-            Err(_) if self.sequencer.is_aborted_before(seqno) => return Ok(()),
+            Err(_) if session.sequencer.is_aborted_before(seqno) => return Ok(()),
             Err(_) => {
                 let why = format!("action {seqno} could not be applied");
                 return Err(Stop::Unapplied(seqno, why));
             }
         };
-        self.shared.counters.certified.one();
-        self.shared
+        session.server.counters.certified.one();
+        session
+            .server
             .counters
             .deps_distance_sum
             .add((seqno - depends_on).unsigned_abs());
-        self.release(seqno);
+        session.release(seqno);
         match exit {
             ExitLoop::No => Ok(()),
             ExitLoop::Yes => Err(Stop::ExitLoop),
@@ -199,93 +200,112 @@ impl Connection {
 
     /// A view in its place in the order.
     fn show_view(&self, ctx: RecvContext, view: &GroupView) -> Result<(), Stop> {
+        let session = &self.session;
         let seqno = view.seqno.0;
-        let shown = self
+        let shown = session
             .view_frame(seqno)
             .server_view(view, ViewStatus::Primary);
         let present = shown.my_index.is_some();
-        self.lose_streams(view);
+        self.streams.lose_streams(session, view);
         let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
-        self.shared.callbacks.view(ctx, &shown).map_err(refused)?;
-        self.shared
+        session
+            .server
+            .callbacks
+            .view(ctx, &shown)
+            .map_err(refused)?;
+        session
+            .server
             .position
             .set_last_member(present && view.members.len() == 1);
         if present {
-            self.forget_doubtful_streams();
+            forget_doubtful_streams(session);
         }
-        let back = self.update(|state| state.views.show(view, present));
-        self.sequencer.pass(seqno);
-        self.release(seqno);
+        let back = session.update(|state| state.views.show(view, present));
+        session.sequencer.pass(seqno);
+        session.release(seqno);
         if back {
-            self.set_local(LocalState::Joined);
-            self.sequencer.add_task(0, Task::Synced);
+            session.set_local(LocalState::Joined);
+            session.sequencer.add_task(0, Task::Synced);
         }
         // The leader may have been lost while this view was on its way.
-        self.follow_primary();
+        session.follow_primary();
         Ok(())
     }
 
     fn do_task(&self, ctx: RecvContext, task: Task) -> Result<(), Stop> {
+        let session = &self.session;
         match task {
-            Task::ShowLost => self.show_lost(ctx),
-            Task::Synced => self.show_synced(),
+            Task::ShowLost => show_lost(session, ctx),
+            Task::Synced => show_synced(session),
             Task::OpenWriteGate => {
-                self.open_write_gate();
+                self.write_gate.open_when_applied(session);
                 Ok(())
             }
             Task::Donate(request) => {
-                self.donate_copy(ctx, &request);
+                donate_copy(session, ctx, &request);
                 Ok(())
             }
         }
     }
+}
 
-    /// Shows the server that the group is lost, if it does not know.
-    ///
-    /// That the group is back is never shown out of order: a second primary view with the same
-    /// members makes the server roll back all streamed transactions, which all members may do only
-    /// at the same position. The leader orders a view for it.
-    fn show_lost(&self, ctx: RecvContext) -> Result<(), Stop> {
-        let (shown, view) = {
-            let state = self.state();
-            (state.views.is_primary(), state.views.latest().cloned())
-        };
-        let Some(view) = view.filter(|_| shown && !self.is_primary()) else {
-            return Ok(());
-        };
-        let refused = |error| Stop::Refused(format!("view without a position: {error}"));
-        let released = self.sequencer.released();
-        let lost = self.view_frame(released).lost_view(&view);
-        self.shared.callbacks.view(ctx, &lost).map_err(refused)?;
-        self.update(|state| {
-            state.views.lose();
-            state.donor.lose_group();
-        });
-        self.set_local(LocalState::Initialized);
-        Ok(())
+/// While it shuts down, the server may interrupt its own callbacks.
+fn refused_by_server(session: &Session, why: &str) {
+    if session.is_closing() {
+        session.log(LogLevel::Info, format!("while leaving: {why}"));
+    } else {
+        let why = format!("this server leaves the group: {why}");
+        session.leave(&why, Data::Good, Remedy::Restart);
     }
+    session.sequencer.abort();
+}
 
-    /// The server has caught up.
-    fn show_synced(&self) -> Result<(), Stop> {
-        let is_ready = self.update(|state| state.views.is_primary() && state.donor.lets_sync());
-        if !is_ready {
-            return Ok(());
-        }
-        self.shared
-            .callbacks
-            .synced()
-            .map_err(|error| Stop::Refused(error.to_string()))?;
-        // It may have been desynced when the group was lost, or by a client during the callback.
-        let desynced = self.state().donor.desyncs() > 0;
-        self.set_local(if desynced {
-            LocalState::DonorDesynced
-        } else {
-            LocalState::Synced
-        });
-        self.log(LogLevel::Info, "synced with the group");
-        if let Some(text) = self.shared.other_replication.what_returned() {
-            self.log(LogLevel::Error, text);
-        }
-        Ok(())
+/// Shows the server that the group is lost, if it does not know.
+///
+/// That the group is back is never shown out of order: a second primary view with the same
+/// members makes the server roll back all streamed transactions, which all members may do only
+/// at the same position. The leader orders a view for it.
+fn show_lost(session: &Session, ctx: RecvContext) -> Result<(), Stop> {
+    let (shown, view) = {
+        let state = session.state();
+        (state.views.is_primary(), state.views.latest().cloned())
+    };
+    let Some(view) = view.filter(|_| shown && !session.is_primary()) else {
+        return Ok(());
+    };
+    let refused = |error| Stop::Refused(format!("view without a position: {error}"));
+    let released = session.sequencer.released();
+    let lost = session.view_frame(released).lost_view(&view);
+    session.server.callbacks.view(ctx, &lost).map_err(refused)?;
+    session.update(|state| {
+        state.views.lose();
+        state.donor.lose_group();
+    });
+    session.set_local(LocalState::Initialized);
+    Ok(())
+}
+
+/// The server has caught up.
+fn show_synced(session: &Session) -> Result<(), Stop> {
+    let is_ready = session.update(|state| state.views.is_primary() && state.donor.lets_sync());
+    if !is_ready {
+        return Ok(());
     }
+    session
+        .server
+        .callbacks
+        .synced()
+        .map_err(|error| Stop::Refused(error.to_string()))?;
+    // It may have been desynced when the group was lost, or by a client during the callback.
+    let desynced = session.state().donor.desyncs() > 0;
+    session.set_local(if desynced {
+        LocalState::DonorDesynced
+    } else {
+        LocalState::Synced
+    });
+    session.log(LogLevel::Info, "synced with the group");
+    if let Some(text) = session.server.other_replication.what_returned() {
+        session.log(LogLevel::Error, text);
+    }
+    Ok(())
 }

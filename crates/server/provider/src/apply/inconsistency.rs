@@ -1,7 +1,8 @@
 //! Failed actions: the group decides which outcome wins, and a server with another outcome leaves.
 //! A server on which the action failed has a database that is a prefix of the others', which is on
-//! record by then (`lacking.rs`): it comes back and applies the action again. If it has done what
-//! others could not, or fails again for another reason than want of something, its data differ.
+//! record by then (`position/recorded.rs`): it comes back and applies the action again. If it has
+//! done what others could not, or fails again for another reason than want of something, its data
+//! differ.
 //!
 //! A server with an error waits in the order until it knows the decision (`commit_order_leave`,
 //! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
@@ -16,9 +17,10 @@ use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno, s
 
 use super::failure;
 use crate::api::LogLevel;
+use crate::apply::sequencer::Entered;
 use crate::boundary;
-use crate::connection::Connection;
-use crate::connection::disconnect::Data;
+use crate::connection::departure::Data;
+use crate::connection::session::{Session, State};
 
 /// Most errors and decisions that are remembered. They matter until the decision was delivered and
 /// its action has ended here.
@@ -99,24 +101,18 @@ impl Outcomes {
     }
 }
 
-/// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
-/// order.
-pub(crate) struct LastDecided(AtomicI64);
-
-impl Default for LastDecided {
-    fn default() -> LastDecided {
-        LastDecided(AtomicI64::new(-1))
-    }
+/// Compares how actions end here with what the group decides.
+pub(crate) struct Votes {
+    /// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
+    /// order.
+    last_decided: AtomicI64,
 }
 
-impl LastDecided {
-    fn note(&self, seqno: i64) {
-        self.0.fetch_max(seqno, Ordering::SeqCst);
-    }
-
-    /// Whether there may be a decision about this action.
-    fn covers(&self, seqno: i64) -> bool {
-        seqno <= self.0.load(Ordering::SeqCst)
+impl Default for Votes {
+    fn default() -> Votes {
+        Votes {
+            last_decided: AtomicI64::new(-1),
+        }
     }
 }
 
@@ -134,7 +130,6 @@ pub(crate) enum Verdict {
     /// The action failed there alike.
     Alike,
     Outvoted {
-        /// The outcome that wins.
         winner: ApplyOutcome,
         /// Number of failures of the action here.
         failures: u32,
@@ -145,53 +140,50 @@ pub(crate) enum Verdict {
     PassedOver,
 }
 
-impl Connection {
+impl Votes {
     /// An action has failed here, within the order. Waits for the group's decision; whether the
     /// database is now as the others'. If it is not, this server leaves.
-    pub(crate) fn confirm_failure(&self, seqno: i64, failure: &Failure<'_>) -> bool {
+    pub(crate) fn confirm_failure(
+        &self,
+        session: &Session,
+        seqno: i64,
+        failure: &Failure<'_>,
+    ) -> bool {
         let text = error_text(failure.text);
         // Now: what comes next may change it.
         let error = boundary::statement_error_text().unwrap_or_else(|| text.clone());
-        match self.judge_failure(seqno, &failure.compared) {
+        match self.judge_failure(session, seqno, &failure.compared) {
             Verdict::Alike => return true,
             Verdict::PassedOver => return false,
             Verdict::Outvoted { winner, failures } => {
                 let is_first = failures <= 1 && winner.is_success();
-                if is_first && self.was_executed_before(seqno, failure) {
+                if is_first && was_executed_before(session, seqno, failure) {
                     let line = format!(
                         "statement {seqno} fails here ({text}), because it was executed before \
                          this server was killed or lost power: its effect is there"
                     );
-                    self.log(LogLevel::Warn, line);
+                    session.log(LogLevel::Warn, line);
                     return true;
                 }
-                self.leave_as_failed(seqno, failures, &format!("{text}, {winner} wins"), &error);
+                leave_as_failed(
+                    session,
+                    seqno,
+                    failures,
+                    &format!("{text}, {winner} wins"),
+                    &error,
+                );
             }
-            Verdict::Unknown(why) => self.leave_undecided(seqno, failure.text, why),
+            Verdict::Unknown(why) => self.leave_undecided(session, seqno, failure.text, why),
         }
-        self.sequencer.abort();
+        session.sequencer.abort();
         false
-    }
-
-    /// Whether this is the statement in which the server was killed. The server makes a statement
-    /// durable before it moves its engine's position, so it may execute the first one after that
-    /// position for the second time. No later one: each flushes what came before.
-    fn was_executed_before(&self, seqno: i64, failure: &Failure<'_>) -> bool {
-        let is_first = {
-            let outcomes = &self.state().outcomes;
-            outcomes.begun_at + 1 == seqno && !outcomes.is_copy
-        };
-        failure.is_statement
-            && is_first
-            && !self.shared.position.was_stopped_in_order()
-            && failure::says_that_it_is_done(&error_text(&failure.compared))
     }
 
     /// An action has failed here, within the order. Notes it, and waits for the group's decision.
     /// `compared` is what of the server's text is the same on all servers.
-    pub(crate) fn judge_failure(&self, seqno: i64, compared: &[u8]) -> Verdict {
-        if self.sequencer.is_aborted_before(seqno) {
-            self.note_passed_over(seqno);
+    pub(crate) fn judge_failure(&self, session: &Session, seqno: i64, compared: &[u8]) -> Verdict {
+        if session.sequencer.is_aborted_before(seqno) {
+            note_passed_over(session, seqno);
             return Verdict::PassedOver;
         }
         let own = ApplyOutcome::of_error(compared);
@@ -200,14 +192,14 @@ impl Connection {
             number => number,
         };
         // Before anybody hears of it.
-        let failures = self.note_failure(seqno, number);
-        self.shared.position.gives_up();
-        match self.wait_for_decision(seqno, own) {
+        let failures = note_failure(session, seqno, number);
+        session.server.position.gives_up();
+        match wait_for_decision(session, seqno, own) {
             Ok(winner) if winner == own => {
-                self.update(|state| state.outcomes.fail(seqno, own));
+                session.update(|state| state.outcomes.fail(seqno, own));
                 let text = error_text(compared);
                 let line = format!("action {seqno} failed as it did on other servers: {text}");
-                self.log(LogLevel::Info, line);
+                session.log(LogLevel::Info, line);
                 Verdict::Alike
             }
             Ok(winner) => Verdict::Outvoted { winner, failures },
@@ -217,210 +209,321 @@ impl Connection {
 
     /// An action has failed here, and what the group decides cannot be known. The next start
     /// applies it again.
-    pub(crate) fn leave_undecided(&self, seqno: i64, error: &[u8], why: &str) {
+    pub(crate) fn leave_undecided(&self, session: &Session, seqno: i64, error: &[u8], why: &str) {
         let text = error_text(error);
         let why = format!("action {seqno} failed to apply: {text}, {why}");
-        if self.is_leaving_by_request() {
-            self.log(
+        if session.is_leaving_by_request() {
+            session.log(
                 LogLevel::Info,
                 format!("{why}. The next start applies it again"),
             );
         } else {
-            self.leave(&why, Data::Good, Remedy::Restart);
+            session.leave(&why, Data::Good, Remedy::Restart);
         }
     }
 
     /// The server did not apply an action, and has not asked the group about it.
-    pub(crate) fn leave_as_unapplied(&self, seqno: i64, why: &str) {
+    pub(crate) fn leave_as_unapplied(&self, session: &Session, seqno: i64, why: &str) {
         let number = boundary::statement_error().filter(|number| *number != 0);
         let number = number.unwrap_or(UNKNOWN_ERROR);
-        let failures = self.note_failure(seqno, number);
-        self.shared.position.gives_up();
+        let failures = note_failure(session, seqno, number);
+        session.server.position.gives_up();
         // Otherwise the group was asked about it, or was to be: the server passes the answer on.
-        if !self.is_closing() {
+        if !session.is_closing() {
             let error = boundary::statement_error_text();
             let error = error.unwrap_or_else(|| format!("Error_code: {number}"));
-            self.leave_as_failed(seqno, failures, &format!("{why}, {error}"), &error);
+            leave_as_failed(session, seqno, failures, &format!("{why}, {error}"), &error);
         }
-        self.sequencer.abort();
-    }
-
-    /// An action has failed here that others have applied. It was rolled back, and the database is
-    /// as it was before: the server comes back and applies it again. If it fails again, and not for
-    /// want of something, the data differ.
-    fn leave_as_failed(&self, seqno: i64, failures: u32, what: &str, error: &str) {
-        let gtid = self.gtid(seqno);
-        let is_lack = failure::is_lack_of_resources(error);
-        if shows_other_data(failures, is_lack) {
-            // In words that operators' tools know from Galera.
-            return self.leave_as_inconsistent(&format!(
-                "Inconsistent by consensus on {gtid}: it failed to apply here {failures} times: \
-                 {what}"
-            ));
-        }
-        let next = match is_lack {
-            true => {
-                "This server lacks something that the others have (disk, memory, descriptors or \
-                 locks). It leaves the group, comes back by itself and tries again, until the \
-                 cause \
-                 is gone: see to that"
-            }
-            false => {
-                "This server leaves the group, comes back by itself and applies it again: if that \
-                 fails, too, its data differ from the other servers'"
-            }
-        };
-        let why = format!(
-            "{gtid} failed to apply here, and not on the other servers: {what}. Nothing of it is \
-            in \
-             the database. {next}"
-        );
-        self.leave(&why, Data::Good, Remedy::Restart);
-        self.sequencer.abort();
-    }
-
-    /// The data of this server may differ from the other servers'. Nothing more gets into them.
-    pub(crate) fn leave_as_inconsistent(&self, why: &str) {
-        // In words that operators' tools know from Galera.
-        let why = format!("Inconsistency detected: {why}");
-        self.leave(&why, Data::Differ, Remedy::Operator);
-    }
-
-    /// Whether the action has failed in this connection, as it should.
-    pub(crate) fn has_failed_alike(&self, seqno: i64) -> bool {
-        self.shared.position.was_lacking(seqno)
-            && !self.state().outcomes.outcome(seqno).is_success()
-    }
-
-    /// The outcome that wins; or why that cannot be known.
-    fn wait_for_decision(
-        &self,
-        seqno: i64,
-        own: ApplyOutcome,
-    ) -> Result<ApplyOutcome, &'static str> {
-        let node = self.node().ok_or("there is no group to ask")?;
-        node.report_failure(Seqno(seqno), own);
-        // The other members may have decided about this action before this connection.
-        let mut search = DecisionSearch::new(Seqno(seqno));
-        loop {
-            match node.continue_search(&mut search) {
-                Ok(Some(decision)) => return Ok(decision.outcome),
-                Ok(None) => {}
-                // It may have been reported, and purged from the log since.
-                Err(_) => return self.noted_decision(seqno),
-            }
-            let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
-                match state.outcomes.winner(seqno) {
-                    Some(winner) => Some(Ok(winner)),
-                    None if self.is_closing() => {
-                        Some(Err("this server left before the group decided"))
-                    }
-                    None => None,
-                }
-            });
-            if let Some(decision) = heard {
-                return decision;
-            }
-        }
-    }
-
-    fn noted_decision(&self, seqno: i64) -> Result<ApplyOutcome, &'static str> {
-        let winner = self.state().outcomes.winner(seqno);
-        winner.ok_or("what the group decided cannot be read")
+        session.sequencer.abort();
     }
 
     /// Notes a decision, for the threads that wait for it.
-    pub(crate) fn note_decision(&self, decision: &OutcomeDecision) {
-        self.update(|state| state.outcomes.note(decision));
+    pub(crate) fn note_decision(&self, session: &Session, decision: &OutcomeDecision) {
+        session.update(|state| state.outcomes.note(decision));
         let seqno = decision.seqno.0;
-        self.last_decided.note(seqno);
+        self.last_decided.fetch_max(seqno, Ordering::SeqCst);
     }
 
     /// A decision in its place in the log: nothing that comes after it was delivered yet. If its
-    /// action has ended here, it is compared now, otherwise by [`Connection::check_outcome`].
-    pub(crate) fn compare_decision(&self, decision: &OutcomeDecision) {
+    /// action has ended here, it is compared now, otherwise by [`Votes::check_outcome`].
+    pub(crate) fn compare_decision(&self, session: &Session, decision: &OutcomeDecision) {
         let seqno = decision.seqno.0;
-        if self.state().outcomes.begun_at >= seqno {
-            return self.compare_earlier(decision);
+        if session.state().outcomes.begun_at >= seqno {
+            return compare_earlier(session, decision);
         }
-        self.note_decision(decision);
-        if self.sequencer.left() >= seqno {
-            self.compare(seqno);
+        self.note_decision(session, decision);
+        if session.sequencer.left() >= seqno {
+            compare(session, seqno);
         }
     }
 
     /// Some decisions may have been purged from the log before they came to their places. Those
     /// that were reported to this connection are compared now, if their actions have ended here.
-    pub(crate) fn compare_all_decisions(&self) {
+    pub(crate) fn compare_all_decisions(&self, session: &Session) {
         // Before the state is locked: the order's lock is never taken under it.
-        let left = self.sequencer.left();
-        let loser = self.state().outcomes.first_loser(left);
+        let left = session.sequencer.left();
+        let loser = session.state().outcomes.first_loser(left);
         if let Some((seqno, winner)) = loser {
-            self.leave_as_loser(seqno, winner);
+            leave_as_loser(session, seqno, winner);
         }
     }
 
-    /// The database had the action before this connection: only the decision itself says how it
-    /// ended here. If it does not, the database is not trusted; nor if the action failed here and
-    /// the database is said to have it, unless the record says that it was applied after all. A
-    /// copy made since has what its donor has.
-    fn compare_earlier(&self, decision: &OutcomeDecision) {
-        let Some(node) = self.node() else {
-            return;
-        };
-        let member = node.identity().0;
-        let mut answers = decision.answers.iter();
-        let own = answers.find(|answer| answer.member == member);
-        let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
-        let differs = match decision.outcome.is_success() {
+    /// Lets the next seqno have its turn. False if this one was never let in: the database must not
+    /// be taken for having it.
+    pub(crate) fn leave_order(&self, session: &Session, seqno: i64) -> bool {
+        let has_left = session.sequencer.leave(seqno);
+        match has_left {
             true => {
-                let is_explained = self.state().outcomes.is_copy
-                    || self.shared.position.has_settled(decision.seqno.0);
-                has_failed && !is_explained
+                self.check_outcome(session, seqno);
+                note_ended(session, seqno, has_failed_alike(session, seqno));
             }
-            false => own.is_none_or(|answer| answer.outcome != decision.outcome),
-        };
-        if differs && has_failed {
-            self.leave_as_inconsistent(&format!(
-                "{} failed here and {} wins, but the database is said to have it",
-                self.gtid(decision.seqno.0),
-                decision.outcome
-            ));
-        } else if differs {
-            self.leave_as_loser(decision.seqno.0, decision.outcome);
+            false => note_passed_over(session, seqno),
         }
+        has_left
     }
 
     /// An action has left the order. Costs nothing unless something was decided that this server
     /// has not come to yet.
-    pub(crate) fn check_outcome(&self, seqno: i64) {
-        if self.last_decided.covers(seqno) {
-            self.compare(seqno);
+    pub(crate) fn check_outcome(&self, session: &Session, seqno: i64) {
+        if seqno <= self.last_decided.load(Ordering::SeqCst) {
+            compare(session, seqno);
         }
     }
+}
 
-    fn compare(&self, seqno: i64) {
-        let winner = self.state().outcomes.compare(seqno);
-        if let Some(outcome) = winner {
-            self.leave_as_loser(seqno, outcome);
+/// Whether this is the statement in which the server was killed. The server makes a statement
+/// durable before it moves its engine's position, so it may execute the first one after that
+/// position for the second time. No later one: each flushes what came before.
+fn was_executed_before(session: &Session, seqno: i64, failure: &Failure<'_>) -> bool {
+    let is_first = {
+        let outcomes = &session.state().outcomes;
+        outcomes.begun_at + 1 == seqno && !outcomes.is_copy
+    };
+    failure.is_statement
+        && is_first
+        && !session.server.position.was_stopped_in_order()
+        && failure::says_that_it_is_done(&error_text(&failure.compared))
+}
+
+/// An action has failed here that others have applied. It was rolled back, and the database is
+/// as it was before: the server comes back and applies it again. If it fails again, and not for
+/// want of something, the data differ.
+fn leave_as_failed(session: &Session, seqno: i64, failures: u32, what: &str, error: &str) {
+    let gtid = session.gtid(seqno);
+    let is_lack = failure::is_lack_of_resources(error);
+    if shows_other_data(failures, is_lack) {
+        // In words that operators' tools know from Galera.
+        return session.leave_as_inconsistent(&format!(
+            "Inconsistent by consensus on {gtid}: it failed to apply here {failures} times: \
+             {what}"
+        ));
+    }
+    let next = match is_lack {
+        true => {
+            "This server lacks something that the others have (disk, memory, descriptors or \
+             locks). It leaves the group, comes back by itself and tries again, until the \
+             cause is gone: see to that"
+        }
+        false => {
+            "This server leaves the group, comes back by itself and applies it again: if that \
+             fails, too, its data differ from the other servers'"
+        }
+    };
+    let why = format!(
+        "{gtid} failed to apply here, and not on the other servers: {what}. Nothing of it is \
+        in \
+         the database. {next}"
+    );
+    session.leave(&why, Data::Good, Remedy::Restart);
+    session.sequencer.abort();
+}
+
+/// Whether the action has failed in this connection, as it should.
+fn has_failed_alike(session: &Session, seqno: i64) -> bool {
+    session.server.position.was_lacking(seqno)
+        && !session.state().outcomes.outcome(seqno).is_success()
+}
+
+/// The outcome that wins; or why that cannot be known.
+fn wait_for_decision(
+    session: &Session,
+    seqno: i64,
+    own: ApplyOutcome,
+) -> Result<ApplyOutcome, &'static str> {
+    let node = session.node().ok_or("there is no group to ask")?;
+    node.report_failure(Seqno(seqno), own);
+    // The other members may have decided about this action before this connection.
+    let mut search = DecisionSearch::new(Seqno(seqno));
+    loop {
+        match node.continue_search(&mut search) {
+            Ok(Some(decision)) => return Ok(decision.outcome),
+            Ok(None) => {}
+            // It may have been reported, and purged from the log since.
+            Err(_) => return noted_decision(session, seqno),
+        }
+        let heard = session.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
+            match state.outcomes.winner(seqno) {
+                Some(winner) => Some(Ok(winner)),
+                None if session.is_closing() => {
+                    Some(Err("this server left before the group decided"))
+                }
+                None => None,
+            }
+        });
+        if let Some(decision) = heard {
+            return decision;
         }
     }
+}
 
-    /// Leaves after applying an action that the group rejected, in words that operators' tools know
-    /// from Galera.
-    fn leave_as_loser(&self, seqno: i64, winner: ApplyOutcome) {
-        let gtid = self.gtid(seqno);
-        let why = format!(
-            "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {winner} wins"
-        );
-        self.leave(&why, Data::Differ, Remedy::Operator);
+fn noted_decision(session: &Session, seqno: i64) -> Result<ApplyOutcome, &'static str> {
+    let winner = session.state().outcomes.winner(seqno);
+    winner.ok_or("what the group decided cannot be read")
+}
+
+/// The database had the action before this connection: only the decision itself says how it
+/// ended here. If it does not, the database is not trusted; nor if the action failed here and
+/// the database is said to have it, unless the record says that it was applied after all. A
+/// copy made since has what its donor has.
+fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
+    let Some(node) = session.node() else {
+        return;
+    };
+    let member = node.identity().0;
+    let mut answers = decision.answers.iter();
+    let own = answers.find(|answer| answer.member == member);
+    let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
+    let differs = match decision.outcome.is_success() {
+        true => {
+            let is_explained = session.state().outcomes.is_copy
+                || session.server.position.has_settled(decision.seqno.0);
+            has_failed && !is_explained
+        }
+        false => own.is_none_or(|answer| answer.outcome != decision.outcome),
+    };
+    if differs && has_failed {
+        session.leave_as_inconsistent(&format!(
+            "{} failed here and {} wins, but the database is said to have it",
+            session.gtid(decision.seqno.0),
+            decision.outcome
+        ));
+    } else if differs {
+        leave_as_loser(session, decision.seqno.0, decision.outcome);
     }
+}
+
+fn compare(session: &Session, seqno: i64) {
+    let winner = session.state().outcomes.compare(seqno);
+    if let Some(outcome) = winner {
+        leave_as_loser(session, seqno, outcome);
+    }
+}
+
+/// Leaves after applying an action that the group rejected, in words that operators' tools know
+/// from Galera.
+fn leave_as_loser(session: &Session, seqno: i64, winner: ApplyOutcome) {
+    let gtid = session.gtid(seqno);
+    let why = format!(
+        "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {winner} wins"
+    );
+    session.leave(&why, Data::Differ, Remedy::Operator);
 }
 
 /// The server's error text, as one line.
 pub(crate) fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_matches([' ', '\0', ';']).to_owned()
+}
+
+/// Steps in which the period of the engine's flushes is waited for.
+const STEPS: u32 = 8;
+/// Least period that is taken for true: an engine that always flushes needs time for that, too.
+const FLUSH_PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// An action is about to be applied. Costs nothing unless the database lacks one.
+pub(crate) fn note_beginning(session: &Session, seqno: i64) {
+    let position = &session.server.position;
+    if position.was_lacking(seqno) {
+        position.begins(seqno);
+    }
+}
+
+/// An action is about to leave the calling applier's hands for the order; `entered`: whether it
+/// has got in. If it has failed, its changes are rolled back already, and the server is about
+/// to move its engine's position over it: this is noted first.
+pub(crate) fn note_failing(session: &Session, seqno: i64, entered: Entered) {
+    let error = boundary::statement_error().unwrap_or_default();
+    match entered {
+        Entered::Yes if error == 0 => {}
+        Entered::Yes => {
+            note_failure(session, seqno, error);
+        }
+        // Also without an error: fragments that are rolled back have none.
+        Entered::Interrupted | Entered::Stopped => note_passed_over(session, seqno),
+    }
+}
+
+/// The action has failed here, in its turn. Durable when it returns; answers how often the
+/// action has failed here.
+fn note_failure(session: &Session, seqno: i64, error: u32) -> u32 {
+    let_database_heal(session);
+    let position = &session.server.position;
+    position.falls_behind(session.group(), seqno - 1, seqno, error)
+}
+
+/// The action was not let into the order, and the server moves its engine's position over it
+/// nevertheless.
+fn note_passed_over(session: &Session, seqno: i64) {
+    let left = session.sequencer.left();
+    if seqno > left {
+        let position = &session.server.position;
+        position.falls_behind(session.group(), left, seqno, 0);
+    }
+}
+
+/// An action was applied, or has failed as it should. Costs nothing unless the database lacked
+/// one.
+pub(crate) fn note_ended(session: &Session, seqno: i64, failed_alike: bool) {
+    let position = &session.server.position;
+    if position.was_lacking(seqno) && position.heals(seqno, failed_alike) {
+        session.log(
+            LogLevel::Info,
+            format!("the database has action {seqno}, which it lacked"),
+        );
+        forget_once_flushed(session);
+    }
+}
+
+fn forget_once_flushed(session: &Session) {
+    let forget = |session: &Session| {
+        let_engine_flush(session, |_| session.is_closing().then_some(()));
+    };
+    if let Err(error) = session.start_thread("synod-healed", forget) {
+        // The record stays until the next orderly stop.
+        session.log(LogLevel::Warn, error);
+    }
+}
+
+/// Waits until the engine must have flushed what was applied again, or until the end. A step
+/// in which this process stood still counts once only: its engine stood still, too.
+fn let_engine_flush(session: &Session, is_over: impl Fn(&mut State) -> Option<()>) {
+    let position = &session.server.position;
+    let period = session.server.restart.flush_period().max(FLUSH_PERIOD_MIN);
+    let step = period / STEPS;
+    while position.awaits_flush() {
+        if session
+            .wait_for(Some(Instant::now() + step), &is_over)
+            .is_some()
+        {
+            return;
+        }
+        position.count_run(step, period);
+    }
+}
+
+/// The record has room for one action: what is in the database by now is on its disk first.
+fn let_database_heal(session: &Session) {
+    let_engine_flush(session, |_| None);
 }
 
 #[cfg(test)]

@@ -3,15 +3,11 @@
 //! - `sequencer`: the commit order, the queue of delivered actions, what is released;
 //! - `applier`: the server's applier threads, which take work from the sequencer;
 //! - `inconsistency`: an action failed here; the group decides which outcome wins;
-//! - `elsewhere`: clients that wait until the other servers have applied their commits;
-//! - `gate`: a place for one thread to sleep;
-//! - `causal_read`: reads that wait until everything acknowledged before them is released.
+//! - `failure`: errors of actions, by their numbers;
+//! - `client_waits`: reads that wait for this database, commits that wait for the others.
 
 pub(crate) mod applier;
-mod causal_read;
-pub(crate) mod commit_wait;
+pub(crate) mod client_waits;
 mod failure;
-mod gate;
 pub(crate) mod inconsistency;
-mod lacking;
 pub(crate) mod sequencer;

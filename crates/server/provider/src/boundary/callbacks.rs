@@ -13,7 +13,7 @@ use synod_node::LogQueue;
 use wsrep_sys as sys;
 
 use super::convert;
-use super::view::ViewBuffer;
+use super::convert::ViewBuffer;
 use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
 
 /// Longest wait of a process's last words for the error log.
@@ -28,23 +28,16 @@ pub enum CallbackFailed {
         "the server refused the callback {name}; its own error lines say why (replication needs \
          InnoDB)"
     )]
-    Refused {
-        /// Name of the callback.
-        name: &'static str,
-    },
+    Refused { name: &'static str },
     /// The server did not register it.
     #[error("the server has no callback {name}")]
-    Missing {
-        /// Name of the callback.
-        name: &'static str,
-    },
+    Missing { name: &'static str },
 }
 
 /// The server could not apply an action: this node must leave the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server could not apply seqno {seqno}")]
 pub struct ApplyFailed {
-    /// Seqno of the action.
     pub seqno: i64,
 }
 
@@ -120,7 +113,6 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Callbacks {
-    /// The callbacks of a server.
     pub(super) fn new(args: &sys::wsrep_init_args) -> Callbacks {
         Callbacks(Arc::new(Inner {
             app_ctx: args.app_ctx,

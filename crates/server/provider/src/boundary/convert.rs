@@ -10,7 +10,10 @@ use std::ptr;
 use synod_node::GroupId;
 use wsrep_sys as sys;
 
-use crate::api::{Gtid, OpaqueId, Stid, TrxHandle, TrxMeta, Uuid};
+use crate::api::{
+    Gtid, OpaqueId, StatValue, StatVar, Stid, TrxHandle, TrxMeta, Uuid, View, ViewMember,
+    ViewStatus,
+};
 
 // The opaque id travels in a pointer.
 const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
@@ -218,6 +221,129 @@ pub(super) fn meta_to_c(meta: TrxMeta) -> sys::wsrep_trx_meta_t {
     }
 }
 
+/// Memory of a C view. Never smaller than the C struct, which has room for one member.
+pub(super) struct ViewBuffer {
+    /// Words, so that the memory is aligned for every field.
+    words: Vec<u64>,
+}
+
+// One word is as strictly aligned as the C struct.
+const _: () = assert!(align_of::<u64>() >= align_of::<sys::wsrep_view_info_t>());
+
+impl ViewBuffer {
+    pub(super) fn new(view: &View) -> ViewBuffer {
+        let member_size = size_of::<sys::wsrep_member_info_t>();
+        let wanted = sys::WSREP_VIEW_HEADER_SIZE + view.members.len() * member_size;
+        let size = wanted.max(size_of::<sys::wsrep_view_info_t>());
+        let mut words = vec![0u64; size.div_ceil(size_of::<u64>())];
+
+        let info: *mut sys::wsrep_view_info_t = words.as_mut_ptr().cast();
+        // SAFETY: the memory is zeroed, aligned and at least as large as the struct, for which all
+        // zeroes is a valid value; no other code sees it yet.
+        fill_header(unsafe { &mut *info }, view);
+        // SAFETY: as above; the members begin within the allocation.
+        let first: *mut sys::wsrep_member_info_t = unsafe { &raw mut (*info).members }.cast();
+        for (i, member) in view.members.iter().enumerate() {
+            // SAFETY: the allocation has room for all members behind its header.
+            unsafe { first.add(i).write(member_to_c(member)) };
+        }
+        ViewBuffer { words }
+    }
+
+    pub(super) fn as_ptr(&self) -> *const sys::wsrep_view_info_t {
+        self.words.as_ptr().cast()
+    }
+}
+
+fn fill_header(info: &mut sys::wsrep_view_info_t, view: &View) {
+    info.state_id = gtid_to_c(view.state_id);
+    info.view = view.number;
+    info.status = match view.status {
+        ViewStatus::Primary => sys::WSREP_VIEW_PRIMARY,
+        ViewStatus::NonPrimary => sys::WSREP_VIEW_NON_PRIMARY,
+        ViewStatus::Disconnected => sys::WSREP_VIEW_DISCONNECTED,
+    };
+    info.capabilities = view.capabilities;
+    info.my_idx = view
+        .my_index
+        .and_then(|i| i32::try_from(i).ok())
+        .unwrap_or(-1);
+    // Groups are small; a count beyond the type would only hide members from the server.
+    info.memb_num = i32::try_from(view.members.len()).unwrap_or(i32::MAX);
+    info.proto_ver = view.proto_ver;
+}
+
+fn member_to_c(member: &ViewMember) -> sys::wsrep_member_info_t {
+    sys::wsrep_member_info_t {
+        id: sys::wsrep_uuid_t { data: member.id.0 },
+        name: padded(&member.name),
+        incoming: padded(&member.incoming),
+    }
+}
+
+/// The text, shortened at a character boundary so that a NUL remains, NUL-padded.
+fn padded<const N: usize>(text: &str) -> [c_char; N] {
+    let mut end = text.len().min(N - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut field = [0; N];
+    for (to, from) in field.iter_mut().zip(text[..end].bytes()) {
+        *to = from as c_char; // the same 8 bits
+    }
+    field
+}
+
+/// Status variables as an array for the server, ended by an element without a name.
+pub(super) fn stats_to_c(vars: Vec<StatVar>) -> *mut sys::wsrep_stats_var {
+    let mut array: Vec<sys::wsrep_stats_var> = vars.into_iter().map(element).collect();
+    array.push(sys::wsrep_stats_var {
+        name: ptr::null(),
+        type_: sys::WSREP_VAR_INT64,
+        value: sys::wsrep_stats_value_t { int64: 0 },
+    });
+    Box::into_raw(array.into_boxed_slice()).cast()
+}
+
+fn element(var: StatVar) -> sys::wsrep_stats_var {
+    let name = c_text(&var.name).into_raw();
+    let (type_, value) = match var.value {
+        StatValue::Str(text) => {
+            let string = c_text(&text).into_raw();
+            (sys::WSREP_VAR_STRING, sys::wsrep_stats_value_t { string })
+        }
+        StatValue::Int(int64) => (sys::WSREP_VAR_INT64, sys::wsrep_stats_value_t { int64 }),
+        StatValue::Double(double) => (sys::WSREP_VAR_DOUBLE, sys::wsrep_stats_value_t { double }),
+    };
+    sys::wsrep_stats_var { name, type_, value }
+}
+
+/// Frees what [`stats_to_c`] returned.
+///
+/// # Safety
+/// `first` is NULL or came from [`stats_to_c`], unchanged and not freed before.
+pub(super) unsafe fn free_stats(first: *mut sys::wsrep_stats_var) {
+    if first.is_null() {
+        return;
+    }
+    let mut count = 0;
+    // SAFETY: elements up to and including the nameless one are in the array.
+    while unsafe { !(*first.add(count)).name.is_null() } {
+        count += 1;
+    }
+    let slice = ptr::slice_from_raw_parts_mut(first, count + 1);
+    // SAFETY: `stats_to_c` made a box of exactly these elements.
+    let array = unsafe { Box::from_raw(slice) };
+    for var in &array[..count] {
+        // SAFETY: names come from `into_raw`.
+        drop(unsafe { CString::from_raw(var.name.cast_mut()) });
+        if var.type_ == sys::WSREP_VAR_STRING {
+            // SAFETY: this type has text, which comes from `into_raw`.
+            drop(unsafe { CString::from_raw(var.value.string.cast_mut()) });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,5 +354,33 @@ mod tests {
         let line = c_text(forged).into_string().unwrap();
         assert_eq!(line, "node 2026 [ERROR] it  [2J a b   ");
         assert_eq!(c_text("nœud ‘1’").to_str(), Ok("nœud ‘1’"));
+    }
+
+    fn member(name: &str) -> ViewMember {
+        ViewMember {
+            id: Uuid([7; 16]),
+            name: name.to_owned(),
+            incoming: "h:1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn empty_view_has_room_for_the_whole_struct() {
+        let buffer = ViewBuffer::new(&View::last(Gtid::UNDEFINED, 0));
+        assert_eq!(buffer.words.len() * 8, 360);
+    }
+
+    #[test]
+    fn each_further_member_takes_304_bytes() {
+        let mut view = View::last(Gtid::UNDEFINED, 0);
+        view.members = vec![member("a"), member("b"), member("c")];
+        assert_eq!(ViewBuffer::new(&view).words.len() * 8, 56 + 3 * 304);
+    }
+
+    #[test]
+    fn long_names_are_cut_at_a_character_and_stay_terminated() {
+        let field: [c_char; 32] = padded(&"é".repeat(20));
+        assert_eq!(field[31], 0);
+        assert_eq!(field.iter().filter(|b| **b != 0).count(), 30);
     }
 }

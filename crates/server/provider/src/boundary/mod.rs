@@ -11,55 +11,36 @@
 //! they do in any provider that is not C++.
 #![allow(unsafe_code)]
 
-mod allowlist;
 mod callbacks;
 mod children;
-mod client_error;
 mod convert;
 mod exports;
-mod held_reply;
 mod host;
-mod ignored_errors;
-mod parameters;
-mod process_exit;
-mod process_image;
-mod server_function;
+mod process;
+mod server_exports;
 mod services;
-mod signals;
-mod statement_error;
-mod statement_number;
-mod stats;
 mod table;
-mod table_locks;
-mod threads;
-mod view;
 
-pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
 pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
 pub(crate) use children::{end_children, end_leftover_copy};
-pub(crate) use client_error::{refuse_statement, warn_of_statement};
 pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_interface_version, wsrep_loader,
     wsrep_node_isolation_mode_set_v1,
 };
-pub(crate) use held_reply::HeldReply;
-pub(crate) use ignored_errors::{StatementErrors, hear_statement_errors};
-pub(crate) use process_exit::at_process_exit;
-pub use process_exit::run_exit_tasks;
-pub(crate) use process_image::close_files_on_exec;
+pub use process::run_exit_tasks;
+pub(crate) use process::{at_process_exit, close_files_on_exec, pending_order_to_end, spawn};
+pub(crate) use server_exports::{
+    HeldReply, StatementErrors, can_tell_statement_errors, has_locked_tables,
+    hear_statement_errors, next_statement, refuse_statement, statement_error, statement_error_text,
+    warn_of_statement,
+};
 pub use services::{
-    wsrep_deinit_allowlist_service_v1, wsrep_deinit_config_service_v1,
-    wsrep_deinit_connection_monitor_service_v1, wsrep_deinit_event_service_v1,
-    wsrep_deinit_membership_service_v1, wsrep_deinit_thread_service_v1,
-    wsrep_deinit_tls_service_v1, wsrep_init_allowlist_service_v1, wsrep_init_config_service_v1,
-    wsrep_init_connection_monitor_service_v1, wsrep_init_event_service_v1,
-    wsrep_init_membership_service_v1, wsrep_init_thread_service_v1, wsrep_init_tls_service_v1,
+    peer_ip_allowed, peer_subject_allowed, wsrep_deinit_allowlist_service_v1,
+    wsrep_deinit_config_service_v1, wsrep_deinit_connection_monitor_service_v1,
+    wsrep_deinit_event_service_v1, wsrep_deinit_membership_service_v1,
+    wsrep_deinit_thread_service_v1, wsrep_deinit_tls_service_v1, wsrep_init_allowlist_service_v1,
+    wsrep_init_config_service_v1, wsrep_init_connection_monitor_service_v1,
+    wsrep_init_event_service_v1, wsrep_init_membership_service_v1, wsrep_init_thread_service_v1,
+    wsrep_init_tls_service_v1,
 };
-pub(crate) use signals::pending_order_to_end;
-pub(crate) use statement_error::{
-    can_tell_statement_errors, statement_error, statement_error_text,
-};
-pub(crate) use statement_number::next_statement;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
-pub(crate) use table_locks::has_locked_tables;
-pub(crate) use threads::spawn;

@@ -21,8 +21,8 @@ use wsrep_sys as sys;
 use wsrep_sys::{wsrep_status_t, wsrep_t};
 
 use super::callbacks::{Callbacks, RecvContext, ReplayContext};
+use super::convert;
 use super::host::{self, Host, call, call_always};
-use super::{convert, stats};
 use crate::api::{
     AbortOutcome, CertifyOutcome, Constructor, Gtid, InitArgs, Status, TrxHandle, TrxMeta, WsFlags,
 };
@@ -502,12 +502,12 @@ unsafe extern "C" fn snapshot(
 
 unsafe extern "C" fn stats_get(w: *mut wsrep_t) -> *mut sys::wsrep_stats_var {
     // SAFETY: interface.
-    stats::allocate(unsafe { call_always(w, Vec::new(), |p| p.stats()) })
+    convert::stats_to_c(unsafe { call_always(w, Vec::new(), |p| p.stats()) })
 }
 
 unsafe extern "C" fn stats_free(_: *mut wsrep_t, array: *mut sys::wsrep_stats_var) {
     // SAFETY: interface: what `stats_get` returned.
-    unsafe { stats::free(array) }
+    unsafe { convert::free_stats(array) }
 }
 
 unsafe extern "C" fn stats_reset(w: *mut wsrep_t) {

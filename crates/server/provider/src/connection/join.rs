@@ -3,7 +3,7 @@
 //! The position of the database decides. If this member's log has, or is being sent, every action
 //! after it, those actions are applied: this is IST, here always from the log. What the log lacks
 //! of them is fetched from other members. If these lack it, too, the server asks for a full copy
-//! (SST), see `sst_joiner.rs`.
+//! (SST), see `joiner.rs`.
 
 use synod_node::{
     DatabasePosition, GroupId, NotFetched, Seqno, SessionId, View as GroupView, ViewMember,
@@ -11,7 +11,8 @@ use synod_node::{
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::apply::sequencer::Task;
-use crate::connection::Connection;
+use crate::connection::joiner::Joiner;
+use crate::connection::session::Session;
 use crate::status::LocalState;
 
 /// Why joining has ended without success.
@@ -31,146 +32,150 @@ impl<E: std::fmt::Display> From<E> for JoinEnd {
     }
 }
 
-impl Connection {
+impl Joiner {
     /// Takes the server into the group.
-    pub(crate) fn join(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
-        let joined = self.join_steps(ctx);
+    pub(crate) fn join(&self, session: &Session, ctx: RecvContext) -> Result<(), JoinEnd> {
+        let joined = self.join_steps(session, ctx);
         match joined {
             // A failure at that time is a consequence of leaving.
-            Err(JoinEnd::Failed(why)) if self.is_leaving_by_request() => {
-                self.log(LogLevel::Info, format!("while leaving: {why}"));
+            Err(JoinEnd::Failed(why)) if session.is_leaving_by_request() => {
+                session.log(LogLevel::Info, format!("while leaving: {why}"));
                 Err(JoinEnd::Left)
             }
             other => other,
         }
     }
 
-    /// Whether the server has asked to leave, and nothing has gone wrong before that.
-    pub(crate) fn is_leaving_by_request(&self) -> bool {
-        self.is_closing() && self.state().lifecycle.failure().is_none()
-    }
-
-    fn join_steps(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
-        let node = self.node().ok_or("no node is running")?;
-        let view = self.first_view()?;
-        self.set_local(LocalState::Joining);
+    fn join_steps(&self, session: &Session, ctx: RecvContext) -> Result<(), JoinEnd> {
+        let node = session.node().ok_or("no node is running")?;
+        let view = first_view(session)?;
+        session.set_local(LocalState::Joining);
         let seqno = view.seqno.0;
-        let shown = self
+        let shown = session
             .view_frame(seqno)
             .server_view(&view, ViewStatus::Primary);
-        self.shared.callbacks.connected(&shown)?;
-        match self.known_position(&view)? {
-            Some(position) => self.catch_up(ctx, &view, position)?,
-            None => self.take_copy(&view)?,
+        session.server.callbacks.connected(&shown)?;
+        match known_position(session, &view)? {
+            Some(position) => catch_up(session, ctx, &view, position)?,
+            None => self.take_copy(session, &view)?,
         }
-        node.set_applied(Seqno(self.sequencer.released()));
-        self.set_local(LocalState::Joined);
+        node.set_applied(Seqno(session.sequencer.released()));
+        session.set_local(LocalState::Joined);
         // The server is synced once it has everything that is known to be committed now.
         let target = seqno.max(node.commit_seqno().0);
-        self.sequencer.add_task(target, Task::Synced);
-        self.follow_primary();
-        Ok(node.deliver_after(Seqno(self.sequencer.released()))?)
+        session.sequencer.add_task(target, Task::Synced);
+        session.follow_primary();
+        Ok(node.deliver_after(Seqno(session.sequencer.released()))?)
     }
+}
 
-    /// Waits until the group has this member.
-    fn first_view(&self) -> Result<GroupView, JoinEnd> {
-        let found = self.wait_for(None, |state| {
-            if let Some(why) = state.lifecycle.failure() {
-                return Some(Err(JoinEnd::Failed(why.clone())));
-            }
-            if self.is_closing() {
-                return Some(Err(JoinEnd::Left));
-            }
-            state.joined.clone().map(Ok)
-        });
-        found.unwrap_or(Err(JoinEnd::Left))
+/// Waits until the group has this member.
+fn first_view(session: &Session) -> Result<GroupView, JoinEnd> {
+    let found = session.wait_for(None, |state| {
+        if let Some(why) = state.lifecycle.failure() {
+            return Some(Err(JoinEnd::Failed(why.clone())));
+        }
+        if session.is_closing() {
+            return Some(Err(JoinEnd::Left));
+        }
+        state.joined.clone().map(Ok)
+    });
+    found.unwrap_or(Err(JoinEnd::Left))
+}
+
+/// Position of the database, if the log or other members have the rest (IST).
+fn known_position(session: &Session, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
+    let node = session.node().ok_or("no node is running")?;
+    let (database, group) = (node.database(), node.status().group);
+    if database.group != GroupId::NONE && database.group != group {
+        return Err(JoinEnd::Failed(other_group(database, group)));
     }
-
-    /// Position of the database, if the log or other members have the rest (IST).
-    fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
-        let node = self.node().ok_or("no node is running")?;
-        let (database, group) = (node.database(), node.status().group);
-        if database.group != GroupId::NONE && database.group != group {
-            return Err(JoinEnd::Failed(other_group(database, group)));
-        }
-        if database.seqno < Seqno(0) {
-            return Ok(None);
-        }
-        let (position, seqno) = (database.seqno.0, view.seqno.0);
-        if position >= seqno {
-            let why = format!(
-                "the database is at {position}, but the group's history has only reached {seqno}: \
-                 the database has diverged, it holds actions of another history of this group. \
-                 To join with a full copy in the place of its data: stop the server, 'synod copy \
-                 --force', start it again"
-            );
-            return Err(JoinEnd::Failed(why));
-        }
-        if !node.can_deliver_after(database.seqno)
-            && let Err(NotFetched { asked }) = node.find_actions_after(database.seqno)
-        {
-            self.log(
-                LogLevel::Info,
-                format!(
-                    "the database is at {position}, the group's log begins later ({asked}): a full \
-                     copy (SST) is needed"
-                ),
-            );
-            return Ok(None);
-        }
-        Ok(Some(position))
+    if database.seqno < Seqno(0) {
+        return Ok(None);
     }
-
-    /// Applies what is missing from the log. The server first sees a view at its own position,
-    /// which starts its engines.
-    fn catch_up(&self, ctx: RecvContext, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
-        let missing = view.seqno.0 - position - 1;
-        self.log(
-            LogLevel::Info,
-            format!("the database is at {position}; {missing} actions come from the log (IST)"),
+    let (position, seqno) = (database.seqno.0, view.seqno.0);
+    if position >= seqno {
+        let why = format!(
+            "the database is at {position}, but the group's history has only reached {seqno}: \
+             the database has diverged, it holds actions of another history of this group. \
+             To join with a full copy in the place of its data: stop the server, 'synod copy \
+             --force', start it again"
         );
-        self.sequencer.reset(position);
-        self.shared.position.changing(self.group());
-        self.update(|state| {
-            state.lifecycle.track();
-            state.outcomes.begin_at(position);
-        });
-        if missing > 0 {
-            let then = self.view_of_the_past(view, position)?;
-            let synthetic = self
-                .view_frame(position)
-                .server_view(&then, ViewStatus::Primary);
-            self.shared.callbacks.view(ctx, &synthetic)?;
-            self.update(|state| state.views.show_first());
-        }
-        Ok(())
+        return Err(JoinEnd::Failed(why));
     }
+    if !node.can_deliver_after(database.seqno)
+        && let Err(NotFetched { asked }) = node.find_actions_after(database.seqno)
+    {
+        session.log(
+            LogLevel::Info,
+            format!(
+                "the database is at {position}, the group's log begins later ({asked}): a full \
+                 copy (SST) is needed"
+            ),
+        );
+        return Ok(None);
+    }
+    Ok(Some(position))
+}
 
-    /// A view for a server that lags: all sessions that take part in the history that it is about
-    /// to apply, up to `view`.
-    ///
-    /// The server rolls back the streamed transactions of members that are not in its view, and of
-    /// all members if two views in a row have the same members. The actions that follow may
-    /// continue or commit any of those transactions. So the view has sessions that are over by now,
-    /// and one that never existed, which makes it differ from the next.
-    fn view_of_the_past(&self, view: &GroupView, position: i64) -> Result<GroupView, JoinEnd> {
-        let node = self.node().ok_or("no node is running")?;
-        let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;
-        sessions.insert((node.identity().0, SessionId(0)));
-        let mut then = view.clone();
-        for (member, session) in sessions {
-            if !then.contains(member, session) {
-                then.members.push(ViewMember {
-                    member,
-                    session,
-                    name: "former session".to_owned(),
-                    incoming: String::new(),
-                });
-            }
-        }
-        then.members.sort_by_key(|m| (m.session, m.member));
-        Ok(then)
+/// Applies what is missing from the log. The server first sees a view at its own position,
+/// which starts its engines.
+fn catch_up(
+    session: &Session,
+    ctx: RecvContext,
+    view: &GroupView,
+    position: i64,
+) -> Result<(), JoinEnd> {
+    let missing = view.seqno.0 - position - 1;
+    session.log(
+        LogLevel::Info,
+        format!("the database is at {position}; {missing} actions come from the log (IST)"),
+    );
+    session.sequencer.reset(position);
+    session.server.position.changing(session.group());
+    session.update(|state| {
+        state.lifecycle.track();
+        state.outcomes.begin_at(position);
+    });
+    if missing > 0 {
+        let then = view_of_the_past(session, view, position)?;
+        let synthetic = session
+            .view_frame(position)
+            .server_view(&then, ViewStatus::Primary);
+        session.server.callbacks.view(ctx, &synthetic)?;
+        session.update(|state| state.views.show_first());
     }
+    Ok(())
+}
+
+/// A view for a server that lags: all sessions that take part in the history that it is about
+/// to apply, up to `view`.
+///
+/// The server rolls back the streamed transactions of members that are not in its view, and of
+/// all members if two views in a row have the same members. The actions that follow may
+/// continue or commit any of those transactions. So the view has sessions that are over by now,
+/// and one that never existed, which makes it differ from the next.
+fn view_of_the_past(
+    session: &Session,
+    view: &GroupView,
+    position: i64,
+) -> Result<GroupView, JoinEnd> {
+    let node = session.node().ok_or("no node is running")?;
+    let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;
+    sessions.insert((node.identity().0, SessionId(0)));
+    let mut then = view.clone();
+    for (member, session) in sessions {
+        if !then.contains(member, session) {
+            then.members.push(ViewMember {
+                member,
+                session,
+                name: "former session".to_owned(),
+                incoming: String::new(),
+            });
+        }
+    }
+    then.members.sort_by_key(|m| (m.session, m.member));
+    Ok(then)
 }
 
 /// Why a database of another group is not replaced by a full copy: a person may want its data.

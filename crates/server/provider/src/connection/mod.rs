@@ -1,353 +1,277 @@
 //! One connection to the group, from `connect` to the final view.
 //!
-//! [`Connection`] coordinates: it is called by the server's threads (through the provider) and by
-//! the node's threads (as its host), and passes values between components. A component owns its
-//! state, answers with values, and knows neither the connection nor another component:
+//! [`Connection`] coordinates. It is called by the server's threads (through the provider) and by
+//! the node's threads (as its [`Host`]), and has the owners of a connection do their parts. An
+//! owner has its own state. Its methods take the [`Session`], and other owners only if they need
+//! them, so that a signature says what may be touched. None knows the connection.
 //!
-//! | component | owns |
+//! | owner | owns |
 //! |---|---|
-//! | [`Admission`] | whether local actions may be proposed, and how many are under way |
-//! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes, notes |
-//! | [`Shutdown`] | threads of the connection, and what happens once |
-//! | [`Sequencer`] | the commit order, the queue, what is released |
-//! | [`CommitWaits`] | clients that wait for the other servers |
+//! | [`Session`] | the node, the commit order, what threads wait for, the end; lock order |
 //! | [`WriteGate`] | whether clients of this server may write |
-//! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, TOI |
+//! | [`Votes`] | how actions have ended here, and which outcomes the group decided |
+//! | [`Streams`] | which streamed transactions all members have rolled back |
+//! | [`Statements`] | statements in total order (TOI) that execute now |
+//! | [`Joiner`] | the way into the group: from the log, or by a full copy |
+//! | [`StartWatch`] | the start of the server, as its service manager sees it |
 //!
-//! # Lock order
-//!
-//! Outermost first: [`Shutdown::stop_node`]'s, [`Connection::state`], a transaction's own lock. The
-//! others are leaves: the sequencer's, that of [`CommitWaits`], the position keeper's. None is held
-//! across a callback or a wait, except the first, which no thread of the server ever waits for.
+//! Actions of clients pass through `transaction`, those of other servers through `apply`.
 
-mod admission;
-mod copy_again;
-pub(crate) mod disconnect;
+pub(crate) mod departure;
+pub(crate) mod donor;
 pub(crate) mod join;
+pub(crate) mod joiner;
 mod lifecycle;
-mod node_events;
-pub(crate) mod returning;
-mod sst_donor;
-pub(crate) mod sst_joiner;
+pub(crate) mod session;
 mod start_watch;
 pub(crate) mod views;
-mod watched;
 pub(crate) mod write_gate;
 
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
-use std::time::Instant;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
 
-use synod_node::{DataState, GroupId, Node, Seqno, View as GroupView};
+use synod_node::{
+    Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, OwnLogTimes, Remedy, Seqno,
+    Setting, StateTransferEvent, Topic, View as GroupView, WritePermission,
+};
+use synod_options::HostNames;
 
-use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
-use crate::apply::commit_wait::CommitWaits;
-use crate::apply::inconsistency::{LastDecided, Outcomes};
-use crate::apply::sequencer::{Sequencer, Task};
-use crate::commands::EventLog;
-use crate::live_options::LiveOptions;
-use crate::other_replication::OtherReplication;
-use crate::position::PositionKeeper;
-use crate::status::LocalState;
-use crate::status::counters::Counters;
-use crate::transaction::Transactions;
-use crate::transaction::outcome_notes::NoteQueue;
-use crate::transaction::statements::Statements;
-use crate::transaction::stream_rollbacks::RollbackQueue;
-use crate::transaction::streaming::LostStreams;
-use admission::Admission;
-use disconnect::Shutdown;
-use lifecycle::Lifecycle;
-use returning::Restart;
-use sst_donor::Donor;
-use sst_joiner::{DonorPreference, SstNews};
-use start_watch::StartWarning;
-use views::{ShownViews, ViewFrame, session_uuid};
-use watched::Watched;
+use crate::api::LogLevel;
+use crate::apply::inconsistency::Votes;
+use crate::apply::sequencer::{Queued, Task};
+use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
+use crate::provider::FIRST_SERIAL;
+use crate::status::commit_steps::Step;
+use crate::transaction::statements::{Statements, note_outcomes};
+use crate::transaction::streams::{Streams, roll_back_streams};
+use departure::Data;
+use joiner::{DonorPreference, Joiner};
+use session::{Server, Session};
+use start_watch::{ServiceManager, StartWatch};
 use write_gate::WriteGate;
-
-/// Shared state of a connection's threads, under one lock.
-#[derive(Default)]
-pub(crate) struct State {
-    /// This session's first view, once the group has it.
-    pub(crate) joined: Option<GroupView>,
-    pub(crate) lifecycle: Lifecycle,
-    /// Views that the server has been shown.
-    pub(crate) views: ShownViews,
-    /// Progress of the full copy that this server asked for.
-    pub(crate) sst: SstNews,
-    /// The full copy that this server gives.
-    pub(crate) donor: Donor,
-    /// Streamed transactions that all members must roll back.
-    pub(crate) rollbacks: RollbackQueue,
-    /// Outcomes of actions here, and those that won.
-    pub(crate) outcomes: Outcomes,
-    /// Outcomes of statements that are to be noted in the log.
-    pub(crate) outcome_notes: NoteQueue,
-}
-
-/// State that outlives a connection: shared with the provider and with its other connections.
-pub(crate) struct Shared {
-    /// The server's callbacks and its log.
-    pub(crate) callbacks: Callbacks,
-    /// Counters of the status.
-    pub(crate) counters: Arc<Counters>,
-    /// Local transactions, of this connection and of earlier ones.
-    pub(crate) transactions: Arc<Transactions>,
-    /// Options that are read on hot paths.
-    pub(crate) options: Arc<LiveOptions>,
-    /// Recent events, for operators.
-    pub(crate) events: Arc<EventLog>,
-    /// Position of the database.
-    pub(crate) position: Arc<PositionKeeper>,
-    pub(crate) restart: Arc<Restart>,
-    /// MariaDB's own replication beside the group.
-    pub(crate) other_replication: Arc<OtherReplication>,
-}
 
 /// One connection to the group.
 pub(crate) struct Connection {
-    pub(crate) shared: Shared,
-    /// Commit order and queue.
-    pub(crate) sequencer: Sequencer,
-    /// Clients that wait for the other servers.
-    pub(crate) commit_wait: CommitWaits,
-    /// Whether clients of this server may write.
+    pub(crate) session: Arc<Session>,
     pub(crate) write_gate: WriteGate,
-    /// Statements in total order (TOI) that execute now.
+    pub(crate) votes: Votes,
+    pub(crate) streams: Streams,
     pub(crate) statements: Statements,
-    /// Streamed transactions that all members have rolled back.
-    pub(crate) lost_streams: LostStreams,
-    /// Up to where outcomes were decided.
-    pub(crate) last_decided: LastDecided,
-    /// Distinguishes this connection's ordered transactions from an earlier one's. Counts from 1.
-    pub(crate) serial: u64,
-    /// Donors that `wsrep_sst_donor` names.
-    donors: DonorPreference,
-    /// Threads, and what happens once.
-    shutdown: Shutdown,
-    /// Set right after the connection is made; empty in tests without a node.
-    node: OnceLock<Arc<Node>>,
-    /// For threads that outlive a call.
-    itself: Weak<Connection>,
-    state: Watched<State>,
-    admission: Admission,
-    start_warning: StartWarning,
+    pub(crate) joiner: Joiner,
+    pub(crate) start_watch: Arc<StartWatch>,
 }
 
 impl Connection {
     /// A connection without a node; the join moves its order to where it begins.
     pub(crate) fn new(
-        shared: Shared,
+        server: Server,
         serial: u64,
         donors: DonorPreference,
         queue_bytes_max: usize,
     ) -> Arc<Connection> {
-        let position = shared.position.current().seqno.0;
-        Arc::new_cyclic(|itself| Connection {
-            shared,
-            sequencer: Sequencer::new(position, queue_bytes_max),
-            commit_wait: CommitWaits::default(),
+        Arc::new(Connection {
+            session: Session::new(server, serial, queue_bytes_max),
             write_gate: WriteGate::default(),
+            votes: Votes::default(),
+            streams: Streams::new(serial),
             statements: Statements::default(),
-            lost_streams: LostStreams::new(serial),
-            last_decided: LastDecided::default(),
-            serial,
-            donors,
-            shutdown: Shutdown::default(),
-            node: OnceLock::new(),
-            itself: itself.clone(),
-            state: Watched::default(),
-            admission: Admission::default(),
-            start_warning: StartWarning::default(),
+            joiner: Joiner::new(donors),
+            start_watch: Arc::default(),
         })
     }
 
-    /// The node serves this connection from now on.
-    pub(crate) fn set_node(&self, node: Arc<Node>) {
-        // Set once, right after the connection is made.
-        let _ = self.node.set(node);
-    }
-
-    /// The node, once there is one.
-    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
-        self.node.get()
-    }
-
-    /// For a thread that outlives the call.
-    pub(crate) fn itself(&self) -> Option<Arc<Connection>> {
-        self.itself.upgrade()
-    }
-
-    /// Locks the shared state.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// Changes the state and wakes the threads that wait for it.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        self.state.update(change)
-    }
-
-    /// Waits until `done` finds what it looks for, or the deadline.
-    pub(crate) fn wait_for<T>(
-        &self,
-        deadline: Option<Instant>,
-        done: impl FnMut(&mut State) -> Option<T>,
-    ) -> Option<T> {
-        self.state.wait_for(deadline, done)
-    }
-
-    /// Changes the state shown to operators and to the group. Inconsistent is the last one.
-    pub(crate) fn set_local(&self, local: LocalState) {
-        if !self.update(|state| state.lifecycle.set_local(local)) {
-            return;
+    /// Starts the threads that a connection has from its beginning.
+    ///
+    /// # Errors
+    /// The system has no thread, in a sentence.
+    pub(crate) fn start_threads(&self) -> Result<(), String> {
+        self.session
+            .start_thread("synod-streams", roll_back_streams)?;
+        self.session.start_thread("synod-outcomes", note_outcomes)?;
+        if self.session.serial == FIRST_SERIAL {
+            let watch = self.start_watch.clone();
+            let manager = ServiceManager::from_environment();
+            let look = move |session: &Session| watch.look_after_start(session, manager.as_ref());
+            self.session.start_thread("synod-start", look)?;
         }
-        let data = match local {
-            LocalState::Initialized => DataState::Disconnected,
-            LocalState::Joining | LocalState::ReceivingStateTransfer => DataState::Joining,
-            LocalState::DonorDesynced => DataState::Donor,
-            LocalState::Joined => DataState::Joined,
-            LocalState::Synced => DataState::Synced,
-            LocalState::Inconsistent => DataState::Error,
+        Ok(())
+    }
+}
+
+/// Called on the node's own threads. Only [`Host::deliver`] may wait, which it does while the queue
+/// of actions to apply is full.
+impl Host for Connection {
+    fn setting_name(&self, setting: Setting) -> &'static str {
+        NAMES.name_of(setting)
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        let level = match level {
+            // Unless asked for by the option `debug`, the server shows these with wsrep_debug only.
+            Level::Debug if !self.session.server.options.debug() => LogLevel::Debug,
+            Level::Debug | Level::Info => LogLevel::Info,
+            Level::Warning => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
         };
-        self.report(data);
-    }
-
-    /// Reports the state of the database to the group.
-    pub(crate) fn report(&self, data: DataState) {
-        if let Some(node) = self.node() {
-            node.set_data_state(data);
+        if level == LogLevel::Warn {
+            self.start_watch.warned_at_start(text);
         }
+        self.session.server.callbacks.log(level, text);
     }
 
-    /// A line for the server's error log.
-    pub(crate) fn log(&self, level: LogLevel, text: impl AsRef<str>) {
-        self.shared.callbacks.log(level, text.as_ref());
+    fn note(&self, topic: Topic, level: Level, text: &str) {
+        self.session.server.events.add(topic, level, text);
+        Host::log(self, level, text);
     }
 
-    /// Whether transactions may be proposed.
-    pub(crate) fn is_primary(&self) -> bool {
-        self.admission.is_primary()
+    fn elected(&self, election: &Election) {
+        self.session.server.events.elected(election);
     }
 
-    /// Whether this connection has begun to end.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.admission.is_closing()
-    }
-
-    /// From now on nothing new is proposed, and a join that is under way ends.
-    pub(crate) fn begin_closing(&self) {
-        // Under the lock, so that a thread that has just looked does not go to sleep.
-        self.update(|_| self.admission.close());
-        self.end_waits(self.commit_wait.end());
-    }
-
-    /// A leader with a quorum is heard, or is not.
-    pub(crate) fn set_primary(&self, primary: bool) {
-        // Under the lock, so that a thread that has just looked does not go to sleep.
-        self.update(|_| self.admission.set_primary(primary));
-        self.follow_primary();
-    }
-
-    /// Has an applier show the server that the group is lost, if the server believes otherwise. Not
-    /// before its first view: until then the server is busy with the join. That the group is back
-    /// is shown by a view in order.
-    pub(crate) fn follow_primary(&self) {
-        let lost = !self.is_primary();
-        if lost && self.state().views.believes_in_group() {
-            self.sequencer.add_task(0, Task::ShowLost);
-        }
-    }
-
-    /// Counts a local action that is about to be proposed; false if none may be.
-    pub(crate) fn begin_flight(&self) -> bool {
-        let may = self.admission.begin();
-        if !may {
-            self.end_flight();
-        }
-        may
-    }
-
-    /// A local action is over.
-    pub(crate) fn end_flight(&self) {
-        if self.admission.end() {
-            self.update(|_| ());
-        }
-    }
-
-    /// Whether no local action is under way.
-    pub(crate) fn has_landed(&self) -> bool {
-        self.admission.is_empty()
-    }
-
-    /// Waits until no local action is under way; false on the deadline.
-    pub(crate) fn wait_landed(&self, deadline: Instant) -> bool {
-        let landed = |_: &mut State| self.admission.is_empty().then_some(());
-        self.wait_for(Some(deadline), landed).is_some()
-    }
-
-    /// The group, once there is one.
-    pub(crate) fn group(&self) -> GroupId {
-        self.node()
-            .map_or(GroupId::NONE, |node| node.status().group)
-    }
-
-    /// A position in the history of the group.
-    pub(crate) fn gtid(&self, seqno: i64) -> Gtid {
-        Gtid {
-            group: self.group(),
-            seqno,
-        }
-    }
-
-    /// Name of this session.
-    pub(crate) fn own_uuid(&self) -> Uuid {
-        self.node().map_or(Uuid::UNDEFINED, |node| {
-            let (member, session) = node.identity();
-            session_uuid(member, session)
-        })
-    }
-
-    /// The action is finished; reports to the node how far the database is.
-    pub(crate) fn release(&self, seqno: i64) {
-        self.sequencer.release(seqno);
-        self.report_progress();
-    }
-
-    /// Reports to the node how far the database is.
-    pub(crate) fn report_progress(&self) {
-        let Some(node) = self.node() else { return };
-        node.set_left(Seqno(self.sequencer.left()));
-        loop {
-            let released = self.sequencer.released();
-            node.set_applied(Seqno(released));
-            // Another thread that was further may have reported before this one.
-            if self.sequencer.released() == released {
-                return;
+    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        let taken = match delivery {
+            Delivery::View(view) => {
+                self.session.server.counters.received.one();
+                self.session.sequencer.push(Queued::View(view))
             }
+            Delivery::Action {
+                seqno, data: None, ..
+            } => self.session.sequencer.push_local(seqno.0),
+            Delivery::Action {
+                seqno,
+                depends_on,
+                origin,
+                data: Some(data),
+            } => {
+                self.session.server.counters.received.one();
+                self.session
+                    .server
+                    .counters
+                    .received_bytes
+                    .add(data.len() as u64);
+                let (seqno, depends_on) = (seqno.0, depends_on.0);
+                self.session.sequencer.push(Queued::Action {
+                    seqno,
+                    depends_on,
+                    origin,
+                    data,
+                })
+            }
+        };
+        if taken {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     }
 
-    /// The parts of a view at `seqno` other than its members.
-    pub(crate) fn view_frame(&self, seqno: i64) -> ViewFrame {
-        let own = self.own_uuid();
-        let position = self.gtid(seqno);
-        ViewFrame { position, own }
+    fn own_action_durable(&self, times: OwnLogTimes) {
+        self.session.server.note_took(Step::Append, times.append);
+        self.session.server.note_took(Step::Fsync, times.fsync);
     }
 
-    /// The server's view of an ordered action.
-    pub(crate) fn meta(
-        &self,
-        seqno: i64,
-        depends_on: i64,
-        node: Uuid,
-        trx: u64,
-        conn: u64,
-    ) -> TrxMeta {
-        TrxMeta {
-            gtid: self.gtid(seqno),
-            stid: Stid { node, trx, conn },
-            depends_on,
+    fn own_action_committed(&self, took: Duration) {
+        self.session.server.note_took(Step::Quorum, took);
+    }
+
+    fn certification_begins(&self) {
+        self.session.server.counters.steps.certification_begins();
+    }
+
+    fn certification_ends(&self) {
+        let period = self.session.server.options.stats_period();
+        self.session
+            .server
+            .counters
+            .steps
+            .certification_ends(period);
+    }
+
+    fn takes_now(&self) -> bool {
+        self.session.sequencer.has_room()
+    }
+
+    fn joined(&self, view: &GroupView) {
+        self.session
+            .update(|state| state.joined = Some(view.clone()));
+    }
+
+    fn primary_changed(&self, primary: bool) {
+        self.session.set_primary(primary);
+    }
+
+    fn applied_everywhere(&self, seqno: Seqno) {
+        self.session
+            .server
+            .end_waits(self.session.commit_wait.reach(seqno.0));
+    }
+
+    fn write_permission(&self, permission: WritePermission) {
+        self.write_gate.set_permission(&self.session, permission);
+    }
+
+    fn donate(&self, request: DonorRequest) {
+        let after = request.after.0;
+        self.session
+            .sequencer
+            .add_task(after, Task::Donate(request));
+    }
+
+    fn state_transfer_event(&self, id: u64, event: StateTransferEvent) {
+        self.session.update(|state| state.sst.add(id, event));
+    }
+
+    fn is_isolated(&self) -> bool {
+        isolation_mode() != IsolationMode::NotIsolated
+    }
+
+    fn allows(&self, ip: &str) -> bool {
+        peer_ip_allowed(ip)
+    }
+
+    fn outcome_decided(&self, decision: &OutcomeDecision) {
+        self.votes.note_decision(&self.session, decision);
+    }
+
+    fn deliver_decision(&self, decision: &OutcomeDecision) {
+        self.votes.compare_decision(&self.session, decision);
+    }
+
+    fn entries_skipped(&self) {
+        self.votes.compare_all_decisions(&self.session);
+    }
+
+    fn failed(&self, why: &str, remedy: Remedy) {
+        let data = match remedy {
+            Remedy::FullCopy => Data::Outdated,
+            Remedy::Restart | Remedy::Operator => Data::Good,
+        };
+        self.session.update(|state| state.lifecycle.node_ends());
+        self.session.leave(why, data, remedy);
+    }
+}
+
+/// The variables of the server, and its options for the address that it listens on.
+const NAMES: HostNames = HostNames {
+    member_name: "wsrep_node_name",
+    member_address: "wsrep_node_address",
+    group_address: "wsrep_cluster_address",
+    listen_address: "base_port or gmcast.listen_addr",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::SPECS;
+
+    #[test]
+    fn settings_are_spelled_as_options_and_variables_of_the_server() {
+        for setting in Setting::ALL {
+            for name in NAMES.name_of(setting).split(" or ") {
+                let is_option = SPECS.iter().any(|spec| spec.name == name);
+                assert!(is_option || name.starts_with("wsrep_"), "{name}");
+            }
         }
     }
 }

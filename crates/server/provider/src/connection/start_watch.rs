@@ -9,17 +9,19 @@
 //! Only the connection that the server makes at its start is watched: a running server takes its
 //! signals itself.
 
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use synod_node::Remedy;
 
 use crate::api::LogLevel;
 use crate::boundary;
-use crate::connection::Connection;
-use crate::connection::disconnect::Data;
-use crate::service_manager::ServiceManager;
+use crate::connection::departure::Data;
+use crate::connection::session::{Session, State};
 use crate::status::LocalState;
 
 /// Time between two looks for an order to end.
@@ -29,74 +31,49 @@ const TELL: Duration = Duration::from_secs(10);
 /// Extension of the start's time limit by each of them.
 const EXTENSION: Duration = Duration::from_secs(60);
 
-/// The last warning since the connection was made, for the service manager.
+/// The start of a server, for its service manager.
 #[derive(Default)]
-pub(crate) struct StartWarning(Mutex<Option<String>>);
-
-impl StartWarning {
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+pub(crate) struct StartWatch {
+    /// The last warning since the connection was made.
+    last_warning: Mutex<Option<String>>,
 }
 
-impl Connection {
-    /// Starts the thread that watches the server's start.
-    pub(crate) fn watch_start(self: &Arc<Connection>) -> io::Result<()> {
-        let connection = self.clone();
-        let manager = ServiceManager::from_environment();
-        let thread = boundary::spawn("synod-start", move || {
-            connection.look_after_start(manager.as_ref());
-        })?;
-        self.keep_start_watch(thread);
-        Ok(())
+impl StartWatch {
+    fn last_warning(&self) -> MutexGuard<'_, Option<String>> {
+        self.last_warning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_after_start(&self, manager: Option<&ServiceManager>) {
+    /// Watches until the server has its place in the group.
+    pub(super) fn look_after_start(&self, session: &Session, manager: Option<&ServiceManager>) {
         let mut tell_at = Instant::now();
-        while !self.is_start_over() {
+        while !is_over(session, &session.state()) {
             if let Some(signal) = boundary::pending_order_to_end() {
-                return self.end_start(signal);
+                return end_start(session, signal);
             }
             let now = Instant::now();
             if let Some(manager) = manager.filter(|_| now >= tell_at) {
-                manager.extend_start(EXTENSION, &self.start_status());
+                manager.extend_start(EXTENSION, &self.start_status(session));
                 tell_at = now + TELL;
             }
-            let over = |state: &mut super::State| self.is_over_in(state).then_some(());
-            self.wait_for(Some(now + LOOK), over);
+            session.wait_for(Some(now + LOOK), |state| {
+                is_over(session, state).then_some(())
+            });
         }
-    }
-
-    /// Has the server end its start. A server that takes a full copy (SST) ends when its copy
-    /// script does, and not before.
-    fn end_start(&self, signal: &str) {
-        let why = format!("{signal} came while the server was starting: it ends");
-        let is_copying = self.state().lifecycle.local() == LocalState::ReceivingStateTransfer;
-        if is_copying && boundary::end_children() > 0 {
-            return self.log(LogLevel::Info, why);
-        }
-        self.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Operator);
-    }
-
-    fn is_start_over(&self) -> bool {
-        self.is_over_in(&self.state())
-    }
-
-    fn is_over_in(&self, state: &super::State) -> bool {
-        self.is_closing() || state.lifecycle.has_place()
     }
 
     /// The text that `systemctl status` shows: what the start waits for. `systemctl start`
     /// itself shows nothing while it waits: so the last warning is told there, too.
-    fn start_status(&self) -> String {
-        let state = self.state();
+    fn start_status(&self, session: &Session) -> String {
+        let state = session.state();
         let waits_for = match (&state.joined, state.lifecycle.local()) {
             (None, _) => "Waiting for the cluster: a majority of its members must run",
             (Some(_), LocalState::ReceivingStateTransfer) => "Receiving a full copy (SST)",
             (Some(_), _) => "Joining the cluster",
         };
         drop(state);
-        match &*self.start_warning.lock() {
+        match &*self.last_warning() {
             Some(warning) => format!("{waits_for}. Last warning: {warning}"),
             None => waits_for.to_owned(),
         }
@@ -104,6 +81,89 @@ impl Connection {
 
     /// Keeps a warning of a server that has no place in the group yet.
     pub(crate) fn warned_at_start(&self, text: &str) {
-        *self.start_warning.lock() = Some(text.to_owned());
+        *self.last_warning() = Some(text.to_owned());
+    }
+}
+
+/// Has the server end its start. A server that takes a full copy (SST) ends when its copy
+/// script does, and not before.
+fn end_start(session: &Session, signal: &str) {
+    let why = format!("{signal} came while the server was starting: it ends");
+    let is_copying = session.state().lifecycle.local() == LocalState::ReceivingStateTransfer;
+    if is_copying && boundary::end_children() > 0 {
+        return session.log(LogLevel::Info, why);
+    }
+    session.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Operator);
+}
+
+fn is_over(session: &Session, state: &State) -> bool {
+    session.is_closing() || state.lifecycle.has_place()
+}
+
+/// The manager that has started this process.
+pub(crate) struct ServiceManager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl ServiceManager {
+    /// The manager that the environment names, if there is one.
+    pub(crate) fn from_environment() -> Option<ServiceManager> {
+        ServiceManager::at(&std::env::var_os("NOTIFY_SOCKET")?)
+    }
+
+    fn at(name: &OsStr) -> Option<ServiceManager> {
+        let address = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+            _ => SocketAddr::from_pathname(name),
+        };
+        let socket = UnixDatagram::unbound().ok()?;
+        // A manager that does not read must not keep the server from starting.
+        socket.set_nonblocking(true).ok()?;
+        Some(ServiceManager {
+            socket,
+            address: address.ok()?,
+        })
+    }
+
+    /// The start may take so long again from now on, because of `status`.
+    fn extend_start(&self, by: Duration, status: &str) {
+        let status = status.replace('\n', " ");
+        let text = format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}\n", by.as_micros());
+        // Lost: the next one is sent long before the time is over.
+        let _ = self.socket.send_to_addr(text.as_bytes(), &self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(listener: &UnixDatagram, name: &OsStr) -> String {
+        let manager = ServiceManager::at(name).unwrap();
+        manager.extend_start(Duration::from_secs(60), "waiting\nfor b");
+        let mut text = [0; 200];
+        let length = listener.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
+    const EXPECTED: &str = "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waiting for b\n";
+
+    #[test]
+    fn manager_at_a_path_is_told() {
+        let name = format!("synod-notify-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(received(&listener, path.as_os_str()), EXPECTED);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn manager_at_an_abstract_name_is_told() {
+        let name = format!("synod-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixDatagram::bind_addr(&address).unwrap();
+        let name = format!("@{name}");
+        assert_eq!(received(&listener, OsStr::new(&name)), EXPECTED);
     }
 }

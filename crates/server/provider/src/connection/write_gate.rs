@@ -11,7 +11,7 @@ use synod_node::{NodeStatus, WritePermission};
 use crate::api::LogLevel;
 use crate::apply::sequencer::Task;
 use crate::boundary;
-use crate::connection::Connection;
+use crate::connection::session::Session;
 
 /// All transactions may write, whatever their numbers.
 const OPEN: u64 = 0;
@@ -46,8 +46,8 @@ impl WriteGate {
         first != CLOSED && trx >= first
     }
 
-    /// Whether a transaction that begins now may write.
-    fn is_open(&self) -> bool {
+    /// Whether a transaction that begins now may write, and a statement in total order.
+    pub(crate) fn is_open(&self) -> bool {
         self.opens_for.load(Ordering::Acquire) != CLOSED
     }
 
@@ -78,17 +78,14 @@ impl WriteGate {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Connection {
-    /// The permission has changed.
-    pub(crate) fn set_write_permission(&self, permission: WritePermission) {
-        self.write_gate.set(permission);
-        self.open_write_gate();
+    pub(crate) fn set_permission(&self, session: &Session, permission: WritePermission) {
+        self.set(permission);
+        self.open_when_applied(session);
         if let WritePermission::Here { after } = permission
-            && !self.takes_writes()
+            && !self.is_open()
         {
-            self.sequencer.add_task(after.0, Task::OpenWriteGate);
+            session.sequencer.add_task(after.0, Task::OpenWriteGate);
         }
         if let WritePermission::Here { .. } = permission
             && boundary::next_statement().is_none()
@@ -96,54 +93,27 @@ impl Connection {
             let text = "this server does not tell when transactions began: one that read here \
                         before this server was the writer can write. Set wsrep_sync_wait=1 in \
                         sessions that write";
-            self.log(LogLevel::Warn, text);
+            session.log(LogLevel::Warn, text);
         }
-        self.log(LogLevel::Info, self.says(permission));
+        session.log(LogLevel::Info, says(session, permission));
     }
 
     /// Lets clients write, if this server is the writer and has everything of the one before.
-    pub(crate) fn open_write_gate(&self) {
+    pub(crate) fn open_when_applied(&self, session: &Session) {
         let next = || boundary::next_statement().unwrap_or(OPEN);
-        self.write_gate.open(self.sequencer.released(), next);
-    }
-
-    fn says(&self, permission: WritePermission) -> String {
-        let status = self.node().map(|node| node.status());
-        match permission {
-            WritePermission::Everywhere => "all servers take writes (synod.writers=any)".to_owned(),
-            WritePermission::Here { after } => format!(
-                "this server is the writer (synod.writers=leader): it takes writes once it has \
-                 applied what precedes, up to {after}"
-            ),
-            WritePermission::Elsewhere { writer: None } => {
-                "no server takes writes (synod.writers=leader) until there is a leader".to_owned()
-            }
-            WritePermission::Elsewhere { .. } => format!(
-                "this server takes no writes (synod.writers=leader): the writer is {}",
-                status.as_ref().and_then(Writer::of).map_or_else(
-                    || "in wsrep_synod_writer".to_owned(),
-                    |writer| writer.to_string()
-                )
-            ),
-        }
-    }
-
-    /// Whether this server takes writes of transactions that begin now, and statements in total
-    /// order.
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.write_gate.is_open()
+        self.open(session.sequencer.released(), next);
     }
 
     /// A write of the client whose thread this is will be refused: tells it why.
-    pub(crate) fn tell_who_writes(&self) {
-        self.shared.counters.writes_refused.one();
-        boundary::refuse_statement(&self.why_no_writes());
+    pub(crate) fn refuse(&self, session: &Session) {
+        session.server.counters.writes_refused.one();
+        boundary::refuse_statement(&self.why_no_writes(session));
     }
 
-    fn why_no_writes(&self) -> String {
-        let permission = *self.write_gate.permission();
+    fn why_no_writes(&self, session: &Session) -> String {
+        let permission = *self.permission();
         let instead = match permission {
-            WritePermission::Here { .. } if self.takes_writes() => {
+            WritePermission::Here { .. } if self.is_open() => {
                 return "This transaction began before this server was the writer \
                         (synod.writers=leader), and may have read what is old now. Roll it back, \
                         and repeat it"
@@ -152,10 +122,10 @@ impl Connection {
             WritePermission::Here { after } => format!(
                 "It is the new writer, and has {} transactions of the one before to apply. Repeat \
                  the transaction in a moment",
-                after.0.saturating_sub(self.sequencer.released()).max(0)
+                after.0.saturating_sub(session.sequencer.released()).max(0)
             ),
             WritePermission::Everywhere | WritePermission::Elsewhere { .. } => {
-                let status = self.node().map(|node| node.status());
+                let status = session.node().map(|node| node.status());
                 match status.as_ref().and_then(Writer::of) {
                     Some(writer) => format!("Write to {writer}"),
                     None => "The group has no leader now. Repeat the transaction in a few seconds"
@@ -164,6 +134,27 @@ impl Connection {
             }
         };
         format!("This server takes no writes (synod.writers=leader). {instead}")
+    }
+}
+
+fn says(session: &Session, permission: WritePermission) -> String {
+    let status = session.node().map(|node| node.status());
+    match permission {
+        WritePermission::Everywhere => "all servers take writes (synod.writers=any)".to_owned(),
+        WritePermission::Here { after } => format!(
+            "this server is the writer (synod.writers=leader): it takes writes once it has \
+             applied what precedes, up to {after}"
+        ),
+        WritePermission::Elsewhere { writer: None } => {
+            "no server takes writes (synod.writers=leader) until there is a leader".to_owned()
+        }
+        WritePermission::Elsewhere { .. } => format!(
+            "this server takes no writes (synod.writers=leader): the writer is {}",
+            status.as_ref().and_then(Writer::of).map_or_else(
+                || "in wsrep_synod_writer".to_owned(),
+                |writer| writer.to_string()
+            )
+        ),
     }
 }
 

@@ -65,11 +65,9 @@ pub enum GrastateError {
         path.display()
     )]
     BadValue {
-        /// Path of the file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// Name of the value.
         name: &'static str,
         value: String,
     },

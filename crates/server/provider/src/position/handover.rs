@@ -30,10 +30,7 @@ pub enum HandoverError {
          what its database holds. (If Galera never ran here, remove {CACHE} and {VIEW} instead.)",
         log_dir.display()
     )]
-    LogFromBefore {
-        /// Directory of the log.
-        log_dir: PathBuf,
-    },
+    LogFromBefore { log_dir: PathBuf },
     /// No group may begin with these data.
     #[error(
         "Galera's library says in grastate.dat that the data of this server must not be used (a \

@@ -17,8 +17,7 @@
 //! The server takes its leave from the provider before it closes its engines, which may still hold
 //! commits in memory then. So the position of a clean stop is written when the process exits.
 
-mod engine_files;
-pub(crate) mod engine_flushes;
+pub(crate) mod engine;
 pub mod grastate;
 pub mod handover;
 mod recorded;
@@ -73,7 +72,6 @@ struct Known {
     position: DatabasePosition,
     /// This is the only member of the present view.
     is_last_member: bool,
-    /// Record on disk.
     record: DatabaseRecord,
     /// Fate of `record.behind` in this process.
     healing: Healing,
@@ -242,7 +240,7 @@ impl PositionKeeper {
     pub(crate) fn process_exits(&self) {
         let mut known = self.lock();
         let is_at_rest = known.position.seqno != UNKNOWN && !known.record.needs_copy();
-        if is_at_rest && !engine_files::are_open() {
+        if is_at_rest && !engine::are_open() {
             self.engine_has_closed(&mut known);
             // If it fails, the file still says that the position is unknown, which is safe.
             let _ = grastate::write(&self.data_dir, &known.saved(known.position.seqno));
@@ -252,7 +250,7 @@ impl PositionKeeper {
     /// Has what the scripts of a full copy have written reach the disk. They do not sync it, and
     /// the logs need not have the actions that it holds.
     pub(crate) fn sync_copy(&self) -> Result<(), String> {
-        let synced = engine_files::sync_file_systems(&self.data_dir);
+        let synced = engine::sync_file_systems(&self.data_dir);
         synced.map_err(|(place, error)| format!("cannot sync {}: {error}", place.display()))
     }
 
@@ -295,7 +293,7 @@ pub(crate) fn recover(
     callbacks: &Callbacks,
 ) -> Result<Gtid, String> {
     // It would wait for the engine of this process.
-    if engine_files::are_open() {
+    if engine::are_open() {
         return Err("its engine runs already, without a group: restart this server".to_owned());
     }
     let text = "the last stop was not clean, and no wsrep_start_position was given: asking the \

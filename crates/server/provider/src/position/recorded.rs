@@ -204,7 +204,6 @@ impl PositionKeeper {
         record.defects()
     }
 
-    /// The record as it is now.
     pub(crate) fn record(&self) -> DatabaseRecord {
         self.lock().record.clone()
     }

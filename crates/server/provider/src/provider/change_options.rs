@@ -1,15 +1,18 @@
-//! Applies changed options to the running connection and node.
+//! Consequences of changed options for a running connection and node.
 //!
 //! Called when `wsrep_provider_options` is set, and for the options in a cluster address. An option
 //! that is read where it is used needs nothing here.
 
-use synod_node::{Node, QuorumLossPolicy};
+use std::time::Duration;
+
+use synod_node::{Node, QuorumLossPolicy, SetWritersError, Writers};
 
 use super::start_node::to_usize;
 use super::{Provider, log_notices};
-use crate::api::LogLevel;
+use crate::api::{LogLevel, Status};
+use crate::boundary;
 use crate::connection::Connection;
-use crate::options::{Update, Value, key};
+use crate::options::{Options, Update, Value, key};
 
 impl Provider {
     pub(super) fn quorum_loss_policy(&self) -> QuorumLossPolicy {
@@ -21,7 +24,7 @@ impl Provider {
         }
     }
 
-    pub(super) fn apply_to_node(&self, update: &Update, node: &Node) {
+    fn apply_to_node(&self, update: &Update, node: &Node) {
         if let Some(Value::Int(number)) = update.value(key::GMCAST_ISOLATE) {
             node.set_isolated(*number != 0);
         }
@@ -55,7 +58,7 @@ impl Provider {
     /// Takes the weight of a node that has been closed: an operator's command may have changed it,
     /// which holds until the server ends.
     pub(super) fn keep_leader_weight(&self, connection: &Connection) {
-        if let Some(node) = connection.node() {
+        if let Some(node) = connection.session.node() {
             let weight = node.status().leader_weight;
             self.options().follow_leader_weight(weight);
         }
@@ -72,9 +75,130 @@ impl Provider {
         let Some(connection) = self.connection() else {
             return;
         };
-        connection.sequencer.set_queue_bytes_max(queue_bytes);
-        if let Some(node) = connection.node() {
+        connection
+            .session
+            .sequencer
+            .set_queue_bytes_max(queue_bytes);
+        if let Some(node) = connection.session.node() {
             self.apply_to_node(update, node);
+        }
+    }
+}
+
+/// Time limit for the group's answer about `synod.writers`, which all its servers have in common.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Longest wait of `SET GLOBAL` for the group. Meanwhile the server lets no client connect, and
+/// shows no variables: it holds its lock of global variables.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+impl Provider {
+    /// Has the group set `synod.writers`, if an operator asks for it. OK means that the group has
+    /// committed it. The client gets the reason if it does not, or has not yet.
+    pub(super) fn set_writers(&self, update: &Update) -> Status {
+        let Some(writers) = update.writers() else {
+            return Status::Ok;
+        };
+        let connection = self.connection();
+        let set = match connection
+            .as_ref()
+            .and_then(|connection| connection.session.node())
+        {
+            Some(node) => node.set_writers(writers, LIMIT, PATIENCE).map_err(why_not),
+            None => Err("this server is in no group: connect it first".to_owned()),
+        };
+        match set {
+            Ok(()) => Status::Ok,
+            Err(why) => {
+                let text = format!("synod.writers={writers}: {why}");
+                boundary::refuse_statement(&text);
+                self.log_error(text)
+            }
+        }
+    }
+
+    /// This server has come to its group. A new group gets the setting of its first server; any
+    /// other keeps its own.
+    pub(super) fn found_writers(&self, node: &Node, bootstrap: bool) {
+        let status = node.status();
+        let configured = self.options().writers();
+        if !self.options().is_set(key::WRITERS) || configured == status.writers {
+            return;
+        }
+        if bootstrap && status.members.len() == 1 {
+            if let Err(error) = node.set_writers(configured, LIMIT, LIMIT) {
+                let text = format!("synod.writers={configured}: {error}");
+                self.callbacks.log(LogLevel::Warn, &text);
+            }
+            return;
+        }
+        let text = format!(
+            "synod.writers={configured} in the configuration of this server is ignored: the group \
+             has synod.writers={}. To change it on all servers: SET GLOBAL \
+             wsrep_provider_options='synod.writers={configured}'",
+            status.writers
+        );
+        self.callbacks.log(LogLevel::Info, &text);
+    }
+
+    /// The options, with what the group has agreed on.
+    pub(super) fn options_in_force(&self) -> Options {
+        let writers = self.writers_in_force();
+        let mut options = self.options().clone();
+        if let Some(writers) = writers {
+            options.follow_writers(writers);
+        }
+        options
+    }
+
+    /// Writers that the group has agreed on; `None` without a group.
+    fn writers_in_force(&self) -> Option<Writers> {
+        let connection = self.connection()?;
+        let status = connection.session.node()?.status();
+        (status.protocol > 0).then_some(status.writers)
+    }
+
+    /// Tells the operator whose saved list it was what has stayed as it is.
+    pub(super) fn say_what_is_not_restored(&self, update: &Update) {
+        for option in &update.not_restored {
+            let text = option.to_string();
+            boundary::warn_of_statement(&text);
+            self.callbacks.log(LogLevel::Warn, &text);
+        }
+    }
+}
+
+/// Why the client of `SET GLOBAL` is not told OK.
+fn why_not(error: SetWritersError) -> String {
+    match error {
+        SetWritersError::NotInTime { .. } => format!(
+            "the group has not agreed yet, because it has no majority or is being changed \
+             otherwise. It is asked again for {} s. When it has a majority, look at \
+             wsrep_synod_writers, and repeat the statement if need be. No other option of the \
+             statement was changed",
+            LIMIT.as_secs()
+        ),
+        refused @ (SetWritersError::Refused(_) | SetWritersError::Stopped) => refused.to_string(),
+    }
+}
+
+impl Provider {
+    /// Obeys `socket.ssl_reload`, if it was set. If the files are refused, those read before stay
+    /// in use: a mistake in a file never costs a running member its connections. Without a
+    /// connection there is nothing to do: the next one reads the files.
+    pub(super) fn reload_certificates(&self, update: &Update) -> Status {
+        let wanted = update.value(key::SOCKET_SSL_RELOAD) == Some(&Value::Bool(true));
+        let connection = self.connection().filter(|_| wanted);
+        match connection
+            .as_ref()
+            .and_then(|connection| connection.session.node())
+        {
+            None => Status::Ok,
+            Some(node) => match node.reload_tls() {
+                Ok(()) => Status::Ok,
+                Err(error) => self.log_error(format!(
+                    "socket.ssl_reload: {error}. The credentials read before stay in use"
+                )),
+            },
         }
     }
 }

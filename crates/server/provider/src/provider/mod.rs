@@ -1,14 +1,10 @@
 //! The provider behind the boundary: options, positions, and the present connection.
 //!
 //! - `start_node`: what `connect` does; `serve_commands`: what a command may see and do;
-//! - `change_options`: what changed options mean for a running node;
-//! - `set_writers`: `synod.writers`, which the group has to agree on;
-//! - `reload_certificates`: `socket.ssl_reload`; refused certificates leave those in use.
+//! - `change_options`: what changed options mean for what runs.
 
 mod change_options;
-mod reload_certificates;
 mod serve_commands;
-mod set_writers;
 mod start_node;
 
 use std::path::{Path, PathBuf};
@@ -24,21 +20,24 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
+use crate::apply::client_waits;
 use crate::boundary::{self, StatementErrors, at_process_exit, hear_statement_errors};
 use crate::commands::{CommandServer, EventLog};
-use crate::connection::Connection;
-use crate::connection::returning::Restart;
-use crate::connection::sst_joiner::Received;
+use crate::connection::departure::Restart;
+use crate::connection::joiner::{self, Received};
+use crate::connection::{Connection, donor};
 use crate::live_options::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Parameter, Update, key};
 use crate::other_replication::OtherReplication;
-use crate::position::{self, PositionKeeper, engine_flushes};
+use crate::position::{self, PositionKeeper, engine};
 use crate::server_program::{ServerProgram, Settings};
 use crate::status;
 use crate::status::counters::Counters;
 use crate::status::inputs::StatusInputs;
 use crate::transaction::Transactions;
-use crate::transaction::stream_rollbacks::StreamRollback;
+use crate::transaction::abort::abort;
+use crate::transaction::statements::NewStatement;
+use crate::transaction::streams::{StreamRollback, roll_back_stream};
 
 /// Number of the connection that a starting server makes.
 pub(crate) const FIRST_SERIAL: u64 = 1;
@@ -65,7 +64,6 @@ pub(crate) struct Provider {
     next_serial: AtomicU64,
     counters: Arc<Counters>,
     transactions: Arc<Transactions>,
-    /// Recent events.
     events: Arc<EventLog>,
     /// Serves the program `synod`.
     commands: CommandServer,
@@ -101,7 +99,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         callbacks.log(LogLevel::Info, &text);
         Settings::default()
     });
-    let flush_period = engine_flushes::period(&settings, &callbacks);
+    let flush_period = engine::flush_period(&settings, &callbacks);
     let other_replication = OtherReplication::new(&settings);
     if let Some(warning) = other_replication.warning() {
         callbacks.log(LogLevel::Warn, &warning);
@@ -211,7 +209,7 @@ impl Provider {
         self.with(false, |connection| {
             let is_refused = !connection.write_gate.admits(handle.trx_id) && !is_streamed();
             if is_refused {
-                connection.tell_who_writes();
+                connection.write_gate.refuse(&connection.session);
             }
             is_refused
         })
@@ -231,7 +229,7 @@ impl Provider {
 
     /// Values that the status of this server shows now, with this connection.
     pub(crate) fn status_inputs(&self, connection: Option<&Connection>) -> StatusInputs {
-        status::gather::gather(
+        status::inputs::gather(
             connection,
             &self.counters,
             &self.transactions,
@@ -315,8 +313,8 @@ impl ProviderApi for Provider {
     fn disconnect(&self) -> Status {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = self.connection() {
-            let is_first = !connection.is_closing();
-            connection.disconnect();
+            let is_first = !connection.session.is_closing();
+            connection.session.disconnect();
             // Later the option may be set again, for the next connection.
             if is_first {
                 self.keep_leader_weight(&connection);
@@ -375,12 +373,14 @@ impl ProviderApi for Provider {
             status: Status::Ok,
             victim_seqno: -1,
         };
-        self.with(unknown, |connection| connection.abort(bf_seqno, victim))
+        self.with(unknown, |connection| {
+            abort(&connection.session, bf_seqno, victim)
+        })
     }
 
     fn rollback(&self, trx: u64) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.roll_back_stream(StreamRollback::of(trx))
+            roll_back_stream(&connection.session, StreamRollback::of(trx))
         })
     }
 
@@ -427,11 +427,15 @@ impl ProviderApi for Provider {
             Err(_) => self.options().duration(key::REPL_CAUSAL_READ_TIMEOUT),
         };
         let failed = (Status::TrxFail, Gtid::UNDEFINED);
-        self.with(failed, |connection| connection.sync_wait(upto, timeout))
+        self.with(failed, |connection| {
+            client_waits::sync_wait(&connection.session, upto, timeout)
+        })
     }
 
     fn last_committed(&self) -> Gtid {
-        self.with(Gtid::UNDEFINED, |connection| connection.last_committed())
+        self.with(Gtid::UNDEFINED, |connection| {
+            client_waits::last_committed(&connection.session)
+        })
     }
 
     fn to_execute_start(
@@ -442,25 +446,43 @@ impl ProviderApi for Provider {
         flags: u32,
     ) -> CertifyOutcome {
         self.with(NO_PLACE, |connection| {
-            connection.to_execute_start(conn, keys, action, flags)
+            let Connection {
+                session,
+                statements,
+                write_gate,
+                ..
+            } = connection;
+            let statement = NewStatement {
+                conn,
+                keys,
+                action,
+                flags: WsFlags(flags),
+            };
+            statements.begin(session, write_gate, &statement)
         })
     }
 
     fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.to_execute_end(conn, error)
+            let Connection {
+                session,
+                statements,
+                votes,
+                ..
+            } = connection;
+            statements.end(session, votes, conn, error)
         })
     }
 
     fn sst_sent(&self, gtid: Gtid, code: i32) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.copy_sent(gtid, code)
+            donor::copy_sent(&connection.session, gtid, code)
         })
     }
 
     fn sst_received(&self, gtid: Gtid, code: i32) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.copy_received(Received { gtid, code });
+            joiner::copy_received(&connection.session, Received { gtid, code });
             Status::Ok
         })
     }
@@ -472,32 +494,36 @@ impl ProviderApi for Provider {
 
     fn stats_reset(&self) {
         let connection = self.connection();
-        let node = connection.as_ref().and_then(|connection| connection.node());
+        let node = connection
+            .as_ref()
+            .and_then(|connection| connection.session.node());
         let paused = node.map_or(Duration::ZERO, |node| node.status().pace.paused);
         self.counters.reset();
         self.counters.paused.reset(Instant::now(), paused);
     }
 
     fn pause(&self) -> i64 {
-        self.with(None, |connection| connection.sequencer.pause())
+        self.with(None, |connection| connection.session.sequencer.pause())
             .unwrap_or(-1)
     }
 
     fn resume(&self) -> Status {
-        self.with(Status::Ok, Connection::resume)
+        self.with(Status::Ok, |connection| donor::resume(&connection.session))
     }
 
     fn desync(&self) -> Status {
-        self.with(Status::ConnFail, Connection::desync)
+        self.with(Status::ConnFail, |connection| {
+            donor::desync(&connection.session)
+        })
     }
 
     fn resync(&self) -> Status {
-        self.with(Status::Ok, Connection::resync)
+        self.with(Status::Ok, |connection| donor::resync(&connection.session))
     }
 
     fn shutdown(&self) {
         if let Some(connection) = self.connection() {
-            connection.shut_down();
+            connection.session.shut_down();
         }
         // After the node: an order that waits for it has its answer.
         self.commands.stop();
@@ -506,7 +532,7 @@ impl ProviderApi for Provider {
 
     fn fenced(&self, reason: &str, ctx: Option<RecvContext>) {
         if let Some(connection) = self.connection() {
-            connection.fence(reason, ctx);
+            connection.session.fence(reason, ctx);
         }
     }
 }

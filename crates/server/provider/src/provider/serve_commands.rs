@@ -36,7 +36,6 @@ impl Provider {
         }
     }
 
-    /// Directory of the log.
     pub(crate) fn log_dir(&self) -> PathBuf {
         log_dir(&self.options(), &self.args)
     }
@@ -48,8 +47,10 @@ impl Provider {
 
     /// The node of the newest connection; none while that ends, or there is none.
     pub(crate) fn running_node(&self) -> Option<Arc<Node>> {
-        let connection = self.newest_connection().filter(|c| !c.is_closing())?;
-        connection.node().cloned()
+        let connection = self
+            .newest_connection()
+            .filter(|c| !c.session.is_closing())?;
+        connection.session.node().cloned()
     }
 
     /// This server's name, `wsrep_node_name`.
@@ -57,7 +58,6 @@ impl Provider {
         &self.args.node_name
     }
 
-    /// Recent events.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.events()
     }

@@ -12,12 +12,13 @@ use synod_node::{GroupId, Limits, Node, NodeConfig, NodeStatus, OUR_VERSIONS, St
 
 use super::{FIRST_SERIAL, Provider};
 use crate::api::{InitArgs, LogLevel};
-use crate::connection::sst_joiner::DonorPreference;
-use crate::connection::{Connection, Shared, State};
+use crate::connection::Connection;
+use crate::connection::joiner::DonorPreference;
+use crate::connection::session::{Server, State};
 use crate::options::{ClusterUrl, Options, key};
 
 impl Provider {
-    pub(super) fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
+    fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
         let options = self.options();
         NodeConfig {
             name: self.args.node_name.clone(),
@@ -67,7 +68,7 @@ impl Provider {
             (true, false) => StartMode::Bootstrap,
             (false, _) => StartMode::Join,
         };
-        let shared = Shared {
+        let server = Server {
             callbacks: self.callbacks.clone(),
             counters: self.counters.clone(),
             transactions: self.transactions.clone(),
@@ -80,9 +81,9 @@ impl Provider {
         let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let connection =
-            Connection::new(shared, serial, DonorPreference::parse(donor), queue_bytes);
+            Connection::new(server, serial, DonorPreference::parse(donor), queue_bytes);
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
-        connection.set_node(node.clone());
+        connection.session.set_node(node.clone());
         // The log is locked now, and with it its directory's socket.
         self.serve_commands(&connection, &node);
         node.set_quorum_loss_policy(self.quorum_loss_policy());
@@ -91,19 +92,9 @@ impl Provider {
         node.set_commit_wait(self.options().commit_wait());
         node.set_leader_preference(self.options().leader_preference());
         node.set_leader_placement(self.options().leader_placement());
-        if let Err(error) = connection.start_stream_rollbacks() {
-            connection.shut_down();
-            return Err(format!("cannot start thread synod-streams: {error}"));
-        }
-        if let Err(error) = connection.start_outcome_notes() {
-            connection.shut_down();
-            return Err(format!("cannot start thread synod-outcomes: {error}"));
-        }
-        if serial == FIRST_SERIAL
-            && let Err(error) = connection.watch_start()
-        {
-            connection.shut_down();
-            return Err(format!("cannot start thread synod-start: {error}"));
+        if let Err(why) = connection.start_threads() {
+            connection.session.shut_down();
+            return Err(why);
         }
         if bootstrap && self.position.may_bootstrap() {
             self.begin_from_this_member(&connection, &node);
@@ -114,7 +105,7 @@ impl Provider {
                 Ok(connection)
             }
             Err(why) => {
-                connection.shut_down();
+                connection.session.shut_down();
                 Err(why)
             }
         }
@@ -130,24 +121,25 @@ impl Provider {
     }
 
     /// Sees to it that nothing of the last connection is left.
-    pub(super) fn close_last(&self) -> Result<(), String> {
+    fn close_last(&self) -> Result<(), String> {
         let Some(last) = self.connection() else {
             return Ok(());
         };
-        if !last.is_closing() {
+        if !last.session.is_closing() {
             return Err("this server is connected to a group already".to_owned());
         }
-        last.close_node();
-        last.join_threads();
+        last.session.close_node();
+        last.session.join_threads();
         Ok(())
     }
 
     /// An operator bootstraps the group again from this server. If the group turns out to exist,
     /// the server joins it.
-    pub(super) fn begin_from_this_member(&self, connection: &Connection, node: &Node) {
+    fn begin_from_this_member(&self, connection: &Connection, node: &Node) {
         let limit = self.options().duration(key::EVS_SUSPECT_TIMEOUT);
         let joined = |state: &mut State| state.joined.is_some().then_some(());
         if connection
+            .session
             .wait_for(Some(Instant::now() + limit), joined)
             .is_some()
         {
@@ -159,11 +151,7 @@ impl Provider {
         }
     }
 
-    pub(super) fn wait_until_joined(
-        &self,
-        connection: &Connection,
-        node: &NodeStatus,
-    ) -> Result<(), String> {
+    fn wait_until_joined(&self, connection: &Connection, node: &NodeStatus) -> Result<(), String> {
         let Some(patience) = self.patience(connection, node) else {
             return Ok(());
         };
@@ -178,7 +166,7 @@ impl Provider {
         let deadline = patience
             .limit
             .and_then(|limit| Instant::now().checked_add(limit));
-        let outcome = connection.wait_for(deadline, |state| {
+        let outcome = connection.session.wait_for(deadline, |state| {
             match (&state.joined, state.lifecycle.failure()) {
                 (_, Some(why)) => Some(Err(why.clone())),
                 (Some(_), None) => Some(Ok(())),
@@ -198,7 +186,7 @@ impl Provider {
         let rejoin = options.duration(key::REJOIN_TIMEOUT);
         let is_member = node.group != GroupId::NONE;
         // When a running server connects again, an operator waits at a client's prompt.
-        let is_start = connection.serial == FIRST_SERIAL;
+        let is_start = connection.session.serial == FIRST_SERIAL;
         let (limit, name) = match (is_member && is_start, rejoin.is_zero()) {
             (true, true) => (None, REJOIN_TIMEOUT),
             (true, false) if rejoin > limit => (Some(rejoin), REJOIN_TIMEOUT),
@@ -251,7 +239,6 @@ impl Patience {
     }
 }
 
-/// Directory of the log.
 pub(super) fn log_dir(options: &Options, args: &InitArgs) -> PathBuf {
     match options.text(key::LOG_DIR) {
         "" => PathBuf::from(&args.data_dir),

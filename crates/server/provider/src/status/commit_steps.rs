@@ -12,7 +12,7 @@
 //! Always on: a note is a few atomic additions, without a lock. Each step has a histogram whose
 //! buckets are an eighth of their value wide, for the present and for the last period of
 //! `evs.stats_report_period`; what is shown covers both. And it has a coarse one of all times since
-//! the server's start, as whole commits have (`time_counts`).
+//! the server's start, as whole commits have (`times`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 
 use synod_admin::status::{CommitStep, TimeCounts};
 
-use crate::status::time_counts::TimeCounter;
+use crate::status::times::TimeCounter;
 
-/// A step of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// From `certify` until the last piece is handed to the node.
@@ -57,7 +56,6 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Number of steps.
     const COUNT: usize = Step::ApplyTurn as usize + 1;
 
     /// All of them, in their order.
@@ -135,7 +133,6 @@ fn bucket_of(micros: u64) -> usize {
     (bucket as usize).min(BUCKETS - 1) // below 512
 }
 
-/// The largest value of a bucket.
 fn largest_in(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS_PER_OCTAVE {
@@ -146,10 +143,8 @@ fn largest_in(bucket: usize) -> u64 {
     ((STEPS_PER_OCTAVE + within + 1) << shift) - 1
 }
 
-/// Histograms of all steps in one period.
 type Window = [Histogram; Step::COUNT];
 
-/// Times of all steps.
 #[derive(Debug)]
 pub(crate) struct CommitSteps {
     /// Since when times are counted.
@@ -160,7 +155,6 @@ pub(crate) struct CommitSteps {
     present: AtomicUsize,
     windows: [Window; 2],
     all: [TimeCounter; Step::COUNT],
-    /// Times of whole commits.
     commits: TimeCounter,
     /// Start of the latest certification, in nanoseconds since `origin`. One thread at a time
     /// certifies.
@@ -207,7 +201,6 @@ impl CommitSteps {
         self.certifying_since.store(since, Ordering::Relaxed);
     }
 
-    /// Ends the step of certification.
     pub(crate) fn certification_ends(&self, period: Duration) {
         let since = Duration::from_nanos(self.certifying_since.load(Ordering::Relaxed));
         self.note(Step::Certify, self.origin + since, Instant::now(), period);

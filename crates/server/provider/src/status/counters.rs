@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::status::commit_steps::CommitSteps;
 use crate::status::conflicts::ConflictTable;
-use crate::status::latency::LatencyMeter;
+use crate::status::times::LatencyMeter;
 
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -85,7 +85,6 @@ pub(crate) struct Counters {
     pub(crate) paused: PausedShare,
     /// Times until own actions are ordered.
     pub(crate) latency: LatencyMeter,
-    /// Times of the steps of a commit.
     pub(crate) steps: CommitSteps,
     /// Ordered actions for the average below.
     pub(crate) certified: Counter,
@@ -120,7 +119,6 @@ impl Counters {
         self.steps.reset();
     }
 
-    /// Values for the status.
     pub(crate) fn shown(&self) -> crate::status::inputs::Counters {
         let (bytes, keys, data) = (
             self.replicated_bytes.get(),

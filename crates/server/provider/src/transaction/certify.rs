@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use synod_binlog::write_set::HEADER_BYTES;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
-use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
+use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, WsFlags};
 use crate::connection::Connection;
+use crate::connection::session::Session;
 use crate::status::commit_steps::Step;
 use crate::status::conflicts::Loss;
-use crate::transaction::{Gathered, Phase, Transaction};
-use crate::transaction::{explain, streaming};
+use crate::transaction::{Gathered, Phase, Transaction, abort, streams};
 
 /// Longest wait of a transaction, with its locks, for a statement that executes alone.
 const ALONE_WAIT: Duration = Duration::from_millis(100);
@@ -30,20 +30,21 @@ impl Connection {
         handle: &mut TrxHandle,
         flags: WsFlags,
     ) -> CertifyOutcome {
+        let session = &self.session;
         let asked = Instant::now();
-        let transaction = self.shared.transactions.open(handle);
+        let transaction = session.server.transactions.open(handle);
         // Nothing new leaves a paused server: it could not take its place, and what others order
         // meanwhile would only make it a conflict.
-        self.sequencer.wait_resumed(&transaction.interrupted);
-        self.wait_for_statement_alone(&transaction);
-        if self.would_wait_for_itself(conn) {
+        session.sequencer.wait_resumed(&transaction.interrupted);
+        wait_for_statement_alone(session, &transaction);
+        if self.statements.would_wait_for_itself(session, conn) {
             transaction.lock().phase = Phase::Failed;
             return outcome(Status::TrxFail);
         }
-        let Some(node) = self.node() else {
+        let Some(node) = session.node() else {
             return outcome(Status::ConnFail);
         };
-        let policy = streaming::wait_policy(&transaction.lock(), flags);
+        let policy = streams::wait_policy(&transaction.lock(), flags);
         let pending = node.pending(policy);
         let action = match self.make_action(conn, &transaction, flags, &pending) {
             Ok(action) => action,
@@ -60,93 +61,31 @@ impl Connection {
         });
         let handed_over = Instant::now();
         // Not needed any more, but to explain a loss; they may be many.
-        let keys = explain::kept(action.keys);
+        let keys = abort::kept(action.keys);
         drop(action.data);
         let is_fragment = transaction.lock().is_fragment();
         if is_fragment {
             let waited = pending.wait();
             if let WaitResult::ProposalResult(result) = waited {
-                self.note_latency(submitted, result);
+                session.server.note_latency(submitted, result);
             }
-            return self.fragment_certified(&transaction, pending, waited);
+            return streams::fragment_certified(session, &transaction, pending, waited);
         }
         // Until the fate is known, even if it is to be aborted, see `abort.rs`.
         let result = pending.wait_for_result();
         if !matches!(result, ProposalResult::Ordered { .. }) {
             transaction.lock().keys = keys;
         }
-        self.note_latency(submitted, result);
+        session.server.note_latency(submitted, result);
         if let Some(decided) = pending.decided_at() {
-            self.note_step(Step::Queue, asked, handed_over);
-            self.note_step(Step::Order, handed_over, decided);
-            self.note_step(Step::Wake, decided, Instant::now());
+            session.server.note_step(Step::Queue, asked, handed_over);
+            session.server.note_step(Step::Order, handed_over, decided);
+            session
+                .server
+                .note_step(Step::Wake, decided, Instant::now());
         }
         transaction.lock().commit_began = Some(asked);
         self.certified(&transaction, result)
-    }
-
-    /// Notes how long a step of a commit took.
-    pub(crate) fn note_step(&self, step: Step, since: Instant, until: Instant) {
-        let period = self.shared.options.stats_period();
-        self.shared.counters.steps.note(step, since, until, period);
-    }
-
-    /// [`Connection::note_step`] for a step that has just ended.
-    pub(crate) fn note_took(&self, step: Step, took: Duration) {
-        let period = self.shared.options.stats_period();
-        self.shared.counters.steps.note_took(step, took, period);
-    }
-
-    /// Spares a client a deadlock error where a short wait can: a statement that executes alone may
-    /// have let go of its locks, so that the transaction got them, while it has not left the order.
-    /// To the group, the transaction would be older than it. Nothing else commits during such a
-    /// statement anyway. An action that needs the transaction's locks meanwhile aborts it.
-    fn wait_for_statement_alone(&self, transaction: &Transaction) {
-        let (alone, deadline) = (self.sequencer.alone(), Instant::now() + ALONE_WAIT);
-        let interrupted = &transaction.interrupted;
-        self.sequencer
-            .wait_left_unless(alone, Some(deadline), interrupted);
-    }
-
-    /// Waits for what a refused transaction has lost to. Until that has left the order here, a
-    /// retry would only be refused again, or aborted, and would keep appliers busy meanwhile. The
-    /// server does not let know whether it repeats the statement itself (`wsrep_retry_autocommit`)
-    /// or answers error 1213, after which the client repeats its transaction: either gains.
-    ///
-    /// Called when the server has rolled the transaction back: it holds no locks.
-    pub(super) fn wait_for_winner(&self, transaction: &Transaction) {
-        let Some(winner) = transaction.lock().lost_to.take() else {
-            return;
-        };
-        let deadline = Instant::now() + REFUSED_WAIT;
-        let interrupted = &transaction.interrupted;
-        self.sequencer
-            .wait_left_unless(winner, Some(deadline), interrupted);
-    }
-
-    /// The position that a refused transaction has to see before its retry can succeed.
-    fn winner_over(&self, result: ProposalResult) -> Option<i64> {
-        match result {
-            ProposalResult::Conflict { with } => Some(with.0),
-            // The history begins somewhere before this.
-            ProposalResult::TooOld => self.node().map(|node| node.commit_seqno().0),
-            ProposalResult::Ordered { .. }
-            | ProposalResult::GivenUp
-            | ProposalResult::NotWriter
-            | ProposalResult::Rejected
-            | ProposalResult::Withdrawn
-            | ProposalResult::Unknown
-            | ProposalResult::NotProposed => None,
-        }
-    }
-
-    /// Notes how long an action took from `submitted` until now, if it was ordered.
-    pub(crate) fn note_latency(&self, submitted: Instant, result: ProposalResult) {
-        if let ProposalResult::Ordered { .. } = result {
-            let now = Instant::now();
-            let (took, period) = (now - submitted, self.shared.options.stats_period());
-            self.shared.counters.latency.note(now, took, period);
-        }
     }
 
     /// Notes the verdict about a whole transaction, or the end of one, and answers it.
@@ -155,6 +94,7 @@ impl Connection {
         transaction: &Transaction,
         result: ProposalResult,
     ) -> CertifyOutcome {
+        let session = &self.session;
         let mut gathered = transaction.lock();
         if let ProposalResult::Ordered { seqno, depends_on } = result {
             gathered.depends_on = depends_on.0;
@@ -165,68 +105,21 @@ impl Connection {
                 } else {
                     Status::Ok
                 },
-                meta: Some(self.local_meta(transaction, &gathered, seqno.0)),
+                meta: Some(session.local_meta(transaction, &gathered, seqno.0)),
             };
         }
         gathered.phase = Phase::Failed;
-        self.count_refusal(&mut gathered, result);
+        count_refusal(&mut gathered, result);
         let conn = gathered.conn;
         let is_streamed = gathered.stream.is_some();
         if !gathered.must_abort {
-            gathered.lost_to = self.winner_over(result);
+            gathered.lost_to = winner_over(session, result);
         }
         drop(gathered);
         if is_streamed && result == ProposalResult::Unknown {
-            self.doubt_stream_commit(transaction.trx_id);
+            streams::doubt_stream_commit(session, transaction.trx_id);
         }
-        outcome(self.refused(transaction.trx_id, conn, result))
-    }
-
-    /// Counts a transaction that was refused.
-    fn count_refusal(&self, gathered: &mut Gathered, result: ProposalResult) {
-        let loss = match result {
-            ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },
-            ProposalResult::TooOld => Loss::TooOld,
-            ProposalResult::GivenUp => Loss::GivenUp,
-            // Counted when it was aborted, if by an action of higher priority.
-            ProposalResult::Withdrawn
-            | ProposalResult::NotWriter
-            | ProposalResult::Ordered { .. }
-            | ProposalResult::Rejected
-            | ProposalResult::Unknown
-            | ProposalResult::NotProposed => return,
-        };
-        gathered.note_loss(loss);
-    }
-
-    /// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server
-    /// answer error 1213 and retry the statement, so only refused actions get it.
-    pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
-        let why = match result {
-            ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
-            ProposalResult::TooOld => "its snapshot is older than the certification history",
-            ProposalResult::GivenUp => {
-                "the group has discarded the first part of it, see the leader's error log"
-            }
-            // By an action of higher priority, as if that had come before.
-            ProposalResult::Withdrawn => return Status::TrxFail,
-            ProposalResult::NotWriter => {
-                // If the server repeats the statement, or the client its transaction, the gate
-                // answers, and names the writer.
-                self.shared.counters.writes_refused.one();
-                return Status::TrxFail;
-            }
-            ProposalResult::Rejected => return Status::NodeFail,
-            ProposalResult::Unknown
-            | ProposalResult::NotProposed
-            | ProposalResult::Ordered { .. } => return Status::ConnFail,
-        };
-        self.shared.counters.local_cert_failures.one();
-        if self.shared.options.log_conflicts() {
-            let line = format!("transaction {trx} of connection {conn} was refused: {why}");
-            self.log(LogLevel::Info, line);
-        }
-        Status::TrxFail
+        outcome(refused(session, transaction.trx_id, conn, result))
     }
 
     /// The transaction as it travels. From here on it is in flight, until its release.
@@ -248,25 +141,28 @@ impl Connection {
         flags: WsFlags,
         pending: &Arc<Pending>,
     ) -> Result<Action, Status> {
-        let counters = &self.shared.counters;
+        let session = &self.session;
+        let counters = &session.server.counters;
         let mut gathered = transaction.lock();
-        if gathered.must_abort || self.has_lost(&gathered) {
+        if gathered.must_abort || self.streams.has_lost(&gathered) {
             return Err(Status::TrxFail);
         }
         let Some(last_seen) = self.seen_by(transaction.trx_id) else {
             counters.writes_refused.one();
             return Err(Status::TrxFail);
         };
-        let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
+        let flags = self
+            .streams
+            .note_fragment(session, transaction.trx_id, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.server_bytes()) as u64;
-        if gathered.is_too_large || bytes > self.shared.options.write_set_bytes_max() {
+        if gathered.is_too_large || bytes > session.server.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
         // A failed fragment is still in flight.
-        if !self.is_of_this_order(&gathered) && !self.begin_flight() {
+        if !session.is_of_this_order(&gathered) && !session.begin_flight() {
             return Err(Status::ConnFail);
         }
-        gathered.serial = Some(self.serial);
+        gathered.serial = Some(session.serial);
         gathered.phase = Phase::Certifying(pending.clone());
         gathered.flags = flags;
         gathered.conn = conn;
@@ -274,20 +170,24 @@ impl Connection {
         let keys = std::mem::take(&mut gathered.keys);
         counters.repl_data_bytes.add(draft.server_bytes() as u64);
         let data = draft.finish(flags, transaction.trx_id, conn);
-        if !self.takes_from_replica(flags, &data[HEADER_BYTES..]) {
+        let server = &session.server;
+        if !server
+            .other_replication
+            .takes(server, flags, &data[HEADER_BYTES..])
+        {
             return Err(Status::TrxFail);
         }
         gathered.submitted = data.clone();
         drop(gathered);
         counters.replicated.one();
         counters.repl_keys.add(keys.len() as u64);
-        if keys.is_coarse() && self.shared.options.log_conflicts() {
-            let (trx, rows) = (transaction.trx_id, self.shared.options.row_keys_max());
+        if keys.is_coarse() && session.server.options.log_conflicts() {
+            let (trx, rows) = (transaction.trx_id, session.server.options.row_keys_max());
             let line = format!(
                 "transaction {trx} of connection {conn} has keys of more than {rows} rows \
                  (synod.max_row_keys): any change of its tables by another server conflicts"
             );
-            self.log(LogLevel::Info, line);
+            session.log(LogLevel::Info, line);
         }
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);
         counters
@@ -306,27 +206,104 @@ impl Connection {
     /// another server may have written since it began. The gate is asked after the position: it
     /// closes before anything of another writer gets here, so the position has nothing of that.
     fn seen_by(&self, trx: u64) -> Option<Seqno> {
-        let left = self.sequencer.left();
+        let left = self.session.sequencer.left();
         self.write_gate.admits(trx).then_some(Seqno(left))
-    }
-
-    pub(crate) fn local_meta(
-        &self,
-        transaction: &Transaction,
-        gathered: &Gathered,
-        seqno: i64,
-    ) -> TrxMeta {
-        let (trx, conn) = (transaction.trx_id, gathered.conn);
-        self.meta(seqno, gathered.depends_on, self.own_uuid(), trx, conn)
-    }
-
-    /// Whether the transaction's place in the order is one of this connection's.
-    pub(crate) fn is_of_this_order(&self, gathered: &Gathered) -> bool {
-        gathered.serial == Some(self.serial)
     }
 }
 
+/// Counts a transaction that was refused.
+fn count_refusal(gathered: &mut Gathered, result: ProposalResult) {
+    let loss = match result {
+        ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },
+        ProposalResult::TooOld => Loss::TooOld,
+        ProposalResult::GivenUp => Loss::GivenUp,
+        // Counted when it was aborted, if by an action of higher priority.
+        ProposalResult::Withdrawn
+        | ProposalResult::NotWriter
+        | ProposalResult::Ordered { .. }
+        | ProposalResult::Rejected
+        | ProposalResult::Unknown
+        | ProposalResult::NotProposed => return,
+    };
+    gathered.note_loss(loss);
+}
+
+/// Spares a client a deadlock error where a short wait can: a statement that executes alone may
+/// have let go of its locks, so that the transaction got them, while it has not left the order.
+/// To the group, the transaction would be older than it. Nothing else commits during such a
+/// statement anyway. An action that needs the transaction's locks meanwhile aborts it.
+fn wait_for_statement_alone(session: &Session, transaction: &Transaction) {
+    let (alone, deadline) = (session.sequencer.alone(), Instant::now() + ALONE_WAIT);
+    let interrupted = &transaction.interrupted;
+    session
+        .sequencer
+        .wait_left_unless(alone, Some(deadline), interrupted);
+}
+
+/// Waits for what a refused transaction has lost to. Until that has left the order here, a
+/// retry would only be refused again, or aborted, and would keep appliers busy meanwhile. The
+/// server does not let know whether it repeats the statement itself (`wsrep_retry_autocommit`)
+/// or answers error 1213, after which the client repeats its transaction: either gains.
+///
+/// Called when the server has rolled the transaction back: it holds no locks.
+pub(super) fn wait_for_winner(session: &Session, transaction: &Transaction) {
+    let Some(winner) = transaction.lock().lost_to.take() else {
+        return;
+    };
+    let deadline = Instant::now() + REFUSED_WAIT;
+    let interrupted = &transaction.interrupted;
+    session
+        .sequencer
+        .wait_left_unless(winner, Some(deadline), interrupted);
+}
+
+/// The position that a refused transaction has to see before its retry can succeed.
+fn winner_over(session: &Session, result: ProposalResult) -> Option<i64> {
+    match result {
+        ProposalResult::Conflict { with } => Some(with.0),
+        // The history begins somewhere before this.
+        ProposalResult::TooOld => session.node().map(|node| node.commit_seqno().0),
+        ProposalResult::Ordered { .. }
+        | ProposalResult::GivenUp
+        | ProposalResult::NotWriter
+        | ProposalResult::Rejected
+        | ProposalResult::Withdrawn
+        | ProposalResult::Unknown
+        | ProposalResult::NotProposed => None,
+    }
+}
+
+/// Status for an action that was not or must not be ordered. Only `TrxFail` makes the server
+/// answer error 1213 and retry the statement, so only refused actions get it.
+pub(super) fn refused(session: &Session, trx: u64, conn: u64, result: ProposalResult) -> Status {
+    let why = match result {
+        ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
+        ProposalResult::TooOld => "its snapshot is older than the certification history",
+        ProposalResult::GivenUp => {
+            "the group has discarded the first part of it, see the leader's error log"
+        }
+        // By an action of higher priority, as if that had come before.
+        ProposalResult::Withdrawn => return Status::TrxFail,
+        ProposalResult::NotWriter => {
+            // If the server repeats the statement, or the client its transaction, the gate
+            // answers, and names the writer.
+            session.server.counters.writes_refused.one();
+            return Status::TrxFail;
+        }
+        ProposalResult::Rejected => return Status::NodeFail,
+        ProposalResult::Unknown | ProposalResult::NotProposed | ProposalResult::Ordered { .. } => {
+            return Status::ConnFail;
+        }
+    };
+    session.server.counters.local_cert_failures.one();
+    if session.server.options.log_conflicts() {
+        let line = format!("transaction {trx} of connection {conn} was refused: {why}");
+        session.log(LogLevel::Info, line);
+    }
+    Status::TrxFail
+}
+
 /// An answer without a place in the order.
-pub(crate) fn outcome(status: Status) -> CertifyOutcome {
+pub(super) fn outcome(status: Status) -> CertifyOutcome {
     CertifyOutcome { status, meta: None }
 }

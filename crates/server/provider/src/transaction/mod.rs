@@ -6,32 +6,22 @@
 //!     └─ abort: must_abort ┘                    └─replay─► Replaying ─► Left
 //! ```
 //! A streamed transaction goes round: after each of its fragments but the last, its release leads
-//! from Left back to Executing. An aborted fragment is not replayed, see `streaming.rs`.
+//! from Left back to Executing. An aborted fragment is not replayed, see `streams.rs`.
 //!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
 //!
-//! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
-//! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
-//! - `explain`: for which key a transaction has lost;
-//! - `toi`: statements that execute alone at one place in the order; `outcome_notes`: how they have
-//!   ended, for readers of the log;
-//! - `without_client`: actions that no client waits for.
+//! - `certify`, `commit_order`: the calls of the server, in their usual order; with replay;
+//! - `abort`: transactions that lose, and for which key;
+//! - `streams`: transactions that are sent in fragments while they run;
+//! - `statements`: statements that execute alone at one place in the order.
 
-mod abort;
+pub(crate) mod abort;
 mod certify;
 mod commit_order;
-mod doubtful_streams;
-mod explain;
-pub(crate) mod outcome_notes;
-mod proxy_grants;
-mod replay;
 pub(crate) mod statements;
-pub(crate) mod stream_rollbacks;
-pub(crate) mod streaming;
+pub(crate) mod streams;
 #[cfg(test)]
-mod tests;
-pub(crate) mod toi;
-mod without_client;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -47,7 +37,6 @@ use crate::api::{OpaqueId, TrxHandle, WsFlags};
 use crate::status::conflicts::Loss;
 use crate::status::conflicts::touched::Touched;
 
-/// Phase of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// Collects keys and data.
@@ -83,7 +72,6 @@ pub(crate) struct Gathered {
     pub(crate) data: Draft,
     /// The write set as it was submitted; kept for a replay.
     pub(crate) submitted: Bytes,
-    /// Flags it was certified with.
     pub(crate) flags: WsFlags,
     /// Connection it was certified on.
     pub(crate) conn: u64,
@@ -239,7 +227,6 @@ impl<K> Default for Sharded<K> {
 }
 
 impl<K> Sharded<K> {
-    /// The part of this number.
     fn part(&self, number: u64) -> MutexGuard<'_, HashMap<K, Arc<Transaction>>> {
         let part = &self.0[number as usize % PARTS]; // any bits will do
         part.lock().unwrap_or_else(PoisonError::into_inner)

@@ -11,19 +11,23 @@ use synod_node::{GroupId, Pending, ProposalResult, Remedy};
 
 use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
 use crate::apply::sequencer::Entered;
-use crate::connection::returning::Restart;
-use crate::connection::sst_joiner::DonorPreference;
-use crate::connection::{Connection, Shared, State};
+use crate::connection::Connection;
+use crate::connection::departure::Restart;
+use crate::connection::joiner::DonorPreference;
+use crate::connection::session::{Server, State};
 use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::server_program::ServerProgram;
+use crate::status::LocalState;
+use crate::transaction::abort::abort;
+use crate::transaction::commit_order::watch_replay;
 use crate::transaction::{Phase, Transaction, Transactions};
 
 const TRX: u64 = 17;
 /// Longer than anything takes here, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn connection() -> Arc<Connection> {
+pub(crate) fn connection() -> Arc<Connection> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let dir = format!("synod-transaction-{}-{number}", std::process::id());
@@ -34,7 +38,7 @@ fn connection() -> Arc<Connection> {
     };
     let callbacks = Callbacks::none();
     let program = ServerProgram::of_this_process().unwrap();
-    let shared = Shared {
+    let server = Server {
         callbacks: callbacks.clone(),
         counters: Arc::default(),
         transactions: Arc::new(Transactions::default()),
@@ -56,7 +60,7 @@ fn connection() -> Arc<Connection> {
     };
     // What is open stays open.
     std::fs::remove_dir_all(nowhere).unwrap();
-    Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
+    Connection::new(server, 1, DonorPreference::parse(""), 1 << 20)
 }
 
 /// A transaction whose result is not known.
@@ -72,11 +76,11 @@ fn being_sent(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pend
         trx_id: TRX,
         opaque: None,
     };
-    let transaction = connection.shared.transactions.open(&mut handle);
+    let transaction = connection.session.server.transactions.open(&mut handle);
     let pending = Arc::new(Pending::default());
     {
         let mut gathered = transaction.lock();
-        gathered.serial = Some(connection.serial);
+        gathered.serial = Some(connection.session.serial);
         gathered.phase = Phase::Certifying(pending.clone());
     }
     (handle, transaction, pending)
@@ -97,13 +101,16 @@ fn ordered(seqno: i64) -> ProposalResult {
 fn aborter_waits_until_the_fate_of_its_victim_is_known() {
     let connection = connection();
     let (_, transaction, pending) = certifying(&connection);
-    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(
+        answer(abort(&connection.session, 9, TRX)),
+        (Status::NotAllowed, -1)
+    );
     assert_eq!(pending.result(), None);
     let outcome = connection.certified(&transaction, ordered(10));
     assert_eq!(outcome.status, Status::BfAbort);
     assert_eq!(outcome.meta.unwrap().gtid.seqno, 10);
     assert_eq!(
-        answer(connection.abort(9, TRX)),
+        answer(abort(&connection.session, 9, TRX)),
         (Status::NotAllowed, 10),
         "aborted already"
     );
@@ -115,7 +122,7 @@ fn victim_with_an_unknown_fate_is_not_told_to_try_again() {
     for fate in [ProposalResult::Unknown, ProposalResult::NotProposed] {
         let connection = connection();
         let (_, transaction, _) = certifying(&connection);
-        let answered = connection.abort(-1, TRX);
+        let answered = abort(&connection.session, -1, TRX);
         assert_eq!(answer(answered), (Status::NotAllowed, -1));
         let outcome = connection.certified(&transaction, fate);
         assert_eq!((outcome.status, outcome.meta), (Status::ConnFail, None));
@@ -126,7 +133,10 @@ fn victim_with_an_unknown_fate_is_not_told_to_try_again() {
 fn victim_that_is_being_sent_is_withdrawn() {
     let connection = connection();
     let (_, transaction, pending) = being_sent(&connection);
-    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(
+        answer(abort(&connection.session, 9, TRX)),
+        (Status::NotAllowed, -1)
+    );
     assert_eq!(pending.wait_for_result(), ProposalResult::Withdrawn);
     let outcome = connection.certified(&transaction, ProposalResult::Withdrawn);
     assert_eq!((outcome.status, outcome.meta), (Status::TrxFail, None));
@@ -136,7 +146,7 @@ fn victim_that_is_being_sent_is_withdrawn() {
 fn victim_that_was_refused_is_told_so() {
     let connection = connection();
     let (_, transaction, _) = certifying(&connection);
-    connection.abort(9, TRX);
+    abort(&connection.session, 9, TRX);
     let outcome = connection.certified(&transaction, ProposalResult::TooOld);
     assert_eq!(outcome.status, Status::TrxFail);
 }
@@ -146,7 +156,10 @@ fn verdict_that_comes_together_with_an_abort_still_leads_to_a_replay() {
     let connection = connection();
     let (_, transaction, pending) = certifying(&connection);
     synod_member::Client::decide(&*pending, ordered(8));
-    assert_eq!(answer(connection.abort(-1, TRX)), (Status::NotAllowed, 8));
+    assert_eq!(
+        answer(abort(&connection.session, -1, TRX)),
+        (Status::NotAllowed, 8)
+    );
     let outcome = connection.certified(&transaction, ordered(8));
     assert_eq!(outcome.status, Status::BfAbort);
 }
@@ -156,7 +169,10 @@ fn victim_that_is_ordered_before_its_aborter_stays() {
     let connection = connection();
     let (_, transaction, pending) = certifying(&connection);
     synod_member::Client::decide(&*pending, ordered(8));
-    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, 8));
+    assert_eq!(
+        answer(abort(&connection.session, 9, TRX)),
+        (Status::NotAllowed, 8)
+    );
     let outcome = connection.certified(&transaction, ordered(8));
     assert_eq!(outcome.status, Status::Ok);
 }
@@ -174,9 +190,9 @@ fn releasing_loser(
     let client = connection.clone();
     let released = std::thread::spawn(move || {
         client.release_transaction(&mut handle);
-        client.sequencer.left()
+        client.session.sequencer.left()
     });
-    while connection.sequencer.position_waiters() == 0 {
+    while connection.session.sequencer.position_waiters() == 0 {
         std::thread::yield_now();
     }
     (transaction, released)
@@ -192,8 +208,8 @@ fn conflict(with: i64) -> ProposalResult {
 fn refused_transaction_waits_in_its_release_until_the_winner_has_left_the_order() {
     let connection = Arc::new(connection());
     let (_, released) = releasing_loser(&connection, conflict(6));
-    connection.sequencer.enter(6, None);
-    connection.sequencer.leave(6);
+    connection.session.sequencer.enter(6, None);
+    connection.session.sequencer.leave(6);
     assert_eq!(released.join().unwrap(), 6);
 }
 
@@ -201,13 +217,16 @@ fn refused_transaction_waits_in_its_release_until_the_winner_has_left_the_order(
 fn wait_for_the_winner_ends_with_an_abort_or_with_the_order() {
     let connection = Arc::new(connection());
     let (transaction, released) = releasing_loser(&connection, conflict(i64::MAX));
-    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(
+        answer(abort(&connection.session, 9, TRX)),
+        (Status::NotAllowed, -1)
+    );
     assert_eq!(released.join().unwrap(), 5);
     let interrupted = &transaction.interrupted;
     assert!(interrupted.load(std::sync::atomic::Ordering::Acquire));
 
     let (_, released) = releasing_loser(&connection, conflict(i64::MAX));
-    connection.sequencer.abort();
+    connection.session.sequencer.abort();
     assert_eq!(released.join().unwrap(), 5);
 }
 
@@ -215,7 +234,7 @@ fn wait_for_the_winner_ends_with_an_abort_or_with_the_order() {
 fn refused_victim_does_not_wait_for_its_aborter() {
     let connection = Arc::new(connection());
     let (mut handle, transaction, _) = certifying(&connection);
-    connection.abort(9, TRX);
+    abort(&connection.session, 9, TRX);
     let outcome = connection.certified(&transaction, conflict(i64::MAX));
     assert_eq!(outcome.status, Status::TrxFail);
     assert_eq!(transaction.lock().lost_to, None);
@@ -230,22 +249,23 @@ fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
         let mut gathered = transaction.lock();
         gathered.phase = Phase::Executing;
         gathered.stream = Some(crate::transaction::Stream {
-            serial: connection.serial,
+            serial: connection.session.serial,
             first: Some(4),
         });
     }
-    connection.sequencer.begin_alone(6);
+    connection.session.sequencer.begin_alone(6);
     let waits = {
         let (connection, transaction) = (connection.clone(), transaction.clone());
         std::thread::spawn(move || {
-            let alone = connection.sequencer.alone();
+            let alone = connection.session.sequencer.alone();
             let interrupted = &transaction.interrupted;
             connection
+                .session
                 .sequencer
                 .wait_released_unless(alone, None, interrupted)
         })
     };
-    assert_eq!(answer(connection.abort(6, TRX)), (Status::Ok, -1));
+    assert_eq!(answer(abort(&connection.session, 6, TRX)), (Status::Ok, -1));
     assert!(!waits.join().unwrap());
     assert!(transaction.lock().must_abort);
 }
@@ -265,7 +285,7 @@ fn what_was_ordered_is_committed_by_the_group_when_its_server_leaves() {
     let connection = Arc::new(connection());
     let (mut handle, transaction, _) = certifying(&connection);
     let outcome = connection.certified(&transaction, ordered(8));
-    connection.sequencer.abort();
+    connection.session.sequencer.abort();
     let entered = connection.commit_order_enter(&handle, &outcome.meta.unwrap());
     assert_eq!(entered, Status::BfAbort);
     let replayed = {
@@ -276,7 +296,7 @@ fn what_was_ordered_is_committed_by_the_group_when_its_server_leaves() {
         std::thread::yield_now();
     }
     assert!(!replayed.is_finished(), "statements are not refused yet");
-    connection.update(|state| state.lifecycle.end());
+    connection.session.update(|state| state.lifecycle.end());
     assert_eq!(replayed.join().unwrap(), Status::Ok);
     assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
 }
@@ -285,30 +305,60 @@ fn what_was_ordered_is_committed_by_the_group_when_its_server_leaves() {
 #[test]
 fn server_that_hangs_in_a_replay_leaves_and_comes_back_by_a_restart() {
     let connection = connection();
-    assert!(connection.sequencer.begin_local(6));
-    connection.watch_replay(6, Duration::ZERO);
+    assert!(connection.session.sequencer.begin_local(6));
+    watch_replay(&connection.session, 6, Duration::ZERO);
     let failed = |state: &mut State| state.lifecycle.remedy();
-    let remedy = connection.wait_for(Some(Instant::now() + LIMIT), failed);
+    let remedy = connection
+        .session
+        .wait_for(Some(Instant::now() + LIMIT), failed);
     assert_eq!(remedy, Some(Remedy::Restart));
-    let (why, _) = connection.departure().unwrap();
+    let (why, _) = connection.session.departure().unwrap();
     assert!(why.contains("hangs in transaction 6"), "{why}");
-    connection.shut_down();
+    connection.session.shut_down();
+}
+
+/// The engine says what its database has, as after a crash: nothing marks that.
+#[test]
+fn server_whose_library_has_panicked_lets_nothing_in_and_comes_back_by_a_restart() {
+    let connection = connection();
+    assert!(connection.session.sequencer.begin_local(6));
+    connection.session.fence("certify broke", None);
+    assert_eq!(
+        connection.session.sequencer.enter(6, None),
+        Entered::Stopped
+    );
+    assert!(!connection.session.sequencer.begin_local(7));
+    {
+        let state = connection.session.state();
+        assert_eq!(state.lifecycle.remedy(), Some(Remedy::Restart));
+        assert_eq!(state.lifecycle.local(), LocalState::Initialized);
+    }
+    let (why, _) = connection.session.departure().unwrap();
+    assert_eq!(why, "certify broke");
+    assert_eq!(
+        connection.session.server.position.defects(),
+        Vec::<String>::new()
+    );
+    connection.session.shut_down();
 }
 
 #[test]
 fn replay_that_ends_in_time_changes_nothing() {
     let connection = connection();
     for seqno in [6, 7] {
-        assert!(connection.sequencer.begin_local(seqno));
-        connection.watch_replay(seqno, LIMIT);
-        assert_eq!(connection.sequencer.enter(seqno, None), Entered::Yes);
-        assert!(connection.sequencer.leave(seqno));
-        connection.release(seqno);
+        assert!(connection.session.sequencer.begin_local(seqno));
+        watch_replay(&connection.session, seqno, LIMIT);
+        assert_eq!(
+            connection.session.sequencer.enter(seqno, None),
+            Entered::Yes
+        );
+        assert!(connection.session.sequencer.leave(seqno));
+        connection.session.release(seqno);
     }
     let begun = Instant::now();
-    connection.shut_down();
+    connection.session.shut_down();
     assert!(begun.elapsed() < LIMIT, "no watch is left");
-    assert!(connection.departure().is_none());
+    assert!(connection.session.departure().is_none());
 }
 
 #[test]
@@ -317,10 +367,12 @@ fn place_in_an_earlier_connections_order_means_nothing() {
     let (mut handle, transaction, _) = certifying(&connection);
     {
         let mut gathered = transaction.lock();
-        gathered.serial = Some(connection.serial + 1);
+        gathered.serial = Some(connection.session.serial + 1);
         gathered.phase = Phase::Ordered(6);
     }
-    let meta = connection.local_meta(&transaction, &transaction.lock(), 6);
+    let meta = connection
+        .session
+        .local_meta(&transaction, &transaction.lock(), 6);
     assert_eq!(
         connection.commit_order_enter(&handle, &meta),
         Status::BfAbort
@@ -332,5 +384,5 @@ fn place_in_an_earlier_connections_order_means_nothing() {
     );
     transaction.lock().phase = Phase::Left(6);
     assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
-    assert_eq!(connection.sequencer.released(), 5);
+    assert_eq!(connection.session.sequencer.released(), 5);
 }

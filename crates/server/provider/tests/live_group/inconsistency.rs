@@ -305,6 +305,26 @@ fn server_on_which_an_action_fails_alone_again_has_other_data() {
     assert!(two.inner.seen().contains(&Seen::RequestedCopy));
 }
 
+/// The record of the failure is lost, and the engine counts what it has rolled back.
+#[test]
+fn server_whose_database_is_said_to_have_what_failed_there_has_other_data() {
+    let [one, _two, three] = trio("");
+    fail(&three, "odd");
+    let seqno = one.write("odd");
+    has_left_whole(&three);
+    one.write("later");
+    let uuid = one.inner.last_committed().uuid;
+    let (dir, port) = three.stop();
+    std::fs::remove_file(dir.join("synod-database.log")).unwrap();
+    let three = Server::with("n3", &dir, port, wsrep_gtid_t { uuid, seqno }, "");
+    assert_eq!(three.connect(&one.address(), false), WSREP_OK);
+    three.add_applier();
+    has_left(&three);
+    assert!(three.inner.logged("but the database is said to have it"));
+    wait_size(&one, 2);
+    one.write("continues");
+}
+
 /// Want of something is no divergence, however often it shows.
 #[test]
 fn server_that_lacks_something_tries_until_it_has_it() {

@@ -61,9 +61,13 @@ fn sync_time(dir: &Path) -> io::Result<Duration> {
     Ok(times[times.len() / 2])
 }
 
-/// Versions of the programs that take part, as they tell them.
-pub(super) fn versions() -> BTreeMap<String, String> {
+/// Versions of the programs that take part, as they tell them: MySQL's, too, if it is measured.
+pub(super) fn versions(mysql: Option<Command>) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
+    let told = mysql.and_then(|mut mysqld| tools::output_of(mysqld.arg("--version")).ok());
+    if let Some(text) = told {
+        versions.insert("mysqld".into(), text.trim().to_owned());
+    }
     versions.insert("synod-lab".into(), env!("CARGO_PKG_VERSION").into());
     for program in ["mariadbd", "sysbench"] {
         let Ok(path) = synod_local_cluster::find_program(program, program) else {

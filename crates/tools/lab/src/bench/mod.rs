@@ -25,7 +25,7 @@ use std::time::Instant;
 use crate::error::{IoContext, LabError, Result};
 use crate::network::Network;
 use crate::results::{FORMAT, Key, Measurement, Plan as PlanRecord, Results};
-use crate::systems::{Setup, System, configuration};
+use crate::systems::{Setup, System, configuration, mysqld};
 use plan::{Plan, Turn};
 use sysbench::Script;
 use workload::Workload;
@@ -63,7 +63,7 @@ pub fn run(
         setup,
         network,
         systems: Vec::new(),
-        results: empty(plan, network),
+        results: empty(plan, setup, network),
         output: output.map(Path::to_owned),
         begun: Instant::now(),
         progress,
@@ -103,13 +103,14 @@ pub fn check(plan: &Plan, setup: &Setup) -> Result<()> {
     }
 }
 
-fn empty(plan: &Plan, network: &Network) -> Results {
+fn empty(plan: &Plan, setup: &Setup, network: &Network) -> Results {
+    let has_mysql = plan.systems.iter().any(|system| system.kind.is_mysql());
     Results {
         format: FORMAT,
         command: plan.command.clone(),
         date: machine::date(),
         machine: machine::machine(Some(network.place().data())),
-        versions: machine::versions(),
+        versions: machine::versions(has_mysql.then(|| mysqld(&setup.mysql))),
         plan: PlanRecord {
             seconds: plan.seconds,
             warm_up_seconds: plan.warm_up_seconds,

@@ -12,6 +12,9 @@ use crate::systems::Setup;
 /// Path of Galera's library in Debian's package.
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
+/// The directory that `scripts/mysql-root` makes.
+const MYSQL: &str = "/var/tmp/synod-mysql";
+
 /// The servers' programs and settings.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Servers")]
@@ -22,6 +25,9 @@ pub(crate) struct ServerArgs {
     /// Galera's library
     #[arg(long, value_name = "FILE", default_value = GALERA)]
     galera: PathBuf,
+    /// Directory with a Debian that has MySQL, which 'scripts/mysql-root' makes
+    #[arg(long, value_name = "DIR", default_value = MYSQL)]
+    mysql: PathBuf,
     /// A line for the configuration of every server of every system; may be repeated
     #[arg(long, value_name = "LINE")]
     server_option: Vec<String>,
@@ -49,6 +55,7 @@ impl ServerArgs {
             base_port: self.base_port,
             synod,
             galera: self.galera.clone(),
+            mysql: self.mysql.clone(),
             program,
             extra_lines: self.server_option.clone(),
         })

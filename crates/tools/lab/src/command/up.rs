@@ -14,8 +14,7 @@ use crate::topology::{Topology, parse_bandwidth};
 /// Arguments of `synod-lab up`.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
-    /// synod, galera, galera-flush1, galera-flush2, semisync, async, standalone; with '-tls' behind
-    /// it, replication is encrypted
+    /// A system, as 'bench --help' lists them
     #[arg(long, default_value = "synod")]
     system: MeasuredSystem,
     /// same-dc, three-dc, two-region, three-region, or a file

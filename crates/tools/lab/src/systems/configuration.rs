@@ -9,7 +9,7 @@ use synod_local_cluster::{
 };
 
 use super::kind::{MeasuredSystem, SystemKind};
-use super::{Setup, node};
+use super::{Setup, mysql, node};
 use crate::error::Result;
 use crate::hosts::Host;
 use crate::tools;
@@ -86,9 +86,7 @@ pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) ->
 fn library(kind: SystemKind, setup: &Setup) -> &Path {
     match kind {
         SystemKind::Galera { .. } => &setup.galera,
-        SystemKind::Synod | SystemKind::SemiSync | SystemKind::Async | SystemKind::Standalone => {
-            &setup.synod
-        }
+        _ => &setup.synod,
     }
 }
 
@@ -144,6 +142,7 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
             }
         }
         SystemKind::Standalone => add(&["innodb_flush_log_at_trx_commit = 1", "skip_log_bin"]),
+        SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => {} // see `mysql`
     }
     own
 }
@@ -183,6 +182,9 @@ impl Certificate {
 /// # Errors
 /// [`ClusterError::ProviderMissing`] if the library is missing, or the error of a missing program.
 pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
+    if kind.is_mysql() {
+        return mysql::check(&setup.mysql);
+    }
     find_program("mariadbd", "mariadb-server")?;
     let path = library(kind, setup);
     if kind.is_group() && !path.is_file() {

@@ -13,6 +13,10 @@ pub enum SystemKind {
         /// itself.
         flush: u8,
     },
+    /// MySQL's Group Replication with one primary.
+    Mgr(MgrSettings),
+    /// MySQL's semi-synchronous replication.
+    MysqlSemiSync,
     /// MariaDB's semi-synchronous replication: one replica has stored it.
     SemiSync,
     Async,
@@ -20,8 +24,20 @@ pub enum SystemKind {
     Standalone,
 }
 
+/// The settings of Group Replication that its own manual weighs against each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MgrSettings {
+    /// Acknowledges what a majority has in memory.
+    Default,
+    /// `consistency=AFTER`: acknowledges what all members have applied.
+    After,
+    /// `paxos_single_leader=ON`: the primary alone proposes.
+    SingleLeader,
+}
+
 /// The names that the command line takes; all but `standalone` also with [`ENCRYPTED`].
-pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, standalone";
+pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, mgr, \
+    mgr-after, mgr-single-leader, mysql-semisync, standalone";
 /// Ends the name of a system whose servers encrypt what they send each other.
 pub const ENCRYPTED: &str = "-tls";
 
@@ -30,7 +46,9 @@ impl SystemKind {
     pub fn is_group(self) -> bool {
         match self {
             SystemKind::Synod | SystemKind::Galera { .. } => true,
-            SystemKind::SemiSync | SystemKind::Async | SystemKind::Standalone => false,
+            SystemKind::Standalone => false,
+            SystemKind::SemiSync | SystemKind::Async => false,
+            SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => false,
         }
     }
 
@@ -38,8 +56,14 @@ impl SystemKind {
     pub fn has_replicas(self) -> bool {
         match self {
             SystemKind::SemiSync | SystemKind::Async => true,
+            SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => true,
             SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::Standalone => false,
         }
+    }
+
+    /// Whether its servers are MySQL's.
+    pub fn is_mysql(self) -> bool {
+        matches!(self, SystemKind::Mgr(_) | SystemKind::MysqlSemiSync)
     }
 
     /// Whether it has more than one server.
@@ -54,6 +78,10 @@ impl fmt::Display for SystemKind {
             SystemKind::Synod => f.write_str("synod"),
             SystemKind::Galera { flush: 0 } => f.write_str("galera"),
             SystemKind::Galera { flush } => write!(f, "galera-flush{flush}"),
+            SystemKind::Mgr(MgrSettings::Default) => f.write_str("mgr"),
+            SystemKind::Mgr(MgrSettings::After) => f.write_str("mgr-after"),
+            SystemKind::Mgr(MgrSettings::SingleLeader) => f.write_str("mgr-single-leader"),
+            SystemKind::MysqlSemiSync => f.write_str("mysql-semisync"),
             SystemKind::SemiSync => f.write_str("semisync"),
             SystemKind::Async => f.write_str("async"),
             SystemKind::Standalone => f.write_str("standalone"),
@@ -70,6 +98,10 @@ impl FromStr for SystemKind {
             "galera" | "galera-flush0" => SystemKind::Galera { flush: 0 },
             "galera-flush1" => SystemKind::Galera { flush: 1 },
             "galera-flush2" => SystemKind::Galera { flush: 2 },
+            "mgr" => SystemKind::Mgr(MgrSettings::Default),
+            "mgr-after" => SystemKind::Mgr(MgrSettings::After),
+            "mgr-single-leader" => SystemKind::Mgr(MgrSettings::SingleLeader),
+            "mysql-semisync" => SystemKind::MysqlSemiSync,
             "semisync" => SystemKind::SemiSync,
             "async" => SystemKind::Async,
             "standalone" => SystemKind::Standalone,

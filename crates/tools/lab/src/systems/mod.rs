@@ -4,12 +4,14 @@
 //! - [`configuration`]: configuration of their servers, each as a careful user would set it, so
 //!   that acknowledged transactions survive what its manual says they survive.
 //! - `replicas`: primary and replicas by MariaDB's own replication.
+//! - `mysql`: servers of MySQL, their configuration and their replication.
 //!
 //! A [`System`] is made once, and then started and stopped for each of its turns, so that a system
 //! that waits for its turn uses neither processor nor disk.
 
 pub mod configuration;
 pub mod kind;
+mod mysql;
 mod replicas;
 
 use std::net::IpAddr;
@@ -22,6 +24,8 @@ use synod_local_cluster::{Cluster, wait_for};
 use crate::error::{LabError, Result};
 use crate::hosts::{Host, Hosts};
 use kind::{MeasuredSystem, SystemKind};
+use mysql::MysqlServers;
+pub(crate) use mysql::mysqld;
 
 /// Account of clients, from any host of the lab.
 pub const USER: &str = "lab";
@@ -48,6 +52,8 @@ pub struct Setup {
     pub base_port: u16,
     pub synod: PathBuf,
     pub galera: PathBuf,
+    /// The directory that MySQL is installed in.
+    pub mysql: PathBuf,
     /// The program `synod`, which makes group secrets.
     pub program: PathBuf,
     /// Lines for the configuration of every server of every system.
@@ -58,11 +64,17 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct System {
     measured: MeasuredSystem,
-    cluster: Cluster,
+    servers: Servers,
     hosts: Vec<Host>,
     base_port: u16,
     /// Whether it has run before: its replicas begin at an empty log then.
     was_up: bool,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Mariadb(Box<Cluster>),
+    Mysql(MysqlServers),
 }
 
 impl System {
@@ -73,12 +85,17 @@ impl System {
         } else {
             1
         };
-        let servers = hosts.servers[..count].to_vec();
-        let settings = configuration::settings(measured, setup, &servers)?;
+        let hosts = hosts.servers[..count].to_vec();
+        let servers = if measured.kind.is_mysql() {
+            Servers::Mysql(MysqlServers::create(measured, setup, &hosts)?)
+        } else {
+            let settings = configuration::settings(measured, setup, &hosts)?;
+            Servers::Mariadb(Box::new(Cluster::create(settings)?))
+        };
         Ok(System {
             measured,
-            cluster: Cluster::create(settings)?,
-            hosts: servers,
+            servers,
+            hosts,
             base_port: setup.base_port,
             was_up: false,
         })
@@ -101,7 +118,10 @@ impl System {
     /// Starts all servers, makes the account at the first start, and waits until the first server
     /// leads.
     pub fn up(&mut self) -> Result<()> {
-        self.cluster.up(&|_, _| ())?;
+        match &mut self.servers {
+            Servers::Mysql(servers) => return servers.up(),
+            Servers::Mariadb(cluster) => cluster.up(&|_, _| ())?,
+        }
         if !self.was_up {
             let own_databases = if self.kind().is_group() {
                 1
@@ -125,7 +145,10 @@ impl System {
 
     /// Stops all servers: an orderly shutdown.
     pub fn down(&mut self) -> Result<()> {
-        Ok(self.cluster.down(&|_, _| ())?)
+        match &mut self.servers {
+            Servers::Mysql(servers) => servers.down(),
+            Servers::Mariadb(cluster) => Ok(cluster.down(&|_, _| ())?),
+        }
     }
 
     /// Address and port at which clients reach a server.
@@ -136,7 +159,10 @@ impl System {
 
     /// The process id of a server, if it runs.
     pub fn pid(&self, server: usize) -> Option<i32> {
-        self.cluster.pid(node(server))
+        match &self.servers {
+            Servers::Mysql(servers) => servers.pid(server),
+            Servers::Mariadb(cluster) => cluster.pid(node(server)),
+        }
     }
 
     /// Runs statements on a server as its administrator; gives the rows.
@@ -157,7 +183,10 @@ impl System {
         sql: &str,
         limit: Duration,
     ) -> Result<Vec<Vec<String>>> {
-        Ok(self.cluster.query(node(server), sql, limit)?)
+        match &self.servers {
+            Servers::Mysql(servers) => servers.query(server, sql, limit),
+            Servers::Mariadb(cluster) => Ok(cluster.query(node(server), sql, limit)?),
+        }
     }
 
     /// The value of a status variable; none if the server has no such.
@@ -175,8 +204,8 @@ impl System {
                 .unwrap_or_else(|| "unknown".into()),
             SystemKind::Galera { .. } => "member".into(),
             SystemKind::Standalone => "alone".into(),
-            SystemKind::SemiSync | SystemKind::Async if server == 0 => "primary".into(),
-            SystemKind::SemiSync | SystemKind::Async => "replica".into(),
+            _ if server == 0 => "primary".into(),
+            _ => "replica".into(),
         }
     }
 

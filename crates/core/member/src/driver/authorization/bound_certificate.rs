@@ -41,7 +41,7 @@ pub(in crate::driver) fn other_holder(
 }
 
 /// Subjects that a member which is bound to none may not show: others are bound to them.
-pub(in crate::driver) fn taken_subjects(config: &Config, of: MemberId) -> Vec<String> {
+pub(super) fn taken_subjects(config: &Config, of: MemberId) -> Vec<String> {
     let subjects = config.members.values();
     let subjects = subjects.filter_map(|member| member.certificate.as_deref());
     let taken = subjects.filter(|subject| other_holder(config, of, None, Some(subject)).is_some());

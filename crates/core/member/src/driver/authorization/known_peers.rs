@@ -42,7 +42,7 @@ impl KnownPeers {
     }
 
     /// Whether this member asked that one, and has not found its group since.
-    pub(in crate::driver) fn is_asked(&self, member: MemberId) -> bool {
+    pub(super) fn is_asked(&self, member: MemberId) -> bool {
         self.asked.contains(&member)
     }
 

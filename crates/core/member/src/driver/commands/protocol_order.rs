@@ -139,7 +139,10 @@ mod tests {
         set_protocol(&facts, version, force)
     }
 
-    fn refused(config: &Config, version: Option<u16>) -> (RefusalReason, String) {
+    pub(in crate::driver) fn refused(
+        config: &Config,
+        version: Option<u16>,
+    ) -> (RefusalReason, String) {
         let refusal = ask(config, &[1, 2], version, false).expect_err("a refusal");
         (refusal.reason, refusal.text)
     }

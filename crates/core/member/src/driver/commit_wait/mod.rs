@@ -15,13 +15,17 @@
 //! waited for until it has what was committed by then, and keeps up again.
 
 mod askers;
-mod coordinate;
 mod others;
 
-use synod_consensus::{MemberId, Seqno};
+use synod_consensus::{EntryHeader, EntryKind, MemberId, Seqno, SessionId};
+use synod_wire::{AppliedPosition, PeerMessage, may_ask_for_positions};
 
+use super::context::Context;
+use super::flow_control::FlowControl;
+use crate::host::{Level, Topic};
+use crate::shared::lock;
 use askers::Askers;
-use others::Others;
+use others::{Others, Question};
 
 /// State that the host waits for before it tells its client that an action is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,4 +79,188 @@ impl CommitWaits {
     fn is_on(&self) -> bool {
         self.wanted == CommitWait::Applied && self.is_in_force == Some(true)
     }
+}
+
+impl CommitWaits {
+    // --- asking ------------------------------------------------------------------------------
+
+    /// The host wants its clients to wait for this.
+    pub(super) fn set_commit_wait(&mut self, ctx: &Context, wanted: CommitWait) {
+        self.wanted = wanted;
+        self.is_in_force = None;
+        self.everywhere_tick(ctx);
+    }
+
+    /// Asks the others, and excludes those that have been too slow.
+    pub(super) fn everywhere_tick(&mut self, ctx: &Context) {
+        self.askers.expire(ctx.turns.now);
+        self.look_whether_positions_are_told(ctx);
+        self.ask_for_positions(ctx);
+        self.publish_everywhere(ctx);
+    }
+
+    /// A group with members that run older programs cannot do what is wanted.
+    fn look_whether_positions_are_told(&mut self, ctx: &Context) {
+        let version = ctx.core.config().config.protocol;
+        let is_in_force = may_ask_for_positions(version);
+        let is_wanted = self.wanted == CommitWait::Applied;
+        if !is_wanted || version == 0 || self.is_in_force == Some(is_in_force) {
+            return;
+        }
+        self.is_in_force = Some(is_in_force);
+        if is_in_force {
+            ctx.log(
+                Level::Info,
+                "commits wait until all synced servers have applied them",
+            );
+        } else {
+            let text = format!(
+                "commits do not wait for the other servers, as they should: the group speaks \
+                 protocol version {version}, because some of its members run older programs. They \
+                 will wait once all members are upgraded"
+            );
+            ctx.log(Level::Warning, text);
+        }
+    }
+
+    /// Asks the others where they are. What they have said may be lost, or be too old.
+    pub(super) fn ask_for_positions(&self, ctx: &Context) {
+        if self.is_on() {
+            let others = other_databases(ctx);
+            others
+                .iter()
+                .for_each(|(member, _)| self.ask_for_position(ctx, *member));
+        }
+    }
+
+    /// A connection to this member is up.
+    pub(super) fn ask_for_position(&self, ctx: &Context, member: MemberId) {
+        let is_wanted = |(other, _): &(MemberId, SessionId)| *other == member;
+        if self.is_on() && other_databases(ctx).iter().any(is_wanted) {
+            let session = ctx.identity.me.session;
+            ctx.send(member, PeerMessage::AppliedQuery { session });
+        }
+    }
+
+    /// A member says where its database is.
+    pub(super) fn position_told(
+        &mut self,
+        ctx: &Context,
+        from: MemberId,
+        position: AppliedPosition,
+    ) {
+        if self.is_on() {
+            self.others.note(ctx.turns.now, from, position);
+            self.publish_everywhere(ctx);
+        }
+    }
+
+    /// Tells the host up to where no commit has to wait any more.
+    pub(super) fn publish_everywhere(&mut self, ctx: &Context) {
+        let is_on = self.is_on() && ctx.links.shared.is_primary();
+        let everywhere = if is_on {
+            self.look_everywhere(ctx)
+        } else {
+            NO_WAIT
+        };
+        if self.told != everywhere {
+            self.told = everywhere;
+            ctx.links.host.applied_everywhere(everywhere);
+        }
+    }
+
+    fn look_everywhere(&mut self, ctx: &Context) -> Seqno {
+        let patience = ctx.identity.config.suspect;
+        let (everywhere, excluded) = self.others.everywhere(Question {
+            now: ctx.turns.now,
+            present: other_databases(ctx).into_iter(),
+            patience,
+            committed: ctx.links.shared.commit_seqno(),
+        });
+        for member in excluded {
+            let text = format!(
+                "commits do not wait for {} any more: it has lacked one for {patience:?}. They \
+                 will again when it has caught up",
+                ctx.name_of(member)
+            );
+            ctx.note(Topic::Pace, Level::Warning, text);
+        }
+        everywhere
+    }
+
+    pub(super) fn publish_commit_wait(&self, ctx: &Context) {
+        let excluded = self.excluded();
+        let excluded: Vec<String> = excluded.map(|member| ctx.name_of(member)).collect();
+        let mut status = lock(&ctx.links.shared.status);
+        let shown = &mut status.commit_wait;
+        shown.in_force = match self.is_on() {
+            true => CommitWait::Applied,
+            false => CommitWait::Durable,
+        };
+        shown.excluded = excluded;
+        shown.exclusions = self.others.exclusions();
+    }
+
+    // --- telling -----------------------------------------------------------------------------
+
+    /// A member wants to know when its actions are finished here.
+    pub(super) fn handle_applied_query(
+        &mut self,
+        ctx: &Context,
+        flow_control: &FlowControl,
+        from: MemberId,
+        session: SessionId,
+    ) {
+        self.askers.ask(ctx.turns.now, from, session);
+        send_position(ctx, flow_control, from);
+    }
+
+    /// An entry is committed: an asker, or this member's own host, may wait for it.
+    pub(super) fn awaited_committed(&mut self, ctx: &Context, header: &EntryHeader) {
+        if header.kind != EntryKind::Action {
+            return;
+        }
+        let (now, seqno, is_own) = (ctx.turns.now, header.seqno, ctx.is_own_action(header));
+        self.askers.committed(seqno, &header.origin);
+        if self.is_on() && is_own {
+            self.others.own_committed(now, seqno, self.told);
+        }
+    }
+
+    /// Tells the askers whose actions are finished here. The host will wake the driver
+    /// ([`crate::Event::Applied`]) when the first of the others is.
+    pub(super) fn tell_askers(&mut self, ctx: &Context, flow_control: &FlowControl) {
+        while let Some(target) = self.askers.next_target() {
+            // Before the position is read: the host must not get past it unnoticed.
+            ctx.links.shared.call_when_applied(target);
+            let applied = ctx.links.shared.applied();
+            if applied < target {
+                return;
+            }
+            for member in self.askers.reached(applied) {
+                send_position(ctx, flow_control, member);
+            }
+        }
+    }
+
+    /// The state of this member's database has changed.
+    pub(super) fn tell_all_askers(&self, ctx: &Context, flow_control: &FlowControl) {
+        let askers: Vec<MemberId> = self.askers.members().collect();
+        for member in askers {
+            send_position(ctx, flow_control, member);
+        }
+    }
+}
+
+/// The other members that are present with a database.
+fn other_databases(ctx: &Context) -> Vec<(MemberId, SessionId)> {
+    let me = ctx.identity.me.member;
+    let view = ctx.views.committed();
+    let others = view.members.iter().filter(|present| present.member != me);
+    others.map(|p| (p.member, p.session)).collect()
+}
+
+fn send_position(ctx: &Context, flow_control: &FlowControl, member: MemberId) {
+    let position = flow_control.applied_position(ctx);
+    ctx.send(member, PeerMessage::AppliedPosition(position));
 }

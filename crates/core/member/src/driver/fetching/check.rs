@@ -19,7 +19,7 @@ pub(in crate::driver) struct Expected {
 ///
 /// # Errors
 /// The cause in words, if the entries do not meet the requirements.
-pub(in crate::driver) fn check_entries(
+pub(super) fn check_entries(
     expected: &Expected,
     fetched: FetchedEntries,
 ) -> Result<Vec<Entry>, String> {
@@ -115,7 +115,7 @@ mod tests {
     use synod_consensus::{EntryHeader, EntryKind, Origin, Term};
 
     /// An entry of the log: entries 1, 2, 3 ... are an action, a no-op, an action, and so on.
-    fn entry(index: u64) -> (EntryHeader, Option<Bytes>) {
+    pub(in crate::driver) fn entry(index: u64) -> (EntryHeader, Option<Bytes>) {
         let payload = Bytes::from(vec![index as u8; 10]);
         let is_action = !index.is_multiple_of(2);
         let kind = if is_action {
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    fn refused(from: FetchFrom, fetched: FetchedEntries) -> String {
+    pub(in crate::driver) fn refused(from: FetchFrom, fetched: FetchedEntries) -> String {
         check_entries(&expected(from), fetched).unwrap_err()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use synod_consensus::{EntryId, MemberId, Seqno, Time};
 use synod_wire::FetchRefusal;
 
-use super::Expected;
+use super::check::Expected;
 use crate::fetch::FetchWish;
 
 /// After so many rounds in which some say that they have lost the entries, and the others say
@@ -53,7 +53,7 @@ pub(in crate::driver) struct Sought {
 
 impl Sought {
     /// Whether this member was asked.
-    pub(in crate::driver) fn was_asked_of(&self, member: MemberId) -> bool {
+    pub(super) fn was_asked_of(&self, member: MemberId) -> bool {
         self.questioned.contains(&member)
     }
 
@@ -115,7 +115,7 @@ impl Search {
     /// The own log begins after `base` by now: those asked from now on are asked up to there. A
     /// reader sees that the log was purged before the driver hears of it, so a question may have
     /// ended before the entries that it was about.
-    pub(in crate::driver) fn log_begins_after(&mut self, base: (EntryId, Seqno)) {
+    pub(super) fn log_begins_after(&mut self, base: (EntryId, Seqno)) {
         if let Some(sought) = self.sought.as_mut().filter(|sought| sought.base != base) {
             sought.base = base;
             sought.tried.clear();
@@ -139,7 +139,7 @@ impl Search {
     }
 
     /// The search is over: no member has the entries.
-    pub(in crate::driver) fn given_up(&mut self) -> Option<Sought> {
+    pub(super) fn given_up(&mut self) -> Option<Sought> {
         self.source = None;
         self.sought.take()
     }
@@ -174,7 +174,7 @@ impl Search {
     }
 
     /// Whether the member that was asked has had enough time to answer.
-    pub(in crate::driver) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
+    pub(super) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
         let sought = self.sought.as_ref();
         sought.is_some_and(|sought| now.since(sought.since) >= patience)
     }

@@ -41,7 +41,7 @@ impl Serving {
     }
 
     /// Takes the place for a read for this member; none if one is outstanding.
-    pub(in crate::driver) fn begin_read(&mut self, member: MemberId) -> Option<Arc<()>> {
+    pub(super) fn begin_read(&mut self, member: MemberId) -> Option<Arc<()>> {
         let served = self.0.get_mut(&member)?;
         if served.read.strong_count() > 0 {
             return None;

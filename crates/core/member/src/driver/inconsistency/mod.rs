@@ -19,13 +19,15 @@
 //! [`Inconsistency`] owns both sides, that of the member and that of the leader. The driver feeds
 //! it with reports, queries and commits, sends what it answers, and appends the decision.
 
-mod coordinate;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use synod_consensus::{LogIndex, MemberId, Seqno, SessionId, Time};
+use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId, Term, Time};
+use synod_wire::{OutcomeReport, PeerMessage};
 
+use super::context::Context;
+use super::membership::Membership;
+use crate::host::{Level, Topic};
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy, winning_outcome};
 use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 
@@ -47,10 +49,35 @@ pub(super) struct Inconsistency {
     queried: BTreeSet<Seqno>,
     /// Leader only: actions without a decision.
     questions: BTreeMap<Seqno, Question>,
-    /// Decisions in the log that are not known to be committed.
-    appended: VecDeque<(LogIndex, OutcomeDecision)>,
     /// Actions with a committed decision.
     decided: BTreeSet<Seqno>,
+}
+
+/// Decisions in the log that are not known to be committed.
+#[derive(Default)]
+pub(super) struct Decisions(VecDeque<(LogIndex, OutcomeDecision)>);
+
+impl Decisions {
+    /// A decision was appended to the log.
+    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
+        self.0.push_back((index, decision));
+    }
+
+    /// The log was truncated from here on.
+    pub(super) fn truncated(&mut self, from: LogIndex) {
+        while self.0.back().is_some_and(|(at, _)| *at >= from) {
+            self.0.pop_back();
+        }
+    }
+
+    fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
+        self.0.front().filter(|(at, _)| *at <= commit)?;
+        self.0.pop_front().map(|(_, decision)| decision)
+    }
+
+    fn has(&self, seqno: Seqno) -> bool {
+        self.0.iter().any(|(_, decision)| decision.seqno == seqno)
+    }
 }
 
 struct Question {
@@ -88,7 +115,7 @@ impl Inconsistency {
     // --- the member --------------------------------------------------------------------------
 
     /// An action has failed here. Whether that is to be reported: not if it was decided already.
-    pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
+    fn failed_here(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
         let is_open = !self.decided.contains(&seqno);
         if is_open {
             self.failed = Some((seqno, outcome));
@@ -98,12 +125,12 @@ impl Inconsistency {
 
     /// The action that has failed here and is not decided, with its error: reported again and
     /// again.
-    pub(super) fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
+    fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
         self.failed
     }
 
     /// The leader queries how an action ended here.
-    pub(super) fn queried(&mut self, seqno: Seqno) {
+    fn queried(&mut self, seqno: Seqno) {
         self.queried.insert(seqno);
         while self.queried.len() > PAST_MAX {
             self.queried.pop_first();
@@ -111,7 +138,7 @@ impl Inconsistency {
     }
 
     /// The first action with a query that is not answered.
-    pub(super) fn next_query(&self) -> Option<Seqno> {
+    fn next_query(&self) -> Option<Seqno> {
         self.queried.first().copied()
     }
 
@@ -139,18 +166,19 @@ impl Inconsistency {
     }
 
     /// This member does not lead, or not yet.
-    pub(super) fn forget_questions(&mut self) {
+    fn forget_questions(&mut self) {
         self.questions.clear();
     }
 
     /// Actions without a decision.
-    pub(super) fn open_questions(&self) -> Vec<Seqno> {
+    fn open_questions(&self) -> Vec<Seqno> {
         self.questions.keys().copied().collect()
     }
 
     /// A present member reports how an action ended there.
     pub(super) fn report(
         &mut self,
+        decisions: &Decisions,
         now: Time,
         from: (MemberId, SessionId),
         seqno: Seqno,
@@ -158,7 +186,7 @@ impl Inconsistency {
     ) -> ReportKind {
         let is_first = !self.questions.contains_key(&seqno);
         // A member with an error repeats it: nothing is lost by ignoring a report.
-        if self.is_decided(seqno) || (is_first && outcome.is_success()) {
+        if self.is_decided(decisions, seqno) || (is_first && outcome.is_success()) {
             return ReportKind::Ignored;
         }
         let new_question = || Question {
@@ -175,11 +203,7 @@ impl Inconsistency {
     }
 
     /// Present members that have not answered.
-    pub(super) fn unanswered(
-        &self,
-        seqno: Seqno,
-        present: impl Iterator<Item = MemberId>,
-    ) -> Vec<MemberId> {
+    fn unanswered(&self, seqno: Seqno, present: impl Iterator<Item = MemberId>) -> Vec<MemberId> {
         let Some(question) = self.questions.get(&seqno) else {
             return Vec::new();
         };
@@ -191,11 +215,12 @@ impl Inconsistency {
     /// The decision about an action, if the answers allow for one.
     pub(super) fn decide(
         &mut self,
+        decisions: &Decisions,
         now: Time,
         seqno: Seqno,
         electorate: &Electorate<'_>,
     ) -> Option<OutcomeDecision> {
-        if self.is_decided(seqno) {
+        if self.is_decided(decisions, seqno) {
             return None;
         }
         let question = self.questions.get_mut(&seqno)?;
@@ -235,22 +260,13 @@ impl Inconsistency {
 
     // --- the log -----------------------------------------------------------------------------
 
-    /// A decision was appended to the log.
-    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
-        self.appended.push_back((index, decision));
-    }
-
-    /// The log was truncated from here on.
-    pub(super) fn truncated(&mut self, from: LogIndex) {
-        while self.appended.back().is_some_and(|(at, _)| *at >= from) {
-            self.appended.pop_back();
-        }
-    }
-
     /// The next decision that is committed and the first about its action.
-    pub(super) fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
-        while self.appended.front().is_some_and(|(at, _)| *at <= commit) {
-            let (_, decision) = self.appended.pop_front()?;
+    pub(super) fn next_committed(
+        &mut self,
+        decisions: &mut Decisions,
+        commit: LogIndex,
+    ) -> Option<OutcomeDecision> {
+        while let Some(decision) = decisions.next_committed(commit) {
             if self.settle(&decision) {
                 return Some(decision);
             }
@@ -259,8 +275,8 @@ impl Inconsistency {
     }
 
     /// Whether a decision about this action is in the log, as far as this member remembers.
-    fn is_decided(&self, seqno: Seqno) -> bool {
-        self.decided.contains(&seqno) || self.appended.iter().any(|(_, d)| d.seqno == seqno)
+    fn is_decided(&self, decisions: &Decisions, seqno: Seqno) -> bool {
+        self.decided.contains(&seqno) || decisions.has(seqno)
     }
 
     /// Takes note of a committed decision; false if there was one about the same action before.
@@ -284,6 +300,189 @@ impl Inconsistency {
         }
         true
     }
+}
+
+impl Inconsistency {
+    /// An action has failed here, and the host waits for [`crate::Host::outcome_decided`].
+    pub(super) fn action_failed(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        seqno: Seqno,
+        outcome: ApplyOutcome,
+    ) {
+        if self.failed_here(seqno, outcome) {
+            self.report_own_failure(ctx, membership);
+        }
+    }
+
+    fn report_own_failure(&mut self, ctx: &mut Context, membership: &Membership) {
+        if let Some((seqno, outcome)) = self.own_failure() {
+            self.report_outcome(ctx, membership, seqno, outcome);
+        }
+    }
+
+    fn report_outcome(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        seqno: Seqno,
+        outcome: ApplyOutcome,
+    ) {
+        let Some(leader) = ctx.core.leader() else {
+            return;
+        };
+        let report = OutcomeReport {
+            session: ctx.identity.me.session,
+            seqno,
+            outcome: outcome.0,
+        };
+        if leader == ctx.identity.me.member {
+            self.handle_outcome_report(ctx, membership, leader, report);
+        } else {
+            ctx.send(leader, PeerMessage::OutcomeReport(report));
+        }
+    }
+
+    /// Leader only: a member reports how an action ended there.
+    pub(super) fn handle_outcome_report(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        from: MemberId,
+        report: OutcomeReport,
+    ) {
+        let OutcomeReport {
+            session,
+            seqno,
+            outcome,
+        } = report;
+        let is_present = membership.presence.session_of(from) == Some(session);
+        let is_known = seqno > Seqno(0) && seqno <= ctx.links.shared.commit_seqno();
+        if !ctx.core.is_ready_leader() || !is_present || !is_known {
+            return;
+        }
+        let outcome = ApplyOutcome(outcome);
+        let reported = self.report(
+            &ctx.decisions,
+            ctx.turns.now,
+            (from, session),
+            seqno,
+            outcome,
+        );
+        if reported == ReportKind::Ignored {
+            return;
+        }
+        if reported == ReportKind::FirstError {
+            let name = ctx.name_of(from);
+            let text = format!("action {seqno} failed on {name} ({outcome}): asking the others");
+            ctx.note(Topic::Consistency, Level::Info, text);
+            self.query_outcomes(ctx, membership, seqno);
+        }
+        self.decide_outcome(ctx, membership, seqno);
+    }
+
+    /// Queries the present members that have not answered.
+    fn query_outcomes(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
+        let term = ctx.core.term();
+        let present = membership.presence.members();
+        let present = present.iter().map(|present| present.member);
+        for member in self.unanswered(seqno, present) {
+            if member == ctx.identity.me.member {
+                self.handle_outcome_query(ctx, membership, member, term, seqno);
+            } else {
+                ctx.send(member, PeerMessage::OutcomeQuery { term, seqno });
+            }
+        }
+    }
+
+    /// The leader queries how an action ended here.
+    pub(super) fn handle_outcome_query(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        from: MemberId,
+        term: Term,
+        seqno: Seqno,
+    ) {
+        if term == ctx.core.term() && ctx.core.leader() == Some(from) {
+            self.queried(seqno);
+            self.answer_outcome_queries(ctx, membership);
+        }
+    }
+
+    /// Answers the queries about actions that have ended here. The host will wake the driver
+    /// ([`crate::Event::Applied`]) when the first of the others ends.
+    pub(super) fn answer_outcome_queries(&mut self, ctx: &mut Context, membership: &Membership) {
+        while let Some(seqno) = self.next_query() {
+            // Before the position is read: the host must not get past it unnoticed.
+            ctx.links.shared.call_when_applied(seqno);
+            let applied = ctx.links.shared.applied();
+            let Some(outcome) = self.answer(seqno, applied) else {
+                return;
+            };
+            self.report_outcome(ctx, membership, seqno, outcome);
+        }
+    }
+
+    /// Appends the decision about an action if the answers allow for one.
+    fn decide_outcome(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
+        let presence = &membership.presence;
+        let electorate = Electorate {
+            members: presence.electorate(&ctx.core.config().config),
+            session_of: &|member| presence.session_of(member),
+            timeout: ctx.identity.config.suspect,
+        };
+        let decision = self.decide(&ctx.decisions, ctx.turns.now, seqno, &electorate);
+        if let Some(decision) = decision {
+            // If it is refused, the next tick tries again.
+            let _ = ctx.append_own(EntryKind::Decision, &decision.encode());
+        }
+    }
+
+    /// Repeats what may have been lost, and decides without members that have been silent for too
+    /// long.
+    pub(super) fn inconsistency_tick(&mut self, ctx: &mut Context, membership: &Membership) {
+        self.answer_outcome_queries(ctx, membership);
+        self.report_own_failure(ctx, membership);
+        if !ctx.core.is_ready_leader() {
+            self.forget_questions();
+            return;
+        }
+        for seqno in self.open_questions() {
+            self.query_outcomes(ctx, membership, seqno);
+            self.decide_outcome(ctx, membership, seqno);
+        }
+    }
+
+    /// There is a leader, perhaps another one.
+    pub(super) fn report_to_new_leader(&mut self, ctx: &mut Context, membership: &Membership) {
+        self.leader_changed();
+        self.report_own_failure(ctx, membership);
+    }
+
+    /// Informs the host of decisions that are committed now.
+    pub(super) fn decisions_committed(&mut self, ctx: &mut Context) {
+        while let Some(decision) = self.next_committed(&mut ctx.decisions, ctx.own_log.committed())
+        {
+            let text = decision_text(ctx, &decision);
+            ctx.note(Topic::Consistency, Level::Info, text);
+            ctx.links.host.outcome_decided(&decision);
+        }
+    }
+}
+
+fn decision_text(ctx: &Context, decision: &OutcomeDecision) -> String {
+    let answers = decision.answers.iter();
+    let answers: Vec<String> = answers
+        .map(|answer| format!("{}: {}", ctx.name_of(answer.member), answer.outcome))
+        .collect();
+    format!(
+        "action {}: {} wins ({})",
+        decision.seqno,
+        decision.outcome,
+        answers.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -312,8 +511,18 @@ mod tests {
         }
     }
 
+    fn none() -> Decisions {
+        Decisions::default()
+    }
+
     fn report(state: &mut Inconsistency, member: u64, outcome: ApplyOutcome) -> ReportKind {
-        state.report(NOW, (MemberId(member), SESSION), Seqno(4), outcome)
+        state.report(
+            &Decisions::default(),
+            NOW,
+            (MemberId(member), SESSION),
+            Seqno(4),
+            outcome,
+        )
     }
 
     #[test]
@@ -326,10 +535,12 @@ mod tests {
         let present = (1..=3).map(MemberId);
         let silent = state.unanswered(Seqno(4), present);
         assert_eq!(silent, [MemberId(2), MemberId(3)]);
-        assert_eq!(state.decide(NOW, Seqno(4), &electorate(3)), None);
+        assert_eq!(state.decide(&none(), NOW, Seqno(4), &electorate(3)), None);
         assert_eq!(report(&mut state, 2, success), ReportKind::Answer);
         assert_eq!(report(&mut state, 3, success), ReportKind::Answer);
-        let decision = state.decide(NOW, Seqno(4), &electorate(3)).unwrap();
+        let decision = state
+            .decide(&none(), NOW, Seqno(4), &electorate(3))
+            .unwrap();
         assert_eq!(decision.outcome, success);
         assert_eq!(decision.answers.len(), 3);
     }
@@ -340,17 +551,21 @@ mod tests {
         let mut state = Inconsistency::default();
         report(&mut state, 1, ERROR);
         assert_eq!(
-            state.decide(late, Seqno(4), &electorate(3)),
+            state.decide(&none(), late, Seqno(4), &electorate(3)),
             None,
             "one of three"
         );
         report(&mut state, 2, ApplyOutcome::SUCCESS);
         assert_eq!(
-            state.decide(NOW, Seqno(4), &electorate(3)),
+            state.decide(&none(), NOW, Seqno(4), &electorate(3)),
             None,
             "too early"
         );
-        assert!(state.decide(late, Seqno(4), &electorate(3)).is_some());
+        assert!(
+            state
+                .decide(&none(), late, Seqno(4), &electorate(3))
+                .is_some()
+        );
     }
 
     #[test]
@@ -359,7 +574,7 @@ mod tests {
         report(&mut state, 1, ERROR);
         let mut gone = electorate(3);
         gone.session_of = &|_| None;
-        assert_eq!(state.decide(NOW, Seqno(4), &gone), None);
+        assert_eq!(state.decide(&none(), NOW, Seqno(4), &gone), None);
         assert_eq!(state.open_questions(), []);
     }
 
@@ -378,24 +593,26 @@ mod tests {
     #[test]
     fn first_committed_decision_about_an_action_counts() {
         let mut state = Inconsistency::default();
-        state.appended(LogIndex(10), decision(4, 7));
-        state.appended(LogIndex(12), decision(4, 0));
-        assert!(state.is_decided(Seqno(4)));
-        assert_eq!(state.next_committed(LogIndex(9)), None);
-        assert!(state.is_decided(Seqno(4)), "still there");
-        let first = state.next_committed(LogIndex(12)).unwrap();
+        let mut log = Decisions::default();
+        log.appended(LogIndex(10), decision(4, 7));
+        log.appended(LogIndex(12), decision(4, 0));
+        assert!(state.is_decided(&log, Seqno(4)));
+        assert_eq!(state.next_committed(&mut log, LogIndex(9)), None);
+        assert!(state.is_decided(&log, Seqno(4)), "still there");
+        let first = state.next_committed(&mut log, LogIndex(12)).unwrap();
         assert_eq!(first.outcome, ERROR);
-        assert_eq!(state.next_committed(LogIndex(12)), None);
-        assert!(!state.action_failed(Seqno(4), ERROR), "decided already");
+        assert_eq!(state.next_committed(&mut log, LogIndex(12)), None);
+        assert!(!state.failed_here(Seqno(4), ERROR), "decided already");
     }
 
     #[test]
     fn decision_that_was_truncated_is_none() {
         let mut state = Inconsistency::default();
-        state.appended(LogIndex(10), decision(4, 7));
-        state.truncated(LogIndex(10));
-        assert!(!state.is_decided(Seqno(4)));
-        assert_eq!(state.next_committed(LogIndex(20)), None);
+        let mut log = Decisions::default();
+        log.appended(LogIndex(10), decision(4, 7));
+        log.truncated(LogIndex(10));
+        assert!(!state.is_decided(&log, Seqno(4)));
+        assert_eq!(state.next_committed(&mut log, LogIndex(20)), None);
     }
 
     #[test]
@@ -404,7 +621,7 @@ mod tests {
         let outcome = |state: &Inconsistency, seqno| state.outcome(Seqno(seqno), Seqno(6));
         assert_eq!(outcome(&state, 6), Some(ApplyOutcome::SUCCESS));
         assert_eq!(outcome(&state, 7), None);
-        assert!(state.action_failed(Seqno(7), ApplyOutcome(3)));
+        assert!(state.failed_here(Seqno(7), ApplyOutcome(3)));
         assert_eq!(outcome(&state, 7), Some(ApplyOutcome(3)));
         assert!(state.settle(&decision(7, 3)));
         assert_eq!(state.own_failure(), None);

@@ -75,7 +75,7 @@ impl DiskWatch {
     }
 
     /// When the oldest write that is under way was handed to the disk; `None`: there is none.
-    pub(in crate::driver) fn oldest_since(&self) -> Option<Time> {
+    pub(super) fn oldest_since(&self) -> Option<Time> {
         self.under_way.front().map(|(_, since)| *since)
     }
 
@@ -87,7 +87,7 @@ impl DiskWatch {
 
     /// A member that writes and acknowledges within this time has a quicker disk than one that has
     /// stalled.
-    pub(in crate::driver) fn quick(&self) -> Duration {
+    pub(super) fn quick(&self) -> Duration {
         self.patience / QUICK_SHARE
     }
 
@@ -107,13 +107,13 @@ impl DiskWatch {
     }
 
     /// Whether the disk has stalled, by the latest look.
-    pub(in crate::driver) fn is_stalled(&self) -> bool {
+    pub(super) fn is_stalled(&self) -> bool {
         self.stalled
     }
 
     /// Whether leadership may be handed over for this reason now. If so, not again for `pause`,
     /// since the leader takes no proposals meanwhile.
-    pub(in crate::driver) fn takes_turn(&mut self, now: Time, pause: Duration) -> bool {
+    pub(super) fn takes_turn(&mut self, now: Time, pause: Duration) -> bool {
         let is_due = now >= self.next_handover;
         if is_due {
             self.next_handover = now.plus(pause);

@@ -156,7 +156,7 @@ impl FollowWriters {
     }
 
     /// This member leads from now on.
-    pub(super) fn begin_leading(&mut self, now: Time) {
+    pub(in crate::driver) fn begin_leading(&mut self, now: Time) {
         self.not_before = now.plus(self.pause);
         self.forget(now);
     }

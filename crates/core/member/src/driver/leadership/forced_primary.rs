@@ -40,7 +40,7 @@ impl ForcedPrimary {
     }
 
     /// This member leads: whether that is by order. Asked once per leadership.
-    pub(super) fn take_order(&mut self) -> bool {
+    pub(in crate::driver) fn take_order(&mut self) -> bool {
         std::mem::take(&mut self.ordered)
     }
 
@@ -65,7 +65,7 @@ impl ForcedPrimary {
 
 /// Whether the log has an action of a client from an entry on, up to `last`. An entry that the log
 /// does not hold counts as one.
-pub(super) fn has_action(
+pub(in crate::driver) fn has_action(
     from: LogIndex,
     last: Seqno,
     entry: impl Fn(LogIndex) -> Option<EntrySummary>,

@@ -31,7 +31,7 @@ impl PrimaryWatch {
     }
 
     /// The core has another role or leader.
-    pub(super) fn role_changed(&mut self, now: Time, change: &RoleChange) {
+    pub(in crate::driver) fn role_changed(&mut self, now: Time, change: &RoleChange) {
         let leads = change.role == RoleName::Leader;
         let lost_quorum = self.led == Some(change.term) && !leads;
         self.led = leads.then_some(change.term);
@@ -59,7 +59,12 @@ impl PrimaryWatch {
     }
 
     /// Whether this member is primary. A member that was not is so only while it hears a leader.
-    pub(super) fn is_primary(&self, now: Time, was_primary: bool, suspect: Duration) -> bool {
+    pub(in crate::driver) fn is_primary(
+        &self,
+        now: Time,
+        was_primary: bool,
+        suspect: Duration,
+    ) -> bool {
         match self.leaderless_for(now) {
             None => true,
             Some(time) => was_primary && time < suspect,
@@ -83,7 +88,7 @@ mod tests {
         Time(1_000_000).plus(Duration::from_secs(seconds))
     }
 
-    fn change(term: u64, role: RoleName, leader: Option<u64>) -> RoleChange {
+    pub(in crate::driver) fn change(term: u64, role: RoleName, leader: Option<u64>) -> RoleChange {
         RoleChange {
             term: Term(term),
             role,

@@ -223,7 +223,7 @@ impl Admission {
     }
 
     /// Whether the next view is to be announced whatever its members are. Asked once per view.
-    pub(in crate::driver) fn take_repeat(&mut self) -> bool {
+    pub(super) fn take_repeat(&mut self) -> bool {
         std::mem::take(&mut self.repeats_view)
     }
 }

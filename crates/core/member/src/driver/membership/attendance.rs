@@ -10,8 +10,8 @@ use std::time::Duration;
 use synod_consensus::{MemberId, Term, Time};
 use synod_wire::{HeardMember, PeerMessage, PresenceReport, Report};
 
-use super::Presence;
-use crate::driver::Driver;
+use super::{Membership, Presence};
+use crate::driver::context::Context;
 use crate::shared::{self, MemberPresence, lock};
 
 /// A member of which nothing has come for so long is shown as silent: it misses four reports then.
@@ -70,17 +70,17 @@ impl Attendance {
     }
 }
 
-impl Driver {
+impl Membership {
     /// Leader only: says to all members when it heard each of them.
-    pub(in crate::driver) fn announce_presence(&mut self) {
-        let (now, me) = (self.turns.now, self.identity.me.member);
-        let (membership, members) = (&self.membership, &self.core.config().config.members);
+    pub(in crate::driver) fn announce_presence(&self, ctx: &Context) {
+        let (now, me) = (ctx.turns.now, ctx.identity.me.member);
+        let members = &ctx.core.config().config.members;
         let there = members.keys().filter_map(|id| {
             let silent_ms = match *id == me {
                 true => 0,
-                false if membership.presence.has_left(*id) => return None,
+                false if self.presence.has_left(*id) => return None,
                 false => {
-                    let at = membership.attendance.last_heard(&membership.presence, *id);
+                    let at = self.attendance.last_heard(&self.presence, *id);
                     now.since_us(at?) / 1000
                 }
             };
@@ -90,61 +90,63 @@ impl Driver {
             })
         });
         let report = PresenceReport {
-            term: self.core.term(),
+            term: ctx.core.term(),
             members: there.collect(),
         };
         for member in members.keys().filter(|id| **id != me) {
-            self.send(*member, PeerMessage::Presence(report.clone()));
+            ctx.send(*member, PeerMessage::Presence(report.clone()));
         }
     }
 
     /// The leader says when it heard the members.
-    pub(in crate::driver) fn handle_presence(&mut self, from: MemberId, report: &PresenceReport) {
-        if report.term == self.core.term() && self.core.leader() == Some(from) {
-            self.membership.attendance.told(self.turns.now, report);
+    pub(in crate::driver) fn handle_presence(
+        &mut self,
+        ctx: &Context,
+        from: MemberId,
+        report: &PresenceReport,
+    ) {
+        if report.term == ctx.core.term() && ctx.core.leader() == Some(from) {
+            self.attendance.told(ctx.turns.now, report);
         }
     }
 
     /// Shows which members are there. At each slow tick.
-    pub(in crate::driver) fn publish_presence(&mut self) {
-        let members = &self.core.config().config.members;
+    pub(in crate::driver) fn publish_presence(&mut self, ctx: &Context) {
+        let members = &ctx.core.config().config.members;
         let is_kept = |id| members.contains_key(&id);
-        self.membership.attendance.keep_only(is_kept);
-        let readers_at = &self.membership.attendance.readers_at;
+        self.attendance.keep_only(is_kept);
+        let readers_at = &self.attendance.readers_at;
         let all = members.iter().map(|(id, member)| MemberPresence {
             member: *id,
-            presence: self.presence_of(*id),
-            silent_for: self.silent_for(*id),
+            presence: self.presence_of(ctx, *id),
+            silent_for: self.silent_for(ctx, *id),
             readers_at: readers_at.get(id).filter(|_| !member.has_data).cloned(),
         });
         let all = all.collect();
-        lock(&self.links.shared.status).presence = all;
+        lock(&ctx.links.shared.status).presence = all;
     }
 
     /// For how long nothing has come from a member, to this one or to a leader that it followed;
     /// none: since this process began.
-    pub(in crate::driver) fn silent_for(&self, member: MemberId) -> Option<Duration> {
-        if member == self.identity.me.member {
+    fn silent_for(&self, ctx: &Context, member: MemberId) -> Option<Duration> {
+        if member == ctx.identity.me.member {
             return Some(Duration::ZERO);
         }
-        let membership = &self.membership;
-        let at = membership
-            .attendance
-            .last_heard(&membership.presence, member);
-        at.map(|at| self.turns.now.since(at))
+        let at = self.attendance.last_heard(&self.presence, member);
+        at.map(|at| ctx.turns.now.since(at))
     }
 
-    fn presence_of(&self, member: MemberId) -> shared::Presence {
-        let (leader, membership) = (self.core.leader(), &self.membership);
+    fn presence_of(&self, ctx: &Context, member: MemberId) -> shared::Presence {
+        let leader = ctx.core.leader();
         let is_left_out = match leader {
-            _ if member == self.identity.me.member => return shared::Presence::Present,
+            _ if member == ctx.identity.me.member => return shared::Presence::Present,
             None => false,
-            Some(_) if self.core.is_leader() => membership.presence.has_left(member),
-            Some(_) => membership.attendance.is_left_out(self.core.term(), member),
+            Some(_) if ctx.core.is_leader() => self.presence.has_left(member),
+            Some(_) => self.attendance.is_left_out(ctx.core.term(), member),
         };
-        match self.silent_for(member).filter(|_| !is_left_out) {
+        match self.silent_for(ctx, member).filter(|_| !is_left_out) {
             Some(silent) if silent < SILENT_AFTER => shared::Presence::Present,
-            Some(silent) if silent < self.identity.config.suspect => shared::Presence::Silent,
+            Some(silent) if silent < ctx.identity.config.suspect => shared::Presence::Silent,
             _ => shared::Presence::Absent,
         }
     }

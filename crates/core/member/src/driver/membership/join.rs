@@ -77,7 +77,7 @@ impl Join {
     }
 
     /// Whether this member was started to begin a group.
-    pub(super) fn begins_group(&self) -> bool {
+    pub(in crate::driver) fn begins_group(&self) -> bool {
         self.mode != StartMode::Join
     }
 
@@ -93,12 +93,12 @@ impl Join {
     }
 
     /// This member without a database has heard a leader with a quorum. True for the first time.
-    pub(in crate::driver) fn take_part(&mut self) -> bool {
+    pub(super) fn take_part(&mut self) -> bool {
         !std::mem::replace(&mut self.takes_part, true)
     }
 
     /// This session is in a committed view. Other members are found by the configuration now.
-    pub(super) fn complete(&mut self) {
+    pub(in crate::driver) fn complete(&mut self) {
         self.completed = true;
         self.contacts.clear();
     }
@@ -111,6 +111,11 @@ impl Join {
     /// Whether members of a group were found.
     pub(super) fn has_contacts(&self) -> bool {
         !self.contacts.is_empty()
+    }
+
+    /// Whether members were found that refuse this one, and no others.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused_since.is_some()
     }
 
     /// The leader of this term has accepted this session.

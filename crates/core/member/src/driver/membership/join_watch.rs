@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use synod_consensus::{GroupId, MemberId, Role, Time};
 
-use crate::driver::Driver;
+use super::Membership;
+use crate::driver::context::Context;
 use crate::driver::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 use crate::setting::Setting;
@@ -42,46 +43,49 @@ impl JoinWatch {
     }
 }
 
-impl Driver {
+impl Membership {
     /// Logs what the join waits for, if it has lasted.
-    pub(in crate::driver) fn watch_join(&mut self) {
+    pub(in crate::driver) fn watch_join(&mut self, ctx: &Context) {
         // A member without a database that has lost its group waits for it: no host of its own
         // tells its operator.
-        let is_lost = !self.identity.config.has_data && !self.links.shared.is_primary();
-        let has_joined =
-            self.membership.join.has_joined() && !is_lost || self.membership.leave.is_under_way();
-        let Some(lasted) = self.membership.join_watch.look(self.turns.now, has_joined) else {
+        let is_lost = !ctx.identity.config.has_data && !ctx.links.shared.is_primary();
+        let has_joined = self.join.has_joined() && !is_lost || self.leave.is_under_way();
+        let Some(lasted) = self.join_watch.look(ctx.turns.now, has_joined) else {
             return;
         };
-        let missing = match (self.core.leader(), self.identity.group) {
-            (Some(leader), _) => self.missing_admission(leader),
-            (None, GroupId::NONE) => self.missing_group(),
-            (None, _) => self.missing_majority(),
+        if self.join.is_refused() {
+            // The refusals say why, and what to do.
+            return;
+        }
+        let missing = match (ctx.core.leader(), ctx.identity.group) {
+            (Some(leader), _) => self.missing_admission(ctx, leader),
+            (None, GroupId::NONE) => self.missing_group(ctx),
+            (None, _) => self.missing_majority(ctx),
         };
         let text = format!("waiting to join for {}: {missing}", seconds(lasted));
-        self.log(Level::Info, text);
+        ctx.log(Level::Info, text);
     }
 
     /// The leader is known, and this member is in no view.
-    fn missing_admission(&self, leader: MemberId) -> String {
-        let answer = self.membership.join.last_answer();
+    fn missing_admission(&self, ctx: &Context, leader: MemberId) -> String {
+        let answer = self.join.last_answer();
         format!(
             "the leader is {}; {answer}; this member's log ends with entry {}. If that lasts, see \
              the leader's error log",
-            self.name_of(leader),
-            self.core.last_id(),
+            ctx.name_of(leader),
+            ctx.core.last_id(),
         )
     }
 
     /// This member was in no group before, and knows no leader.
-    fn missing_group(&self) -> String {
-        let name = |setting| self.links.host.setting_name(setting);
-        if self.membership.join.has_contacts() {
+    fn missing_group(&self, ctx: &Context) -> String {
+        let name = |setting| ctx.links.host.setting_name(setting);
+        if self.join.has_contacts() {
             return format!(
                 "members were found, but no leader calls back. A majority of them must run, and \
                  reach this member at {} ({}): see that no firewall is between, and that it \
                  listens there",
-                self.identity.config.address,
+                ctx.identity.config.address,
                 name(Setting::MemberAddress),
             );
         }
@@ -93,10 +97,10 @@ impl Driver {
     }
 
     /// This member's log names the voters, and no leader is heard.
-    fn missing_majority(&self) -> String {
-        let me = self.identity.me.member;
-        let linked = &self.membership.join_watch.linked;
-        let members = &self.core.config().config.members;
+    fn missing_majority(&self, ctx: &Context) -> String {
+        let me = ctx.identity.me.member;
+        let linked = &self.join_watch.linked;
+        let members = &ctx.core.config().config.members;
         let voters = members
             .iter()
             .filter(|(_, member)| member.role == Role::Voter);

@@ -13,10 +13,9 @@
 //! - [`ProtocolVersion`]: the group's protocol version, as this member obeys it.
 
 mod admission;
+mod as_leader;
+mod as_member;
 mod attendance;
-mod coordinate;
-mod coordinate_leader;
-mod coordinate_voters;
 mod join;
 mod join_watch;
 mod leave;
@@ -30,23 +29,27 @@ mod voters;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use synod_consensus::{Config, MemberId, Seqno, SessionId};
+use synod_consensus::{Config, MemberId, Seqno};
 use synod_log::{LogFormat, LogReader};
 
-pub(super) use admission::Admission;
-pub(super) use attendance::Attendance;
-pub(super) use join::Join;
-pub(super) use join_watch::JoinWatch;
-pub(super) use leave::{LEAVE_LIMIT, Leave};
-pub(super) use presence::Presence;
-pub(super) use protocol_version::ProtocolVersion;
-pub(super) use silence::Silence;
-pub(super) use views::Views;
-pub use voter_policy::VoterPolicy;
-
+use super::context::Context;
 use crate::config::StartMode;
 use crate::payload::view::View;
 use crate::tuning::Tuning;
+use admission::Admission;
+use attendance::Attendance;
+use join::Join;
+use join_watch::JoinWatch;
+use leave::Leave;
+use presence::Presence;
+use protocol_version::ProtocolVersion;
+use silence::Silence;
+
+pub(super) use as_leader::{correct_own_record, raise_protocol};
+pub(super) use as_member::announce_shared_name;
+pub(super) use leave::LEAVE_LIMIT;
+pub(super) use views::Views;
+pub use voter_policy::VoterPolicy;
 
 /// Members of the group, as this member knows them, itself included.
 pub(super) struct Membership {
@@ -55,7 +58,6 @@ pub(super) struct Membership {
     pub(super) admission: Admission,
     pub(super) presence: Presence,
     pub(super) attendance: Attendance,
-    pub(super) views: Views,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
     /// The format in which the log is to be written.
@@ -75,7 +77,6 @@ impl Membership {
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
             attendance: Attendance::default(),
-            views: Views::load(reader),
             leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
             log_format: reader.format(),
@@ -85,23 +86,19 @@ impl Membership {
         }
     }
 
-    /// Whether this session of a member is in the committed view.
-    pub(super) fn is_in_view(&self, member: MemberId, session: SessionId) -> bool {
-        self.views.committed().contains(member, session)
-    }
-
     /// Leader only: the view that the leader `me` is to announce, if it is another one than the
     /// latest. `unknown` is its number if the log has lost the views before: one above all that
     /// they can have had.
-    pub(super) fn next_view(
+    fn next_view(
         &mut self,
+        views: &Views,
         me: MemberId,
         config: &Config,
         unknown: u64,
     ) -> Option<View> {
         let mut members = self.presence.members();
         members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
-        let latest = self.views.latest();
+        let latest = views.latest();
         let lost = latest.map_or_else(BTreeSet::new, |view| {
             self.presence.lost_quorum_since_view(view)
         });
@@ -118,13 +115,49 @@ impl Membership {
             members,
         })
     }
+
+    /// The last action in the database, whether this member has joined or not.
+    pub(super) fn database_seqno(&self, ctx: &Context) -> Seqno {
+        let database = ctx.database();
+        let at_start = if database.group == ctx.identity.group {
+            database.seqno
+        } else {
+            Seqno(0)
+        };
+        if self.join.is_completed() {
+            ctx.links.shared.applied().max(at_start)
+        } else {
+            at_start
+        }
+    }
+
+    /// Whether the member has reported, since it started, that its database is whole; or is to have
+    /// none.
+    pub(super) fn has_whole_database(&self, ctx: &Context, member: MemberId) -> bool {
+        let members = &ctx.core.config().config.members;
+        if members.get(&member).is_some_and(|known| !known.has_data) {
+            return true;
+        }
+        let presence = &self.presence;
+        let session = presence.session_of(member);
+        let mut reports = presence.reports();
+        reports.any(|report| {
+            let is_current = report.member == member && session == Some(report.session);
+            is_current && report.state.is_whole()
+        })
+    }
+
+    /// Whether this member is looking for its group: it has not joined, or has lost it.
+    pub(super) fn is_searching(&self, ctx: &Context) -> bool {
+        !self.join.has_joined() || ctx.core.leader().is_none()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::payload::view::ViewMember;
-    use synod_consensus::{LogIndex, Member, Role, Time, VersionRange};
+    use synod_consensus::{LogIndex, Member, Role, SessionId, Time, VersionRange};
     use synod_wire::{DataState, Report};
 
     fn member(id: u64) -> ViewMember {
@@ -162,7 +195,6 @@ mod tests {
             admission: Admission::new(1000),
             presence: Presence::default(),
             attendance: Attendance::default(),
-            views: Views::default(),
             leave: Leave::new(Duration::from_millis(250)),
             protocol: ProtocolVersion::default(),
             log_format: LogFormat::default(),
@@ -173,29 +205,29 @@ mod tests {
     }
 
     /// Announces the next view; its number and members.
-    fn announce(membership: &mut Membership) -> Option<(u64, Vec<u64>)> {
-        let view = membership.next_view(MemberId(1), &config(), 1)?;
+    fn announce(membership: &mut Membership, views: &mut Views) -> Option<(u64, Vec<u64>)> {
+        let view = membership.next_view(views, MemberId(1), &config(), 1)?;
         let ids = view.members.iter().map(|m| m.member.0).collect();
         let number = view.number;
-        membership.views.appended(LogIndex(number), view);
+        views.appended(LogIndex(number), view);
         Some((number, ids))
     }
 
     #[test]
     fn view_has_the_present_members_with_databases_and_is_announced_once() {
-        let mut membership = membership();
+        let (mut membership, mut views) = (membership(), Views::default());
         for id in [1, 3] {
             membership.presence.enter(Time(5), member(id));
         }
-        assert_eq!(announce(&mut membership), Some((1, vec![1])));
-        assert_eq!(announce(&mut membership), None);
+        assert_eq!(announce(&mut membership, &mut views), Some((1, vec![1])));
+        assert_eq!(announce(&mut membership, &mut views), None);
         membership.presence.enter(Time(5), member(2));
-        assert_eq!(announce(&mut membership), Some((2, vec![1, 2])));
+        assert_eq!(announce(&mut membership, &mut views), Some((2, vec![1, 2])));
     }
 
     #[test]
     fn member_that_has_lost_the_group_misses_one_view() {
-        let mut membership = membership();
+        let (mut membership, mut views) = (membership(), Views::default());
         for id in [1, 2] {
             membership.presence.enter(Time(5), member(id));
         }
@@ -205,17 +237,17 @@ mod tests {
             state,
             ..Report::default()
         };
-        announce(&mut membership);
+        announce(&mut membership, &mut views);
         membership
             .presence
             .report(report(2, DataState::Disconnected));
-        assert_eq!(announce(&mut membership), Some((2, vec![1])));
-        assert_eq!(announce(&mut membership), Some((3, vec![1, 2])));
+        assert_eq!(announce(&mut membership, &mut views), Some((2, vec![1])));
+        assert_eq!(announce(&mut membership, &mut views), Some((3, vec![1, 2])));
         membership.presence.report(report(2, DataState::Synced));
         membership
             .presence
             .report(report(1, DataState::Disconnected));
-        let repeated = announce(&mut membership);
+        let repeated = announce(&mut membership, &mut views);
         assert_eq!(repeated, Some((4, vec![1, 2])), "the leader itself");
     }
 }

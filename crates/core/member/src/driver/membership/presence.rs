@@ -86,7 +86,7 @@ impl Presence {
 
     /// Whether the member is within its grace period: no message from it since this leader was
     /// elected. It may be alive or not.
-    pub(in crate::driver) fn in_grace_period(&self, member: MemberId) -> bool {
+    pub(super) fn in_grace_period(&self, member: MemberId) -> bool {
         self.in_grace.contains_key(&member)
     }
 
@@ -133,7 +133,7 @@ impl Presence {
     }
 
     /// The member is present from now on, with this session.
-    pub(in crate::driver) fn enter(&mut self, now: Time, member: ViewMember) {
+    pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
         self.leavers.remove(&member.member);
         self.left.remove(&member.member);
@@ -141,7 +141,7 @@ impl Presence {
     }
 
     /// The member leaves the view; false if it is present with another session, or not at all.
-    pub(in crate::driver) fn exit(&mut self, member: MemberId, session: SessionId) -> bool {
+    pub(super) fn exit(&mut self, member: MemberId, session: SessionId) -> bool {
         let same = self
             .present
             .get(&member)
@@ -193,7 +193,7 @@ impl Presence {
     /// the group. The next view must exclude them once: what a host rolls back because the group is
     /// lost (streamed transactions, of its own clients and of others) must be rolled back on all
     /// servers at one seqno.
-    pub(in crate::driver) fn lost_quorum_since_view(&self, latest: &View) -> BTreeSet<MemberId> {
+    pub(super) fn lost_quorum_since_view(&self, latest: &View) -> BTreeSet<MemberId> {
         let has_lost_it = |report: &&Report| {
             report.state == DataState::Disconnected
                 && report.applied >= latest.seqno
@@ -246,7 +246,7 @@ impl Presence {
     }
 
     /// A member asked to leave. What counts is when it asked first.
-    pub(in crate::driver) fn asked_to_leave(&mut self, now: Time, member: MemberId) {
+    pub(super) fn asked_to_leave(&mut self, now: Time, member: MemberId) {
         self.leavers.entry(member).or_insert(now);
     }
 
@@ -256,7 +256,7 @@ impl Presence {
     }
 
     /// A leaver is out of the voters.
-    pub(in crate::driver) fn let_go(&mut self, member: MemberId) {
+    pub(super) fn let_go(&mut self, member: MemberId) {
         self.leavers.remove(&member);
     }
 }

@@ -74,7 +74,7 @@ impl Views {
     }
 
     /// The newest view and its entry.
-    pub(in crate::driver) fn latest_entry(&self) -> Option<(LogIndex, &View)> {
+    pub(super) fn latest_entry(&self) -> Option<(LogIndex, &View)> {
         self.views.back().map(|(index, view)| (*index, view))
     }
 
@@ -112,7 +112,7 @@ mod tests {
     use synod_consensus::{EntryHeader, Origin, Seqno, Term};
     use synod_log::{Entry, Log, LogOptions, MemoryFiles};
 
-    fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
+    pub(in crate::driver) fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
         let header = EntryHeader {
             term: Term(1),
             index: LogIndex(index),

@@ -8,10 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use synod_consensus::{Config, MemberId, Role};
+use synod_consensus::{Config, ConfigChange, MemberId, Role};
 use synod_planted::planted;
+use synod_wire::Report;
 
+use super::Membership;
 use super::voter_policy::VoterPolicy;
+use crate::driver::commands::Commands;
+use crate::driver::context::Context;
+use crate::host::Level;
 
 /// The group's members, as the leader knows them.
 pub(super) struct Facts<'a> {
@@ -88,7 +93,7 @@ pub(super) fn loss(policy: &VoterPolicy, facts: &Facts) -> Option<Loss> {
 
 /// Learners that may be promoted by themselves, `successor` being the one that a dead voter has
 /// made room for.
-pub(super) fn promotable(facts: &Facts, successor: Option<MemberId>) -> BTreeSet<MemberId> {
+fn promotable(facts: &Facts, successor: Option<MemberId>) -> BTreeSet<MemberId> {
     if planted!(GrowByReplacement, facts.all_voters_are_present(), else true) {
         return facts.willing.clone();
     }
@@ -104,6 +109,167 @@ pub(super) fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
         .map(|(id, _)| *id)
         .filter(|id| !facts.present.contains(id) && facts.silence(*id) >= after);
     silent.max_by_key(|id| facts.silence(*id))
+}
+
+/// Owner of the sets that [`Facts`] borrows: the members as the leader knows them.
+struct Known {
+    answering: BTreeSet<MemberId>,
+    present: BTreeSet<MemberId>,
+    silent: BTreeMap<MemberId, Duration>,
+    willing: BTreeSet<MemberId>,
+    ready: BTreeSet<MemberId>,
+}
+
+impl Membership {
+    fn known(&self, ctx: &mut Context, commands: &mut Commands) -> Known {
+        let presence = &self.presence;
+        let is_of_this_session =
+            |report: &&Report| presence.session_of(report.member) == Some(report.session);
+        let reports = presence.reports().filter(is_of_this_session);
+        let reports: Vec<Report> = reports.cloned().collect();
+        let mut willing = BTreeSet::new();
+        for report in reports {
+            let is_learner = !ctx.core.config().config.is_voter(report.member);
+            if is_learner && commands.may_want_vote(ctx, &report) && report.state.is_whole() {
+                willing.insert(report.member);
+            }
+        }
+        let config = &ctx.core.config().config;
+        let is_present = |id: &MemberId| self.presence.session_of(*id).is_some();
+        let now = ctx.turns.now;
+        Known {
+            answering: ctx.answering(),
+            present: config.members.keys().copied().filter(is_present).collect(),
+            silent: config
+                .members
+                .keys()
+                .map(|id| (*id, self.silence.of(now, *id)))
+                .collect(),
+            ready: willing
+                .iter()
+                .copied()
+                .filter(|id| ctx.core.is_ready_to_vote(*id))
+                .collect(),
+            willing,
+        }
+    }
+
+    fn with_facts<T>(
+        &self,
+        ctx: &mut Context,
+        commands: &mut Commands,
+        ask: impl FnOnce(&Facts) -> T,
+    ) -> T {
+        let known = self.known(ctx, commands);
+        let facts = Facts {
+            config: &ctx.core.config().config,
+            answering: &known.answering,
+            present: &known.present,
+            silent: &known.silent,
+            willing: &known.willing,
+            ready: &known.ready,
+        };
+        ask(&facts)
+    }
+
+    /// Says who may be promoted, and takes a dead voter or a forgotten learner out. One change at a
+    /// time: the next tick continues.
+    pub(in crate::driver) fn care_for_voters(
+        &mut self,
+        ctx: &mut Context,
+        commands: &mut Commands,
+    ) {
+        let me = ctx.identity.me.member;
+        let others = ctx.core.config().config.members.keys().copied();
+        let (now, pause_max) = (ctx.turns.now, ctx.identity.config.suspect);
+        let others = others.filter(|id| *id != me);
+        self.silence.look(now, others, pause_max);
+        if self.awaits_successor(ctx) {
+            return self.let_learners_vote(ctx, commands);
+        }
+        let policy = ctx.identity.config.voter_policy;
+        let lost = self.with_facts(ctx, commands, |facts| loss(&policy, facts));
+        if let Some(lost) = lost {
+            return self.take_vote(ctx, lost);
+        }
+        self.let_learners_vote(ctx, commands);
+        let after = self.learner_patience;
+        if let Some(learner) = self.with_facts(ctx, commands, |facts| forgotten(facts, after)) {
+            self.forget(ctx, learner);
+        }
+    }
+
+    /// Whether a dead voter has made room for a learner that has not taken it yet. No other vote is
+    /// taken before: one learner replaces one voter.
+    fn awaits_successor(&self, ctx: &Context) -> bool {
+        let config = &ctx.core.config().config;
+        let is_learner = |id: &MemberId| config.members.contains_key(id) && !config.is_voter(*id);
+        let successor = self.successor.filter(is_learner);
+        successor.is_some_and(|id| self.presence.session_of(id).is_some())
+    }
+
+    fn take_vote(&mut self, ctx: &mut Context, Loss { voter, successor }: Loss) {
+        let name = ctx.name_of(voter);
+        let change = ConfigChange::Demote(voter);
+        if ctx.core.change_config(ctx.turns.now, change).is_err() {
+            // Another change is under way: the next tick tries again.
+            return;
+        }
+        self.successor = successor;
+        let dead_after = ctx.identity.config.voter_policy.dead_after;
+        let then = successor.map_or_else(
+            || "a majority needs one vote less".to_owned(),
+            |id| format!("{} takes its place", ctx.name_of(id)),
+        );
+        let text = format!("{name} has been silent for {dead_after:?}: it loses its vote, {then}");
+        ctx.log(Level::Warning, text);
+    }
+
+    /// Tells the core which learners it may promote when they have caught up.
+    pub(super) fn let_learners_vote(&mut self, ctx: &mut Context, commands: &mut Commands) {
+        let successor = self.successor;
+        if successor.is_some_and(|id| ctx.core.config().config.is_voter(id)) {
+            self.successor = None;
+        }
+        let successor = self.successor;
+        let promotable = self.with_facts(ctx, commands, |facts| promotable(facts, successor));
+        let members = ctx.core.config().config.members.iter();
+        let learners: Vec<MemberId> = members
+            .filter(|(_, member)| member.role == Role::Learner)
+            .map(|(id, _)| *id)
+            .collect();
+        // Those that may not first: the others are promoted at once.
+        let (may, may_not): (Vec<_>, Vec<_>) =
+            learners.into_iter().partition(|id| promotable.contains(id));
+        for id in may_not {
+            ctx.core.set_eligible(id, false);
+        }
+        for id in may {
+            ctx.core.set_eligible(id, true);
+        }
+    }
+
+    /// Makes room for a newcomer in a full group; whether there is any.
+    pub(super) fn make_room(&self, ctx: &mut Context, commands: &mut Commands) -> bool {
+        let suspect = ctx.identity.config.suspect;
+        let longest = self.with_facts(ctx, commands, |facts| forgotten(facts, suspect));
+        longest.is_some_and(|learner| self.forget(ctx, learner))
+    }
+
+    pub(in crate::driver) fn forget(&self, ctx: &mut Context, learner: MemberId) -> bool {
+        let (name, now) = (ctx.name_of(learner), ctx.turns.now);
+        let silent = self.silence.of(now, learner);
+        let change = ConfigChange::Remove(learner);
+        if ctx.core.change_config(ctx.turns.now, change).is_err() {
+            return false;
+        }
+        let text = format!(
+            "{name} has no vote, and has been silent for {silent:?}: the group forgets it. It \
+             joins again when it starts"
+        );
+        ctx.log(Level::Info, text);
+        true
+    }
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@ use synod_consensus::{
 use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
 
+use super::log_times::LogTimes;
 use super::{EntrySender, append_message};
 use crate::catch_up::{CatchUp, OutstandingReads};
 use crate::entry_cache::EntryCache;
 use crate::tuning::Tuning;
+
 pub(super) use repair_watch::{RepairNews, RepairWatch};
 
 /// How a range of entries gets to a member.
@@ -69,6 +71,7 @@ pub(super) struct OwnLog {
     /// The commit index that the driver has followed.
     committed: LogIndex,
     pub(super) repair: RepairWatch,
+    pub(super) times: LogTimes,
 }
 
 impl OwnLog {
@@ -90,6 +93,7 @@ impl OwnLog {
             era: 0,
             committed,
             repair,
+            times: LogTimes::default(),
         }
     }
 
@@ -340,7 +344,7 @@ mod tests {
         }
     }
 
-    fn append(entries: Vec<EntryHeader>) -> Message {
+    pub(super) fn append(entries: Vec<EntryHeader>) -> Message {
         Message {
             from: LEADER,
             to: ME,

@@ -200,7 +200,7 @@ impl LocalProposals {
     }
 
     /// The connection to a member, if there ever was one.
-    pub(in crate::driver) fn link_to(&self, member: MemberId) -> Option<Link> {
+    pub(super) fn link_to(&self, member: MemberId) -> Option<Link> {
         self.connections.to(member)
     }
 
@@ -342,7 +342,7 @@ mod tests {
     }
 
     /// Entry 1 of this term, or the proposal with this number.
-    fn entry(number: u64) -> EntryHeader {
+    pub(in crate::driver) fn entry(number: u64) -> EntryHeader {
         EntryHeader {
             term: TERM,
             index: LogIndex(1),

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use synod_certify::{CertLimits, Verdict};
+use synod_certify::Verdict;
 use synod_consensus::{
-    DedupVerdict, EntryKind, LogIndex, MemberId, Origin, ProposalDedup, Seqno, Term, Time,
+    DedupVerdict, EntryKind, MemberId, Origin, ProposalDedup, Seqno, Term, Time,
 };
 use synod_log::PAYLOAD_BYTES_MAX;
 use synod_wire::{ProposalRefusal, Propose};
@@ -39,11 +39,7 @@ pub(super) enum ProposalAnswer {
 }
 
 /// The component that answers proposals.
-///
-/// Invariant: the certification state has seen the entries of the log, each once, in order.
 pub(in crate::driver) struct Ordering {
-    pub(in crate::driver) certification: CertificationState,
-    limits: CertLimits,
     dedup: ProposalDedup,
     /// Proposals that wait for room in the log.
     deferred: Deferred,
@@ -54,14 +50,8 @@ pub(in crate::driver) struct Ordering {
 }
 
 impl Ordering {
-    pub(in crate::driver) fn new(
-        certification: CertificationState,
-        limits: CertLimits,
-        partial_action_timeout: Duration,
-    ) -> Ordering {
+    pub(in crate::driver) fn new(partial_action_timeout: Duration) -> Ordering {
         Ordering {
-            certification,
-            limits,
             dedup: ProposalDedup::default(),
             deferred: Deferred::default(),
             term_after: Seqno(0),
@@ -83,11 +73,6 @@ impl Ordering {
     /// This member does not lead: the origins will send again what waits here.
     pub(in crate::driver) fn stop_leading(&mut self) {
         self.deferred.clear();
-    }
-
-    /// The log was reset: it begins after this entry and action.
-    pub(in crate::driver) fn log_reset(&mut self, index: LogIndex, seqno: Seqno) {
-        self.certification = CertificationState::new(index, seqno, self.limits);
     }
 
     /// A proposal of member `from` arrived. Answers it if it is to be ruled on now: not if others
@@ -132,6 +117,7 @@ impl Ordering {
     /// Rules on a proposal. `writers` is the rule in force where it would be ordered.
     pub(super) fn answer(
         &mut self,
+        certification: &CertificationState,
         propose: &Propose,
         has_room: bool,
         writers: WriterRule,
@@ -157,7 +143,7 @@ impl Ordering {
         if !has_room {
             return ProposalAnswer::Wait;
         }
-        let answer = self.certify(propose);
+        let answer = certify(certification, propose);
         if matches!(
             answer,
             ProposalAnswer::Refuse(_) | ProposalAnswer::TooMuch(_) | ProposalAnswer::Malformed(_)
@@ -167,47 +153,51 @@ impl Ordering {
         answer
     }
 
-    fn certify(&self, propose: &Propose) -> ProposalAnswer {
-        let (origin, payload) = (&propose.origin, &propose.payload);
-        if payload.len() > PAYLOAD_BYTES_MAX as usize {
-            // Every log would refuse it, and every member would stop.
-            return ProposalAnswer::Malformed(PayloadError::too_large(payload.len()));
-        }
-        let verdict = if propose.kind == EntryKind::Chunk {
-            let checked = self.certification.check_chunk(origin, payload);
-            checked.map(|()| Verdict::Pass {
-                depends_on: Seqno::UNDEFINED.0,
-            })
-        } else {
-            self.certification.certify(origin, payload)
-        };
-        match verdict {
-            Ok(Verdict::Pass { depends_on }) => ProposalAnswer::Append {
-                depends_on: Seqno(depends_on),
-            },
-            Ok(Verdict::Conflict { with }) => {
-                ProposalAnswer::Refuse(ProposalRefusal::Conflict { with: Seqno(with) })
-            }
-            Ok(Verdict::TooOld { .. }) => ProposalAnswer::Refuse(ProposalRefusal::TooOld),
-            Err(CertifyError::ChunksUnknown) => ProposalAnswer::Refuse(ProposalRefusal::GivenUp),
-            Err(CertifyError::Doomed { with }) => {
-                ProposalAnswer::Refuse(ProposalRefusal::Conflict { with })
-            }
-            Err(CertifyError::TooMuch(why)) => ProposalAnswer::TooMuch(why),
-            Err(CertifyError::Malformed(error)) => ProposalAnswer::Malformed(error),
-        }
-    }
-
     /// The proposal was appended.
     pub(super) fn appended(&mut self, origin: Origin) {
         self.dedup.appended(origin);
     }
 
     /// Partial actions that were not continued for a long time.
-    pub(in crate::driver) fn stale_actions(&self, now: Time) -> Vec<PartialActionId> {
-        self.certification
+    pub(in crate::driver) fn stale_actions(
+        &self,
+        certification: &CertificationState,
+        now: Time,
+    ) -> Vec<PartialActionId> {
+        certification
             .partial_actions()
             .stale(now, self.partial_action_timeout)
+    }
+}
+
+fn certify(certification: &CertificationState, propose: &Propose) -> ProposalAnswer {
+    let (origin, payload) = (&propose.origin, &propose.payload);
+    if payload.len() > PAYLOAD_BYTES_MAX as usize {
+        // Every log would refuse it, and every member would stop.
+        return ProposalAnswer::Malformed(PayloadError::too_large(payload.len()));
+    }
+    let verdict = if propose.kind == EntryKind::Chunk {
+        let checked = certification.check_chunk(origin, payload);
+        checked.map(|()| Verdict::Pass {
+            depends_on: Seqno::UNDEFINED.0,
+        })
+    } else {
+        certification.certify(origin, payload)
+    };
+    match verdict {
+        Ok(Verdict::Pass { depends_on }) => ProposalAnswer::Append {
+            depends_on: Seqno(depends_on),
+        },
+        Ok(Verdict::Conflict { with }) => {
+            ProposalAnswer::Refuse(ProposalRefusal::Conflict { with: Seqno(with) })
+        }
+        Ok(Verdict::TooOld { .. }) => ProposalAnswer::Refuse(ProposalRefusal::TooOld),
+        Err(CertifyError::ChunksUnknown) => ProposalAnswer::Refuse(ProposalRefusal::GivenUp),
+        Err(CertifyError::Doomed { with }) => {
+            ProposalAnswer::Refuse(ProposalRefusal::Conflict { with })
+        }
+        Err(CertifyError::TooMuch(why)) => ProposalAnswer::TooMuch(why),
+        Err(CertifyError::Malformed(error)) => ProposalAnswer::Malformed(error),
     }
 }
 
@@ -219,15 +209,18 @@ pub(super) struct NotAProposal;
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use synod_consensus::SessionId;
+    use synod_certify::CertLimits;
+    use synod_consensus::{LogIndex, SessionId};
 
     const FROM: MemberId = MemberId(2);
     const TERM: Term = Term(3);
 
+    fn certification() -> CertificationState {
+        CertificationState::new(LogIndex(0), Seqno(0), CertLimits::default())
+    }
+
     fn ordering() -> Ordering {
-        let limits = CertLimits::default();
-        let certification = CertificationState::new(LogIndex(0), Seqno(0), limits);
-        let mut ordering = Ordering::new(certification, limits, Duration::from_secs(60));
+        let mut ordering = Ordering::new(Duration::from_secs(60));
         ordering.begin_term(TERM, Seqno(0));
         ordering
     }
@@ -265,7 +258,7 @@ mod tests {
         let mut ordering = ordering();
         let first = ordering.arrived(FROM, propose(1)).unwrap().unwrap();
         assert!(matches!(
-            ordering.answer(&first, false, WriterRule::Any),
+            ordering.answer(&certification(), &first, false, WriterRule::Any),
             ProposalAnswer::Wait
         ));
         ordering.put_back(first);
@@ -285,7 +278,8 @@ mod tests {
             payload: payload.into(),
             ..propose(1)
         };
-        let ProposalAnswer::Malformed(error) = ordering.answer(&too_large, true, WriterRule::Any)
+        let ProposalAnswer::Malformed(error) =
+            ordering.answer(&certification(), &too_large, true, WriterRule::Any)
         else {
             panic!("no log takes it");
         };
@@ -305,12 +299,12 @@ mod tests {
         };
         for has_room in [false, true] {
             assert!(matches!(
-                ordering.answer(&chunk, has_room, writer),
+                ordering.answer(&certification(), &chunk, has_room, writer),
                 ProposalAnswer::Refuse(ProposalRefusal::NotWriter)
             ));
         }
         assert!(matches!(
-            ordering.answer(&chunk, true, WriterRule::Any),
+            ordering.answer(&certification(), &chunk, true, WriterRule::Any),
             ProposalAnswer::Refuse(ProposalRefusal::Conflict { .. })
         ));
     }
@@ -319,16 +313,16 @@ mod tests {
     fn proposal_that_was_refused_or_appended_is_not_certified_again() {
         let mut ordering = ordering();
         assert!(matches!(
-            ordering.answer(&propose(1), true, WriterRule::Any),
+            ordering.answer(&certification(), &propose(1), true, WriterRule::Any),
             ProposalAnswer::Malformed(_)
         ));
         assert!(matches!(
-            ordering.answer(&propose(1), true, WriterRule::Any),
+            ordering.answer(&certification(), &propose(1), true, WriterRule::Any),
             ProposalAnswer::Refuse(_)
         ));
         ordering.appended(propose(2).origin);
         assert!(matches!(
-            ordering.answer(&propose(2), true, WriterRule::Any),
+            ordering.answer(&certification(), &propose(2), true, WriterRule::Any),
             ProposalAnswer::Ignore
         ));
         let late = Propose {
@@ -337,7 +331,7 @@ mod tests {
         };
         assert!(
             matches!(
-                ordering.answer(&late, true, WriterRule::Any),
+                ordering.answer(&certification(), &late, true, WriterRule::Any),
                 ProposalAnswer::Ignore
             ),
             "another term"

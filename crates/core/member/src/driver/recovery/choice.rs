@@ -218,7 +218,10 @@ mod tests {
     }
 
     /// The order, given to this member, where these members have these logs.
-    fn order(me: u64, survivors: &[(u64, SurvivorReport)]) -> Result<u64, (RefusalReason, String)> {
+    pub(in crate::driver) fn order(
+        me: u64,
+        survivors: &[(u64, SurvivorReport)],
+    ) -> Result<u64, (RefusalReason, String)> {
         order_by(me, survivors, false)
     }
 

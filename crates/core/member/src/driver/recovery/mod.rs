@@ -9,17 +9,29 @@
 //! - [`Survivors`]: what was heard, and when;
 //! - [`Completeness`]: since when this member's log may lack something that is committed;
 //! - `choice`: the rule that allows or refuses the order;
-//! - `histories`: a database that may be of a history that the group has left;
-//! - `coordinate`: the driver's part.
+//! - `histories`: a database that may be of a history that the group has left.
 
 mod choice;
 mod completeness;
-mod coordinate;
 mod histories;
 mod survivors;
 
+use std::time::Duration;
+
+use synod_consensus::{ForceError, LogIndex, MemberId};
+use synod_wire::{CommandRefusal, Done, PeerMessage, RefusalReason, SurvivorReport};
+
+use super::commands::refuse;
+use super::context::Context;
+use super::leadership::Leadership;
+use super::membership::Membership;
+use crate::config::DatabasePosition;
+use crate::shared::{SurvivorStatus, lock};
+use choice::{Facts, choose};
 use completeness::Completeness;
 use survivors::Survivors;
+
+pub(super) use histories::{may_join, may_obey, may_write};
 
 /// The component that knows what the survivors of a lost majority have.
 #[derive(Default)]
@@ -28,4 +40,157 @@ pub(super) struct Recovery {
     completeness: Completeness,
     /// At the start the log did not hold the position of the database.
     is_unproven: bool,
+}
+
+impl Recovery {
+    // --- reports -----------------------------------------------------------------------------
+
+    /// Reports to all other members while no leader is heard, and shows what they have reported.
+    /// At each slow tick.
+    pub(super) fn recovery_tick(&mut self, ctx: &Context, membership: &Membership) {
+        if ctx.core.is_ready_leader() {
+            let commit = ctx.core.commit_index();
+            self.leader_states_commit(ctx, commit);
+        }
+        let commit = ctx.core.commit_index();
+        self.completeness.reached(commit);
+        let members = &ctx.core.config().config.members;
+        let is_kept = |id| members.contains_key(&id);
+        self.survivors.keep_only(is_kept);
+        if !ctx.links.shared.is_primary() && ctx.core.leader().is_none() {
+            let report = self.survivor_report(ctx, membership);
+            for member in ctx.other_members() {
+                ctx.send(member, PeerMessage::Survivor(report));
+            }
+        }
+        self.publish_survivors(ctx, membership);
+    }
+
+    /// A survivor reports. A member that hears a leader tells it so.
+    pub(super) fn handle_survivor(
+        &mut self,
+        ctx: &Context,
+        membership: &Membership,
+        from: MemberId,
+        report: SurvivorReport,
+    ) {
+        let now = ctx.turns.now;
+        self.survivors.report(now, from, report);
+        if report.leader.is_none() && ctx.core.leader().is_some() {
+            let report = self.survivor_report(ctx, membership);
+            ctx.send(from, PeerMessage::Survivor(report));
+        }
+    }
+
+    /// A leader states its commit index.
+    pub(super) fn leader_states_commit(&mut self, ctx: &Context, commit: LogIndex) {
+        let now = ctx.turns.now;
+        self.completeness.stated(now, commit);
+    }
+
+    fn survivor_report(&self, ctx: &Context, membership: &Membership) -> SurvivorReport {
+        let (completeness, core) = (&self.completeness, &ctx.core);
+        let longest_us = ctx.identity.config.timing.election_timeout_max_us;
+        let deposed = Duration::from_micros(longest_us);
+        let incomplete = completeness.incomplete_for(ctx.turns.now, deposed);
+        // One that is before the log's beginning waits for a copy, or for what others have.
+        let has_database = ctx.identity.config.has_data
+            && (membership.join.is_completed() || ctx.database() != DatabasePosition::NONE)
+            && membership.database_seqno(ctx) >= core.base().seqno;
+        SurvivorReport {
+            last: core.last_id(),
+            durable: core.durable_index(),
+            commit: core.commit_index(),
+            stated: completeness.highest_stated(),
+            incomplete_us: incomplete.map(micros),
+            applied: if has_database {
+                membership.database_seqno(ctx)
+            } else {
+                DatabasePosition::NONE.seqno
+            },
+            is_under_repair: core.repairing_until().is_some(),
+            leader: core.leader(),
+        }
+    }
+
+    /// Publishes the reports of the survivors, for operators.
+    fn publish_survivors(&self, ctx: &Context, membership: &Membership) {
+        let now = ctx.turns.now;
+        let me = ctx.identity.me.member;
+        let survivors = &self.survivors;
+        let others = ctx
+            .other_members()
+            .into_iter()
+            .map(|member| SurvivorStatus {
+                member,
+                report: survivors.current(now, member).map(|(_, report)| report),
+            });
+        let own = SurvivorStatus {
+            member: me,
+            report: Some(self.survivor_report(ctx, membership)),
+        };
+        let all = others.chain([own]).collect();
+        lock(&ctx.links.shared.status).survivors = all;
+    }
+
+    // --- the order ---------------------------------------------------------------------------
+
+    /// The member that continues, if this one is asked.
+    pub(super) fn choose_survivor(
+        &self,
+        ctx: &Context,
+        membership: &Membership,
+        leadership: &Leadership,
+        is_passed_on: bool,
+    ) -> Result<MemberId, CommandRefusal> {
+        let now = ctx.turns.now;
+        let leaderless = leadership.primary.leaderless_for(now);
+        let survivors = &self.survivors;
+        choose(&Facts {
+            me: ctx.identity.me.member,
+            config: &ctx.core.config().config,
+            own: self.survivor_report(ctx, membership),
+            report_of: &|id| survivors.current(now, id).map(|(_, report)| report),
+            leaderless_for: leaderless.unwrap_or_default(),
+            patience: ctx.group_patience(),
+            is_passed_on,
+        })
+    }
+
+    /// This member continues as the only voter.
+    pub(super) fn recover(
+        &self,
+        ctx: &mut Context,
+        membership: &Membership,
+        leadership: &mut Leadership,
+        is_passed_on: bool,
+    ) -> Result<Done, CommandRefusal> {
+        let chosen = self.choose_survivor(ctx, membership, leadership, is_passed_on)?;
+        if chosen != ctx.identity.me.member {
+            // The order is for the other one, which reported a moment ago.
+            let text = format!(
+                "{} has more of the log since: repeat the order",
+                ctx.name_of(chosen)
+            );
+            return Err(refuse(RefusalReason::OtherHasMore, text));
+        }
+        leadership.force_new_primary(ctx).map_err(refused)?;
+        let member = ctx.identity.config.name.clone();
+        Ok(Done::Continues { member })
+    }
+}
+
+fn refused(error: ForceError) -> CommandRefusal {
+    let reason = match error {
+        ForceError::HasLeader { .. } => RefusalReason::NotLost,
+        ForceError::NotConfigured | ForceError::UnderRepair { .. } => RefusalReason::Unfit,
+    };
+    refuse(
+        reason,
+        format!("this member does not continue alone: {error}"),
+    )
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -16,7 +16,6 @@
 
 mod awake_time;
 mod chunk_starts;
-mod coordinate;
 mod flush_estimate;
 mod full_log_policy;
 mod purge_limit;
@@ -24,18 +23,25 @@ mod redundancy;
 
 use std::time::Duration;
 
-use synod_consensus::{Config, LogIndex, Seqno, Time};
+use synod_consensus::{Config, ConfigAt, LogIndex, Seqno, Time};
 use synod_log::LogError;
 use synod_wire::{DataState, Report};
 
-use crate::payload::discard::PartialActionId;
+use super::context::Context;
+use super::fetching::Fetching;
+use super::membership::Membership;
+use crate::host::{Level, Topic};
+use crate::payload::discard::{Discard, PartialActionId};
+use crate::setting::Setting;
+use crate::storage::{Job, PurgeJob};
 use crate::tuning::Tuning;
 use awake_time::AwakeTime;
 use chunk_starts::ChunkStarts;
 use flush_estimate::FlushEstimate;
-pub use full_log_policy::FullLogPolicy;
 use purge_limit::PurgeLimit;
 use redundancy::Redundancy;
+
+pub use full_log_policy::FullLogPolicy;
 
 /// Samples of the reported estimate within one margin.
 const REPORTED_SAMPLES: u32 = 8;
@@ -223,7 +229,7 @@ impl Retention {
     }
 
     /// First entry after which this member keeps its log as long as it is not full.
-    pub(super) fn keep_from(&mut self, log: &CertifiedLog, needs: &Needs) -> LogIndex {
+    fn keep_from(&mut self, log: &CertifiedLog, needs: &Needs) -> LogIndex {
         let (delivered, seqno) = (needs.delivered, needs.committed_seqno);
         self.local_flushed
             .note(self.awake.now(), delivered, seqno, needs.applied);
@@ -251,13 +257,13 @@ impl Retention {
     /// No entry after this action is purged, unless the log is full. The slowest held reader has
     /// passed it; and, for a follower, the slowest present member has applied up to there. A leader
     /// knows how far the members' logs are, and needs no such bound.
-    pub(super) fn keep_after(&self, leads: bool) -> Option<Seqno> {
+    fn keep_after(&self, leads: bool) -> Option<Seqno> {
         let applied = self.slowest_applied.filter(|_| !leads);
         applied.into_iter().chain(self.readers_at).min()
     }
 
     /// Up to where the log may be purged if it is full, as far as this member knows.
-    pub(super) fn purge_limit(&self) -> LogIndex {
+    pub(super) fn known_purge_limit(&self) -> LogIndex {
         self.limit.index()
     }
 
@@ -266,7 +272,7 @@ impl Retention {
     ///
     /// # Errors
     /// If the log is damaged; the limit is zero.
-    pub(super) fn compute_purge_limit(
+    fn compute_purge_limit(
         &mut self,
         config: &Config,
         log: &CertifiedLog,
@@ -298,14 +304,14 @@ impl Retention {
 
     /// Leader only: whether the log has become full (`true`) or has room again (`false`) since
     /// the operator was last informed.
-    pub(super) fn fullness_to_announce(&mut self, is_full: bool) -> Option<bool> {
+    fn fullness_to_announce(&mut self, is_full: bool) -> Option<bool> {
         let was_full = std::mem::replace(&mut self.full_is_announced, is_full);
         (is_full != was_full).then_some(is_full)
     }
 
     /// Leader of a full log only: whether it is purged of actions that too few databases have, and
     /// the operator is not informed of that yet.
-    pub(super) fn drop_to_announce(&mut self, config: &Config, is_full: bool) -> bool {
+    fn drop_to_announce(&mut self, config: &Config, is_full: bool) -> bool {
         let enough = self.redundancy.flushed(config, FullLogPolicy::Wait);
         let drops = is_full && self.flushed(config, is_full) > enough;
         drops && !std::mem::replace(&mut self.drop_is_announced, true)
@@ -315,7 +321,7 @@ impl Retention {
     /// if the log is full, has been for a tick, and cannot be purged because of this action: enough
     /// databases have flushed everything before it. Clients would wait in vain for an origin that
     /// is dead, or for an action that is larger than the log.
-    pub(super) fn action_in_the_way(
+    fn action_in_the_way(
         &self,
         config: &Config,
         is_full: bool,
@@ -327,6 +333,158 @@ impl Retention {
         let flushed = self.flushed(config, is_full);
         let (id, _) = oldest.filter(|(_, before)| *before <= flushed)?;
         Some(id)
+    }
+}
+
+impl Retention {
+    /// Gives the log its bounds: what it keeps, and up to where it may be purged.
+    pub(super) fn retain_log(
+        &mut self,
+        ctx: &mut Context,
+        membership: &Membership,
+        fetching: &mut Fetching,
+    ) {
+        if !self.is_due(ctx.turns.now, ctx.links.shared.is_log_full()) {
+            return;
+        }
+        let (log, needs) = (ctx.certified_log(), needs(ctx, membership, fetching));
+        let keep_from = self.keep_from(&log, &needs);
+        let base = ctx.core.base();
+        let (base, seqno) = (base.last.index, base.seqno);
+        self.purged(base, seqno);
+        let purge_limit = self.purge_limit(ctx).min(ctx.own_log.committed());
+        if purge_limit > base {
+            let purge = PurgeJob {
+                keep_from,
+                keep_after: self.keep_after(ctx.core.is_leader()),
+                purge_limit,
+                compares_after: ctx.has_database().then(|| ctx.links.shared.applied()),
+                configs: configs_up_to(ctx, purge_limit),
+            };
+            ctx.links.disk.write(Job::Purge(purge));
+        }
+    }
+
+    /// The purge limit, brought up to date if this member leads.
+    pub(super) fn purge_limit(&mut self, ctx: &mut Context) -> LogIndex {
+        if ctx.core.is_leader() {
+            let log = ctx.certified_log();
+            let (config, reader) = (&ctx.core.config().config, &ctx.links.reader);
+            let is_full = ctx.links.shared.is_log_full();
+            let search = |seqno| reader.seek_seqno(seqno);
+            if let Err(error) = self.compute_purge_limit(config, &log, is_full, search) {
+                ctx.log_damaged(&error);
+            }
+        }
+        self.known_purge_limit()
+    }
+
+    /// Leader only: informs the operator why clients wait, and when that is over.
+    pub(super) fn announce_full_log(&mut self, ctx: &Context) {
+        let is_full = ctx.links.shared.is_log_full();
+        let name = |setting| ctx.links.host.setting_name(setting);
+        let (retain_size, log_full) = (name(Setting::LogRetainSize), name(Setting::LogFull));
+        let config = &ctx.core.config().config;
+        let in_relay_group = ctx.identity.config.in_relay_group;
+        if self.drop_to_announce(config, is_full) {
+            let text = match in_relay_group {
+                true => format!(
+                    "the log is full: as {log_full} says, it is purged of what connected readers \
+                     need. They are told which GTIDs they have lost"
+                ),
+                false => format!(
+                    "the log is full, and too few databases have flushed its actions (a majority \
+                     of them must have): as {log_full} says, it is purged of what one database \
+                     has. Until others have caught up, acknowledged commits are lost with that \
+                     disk"
+                ),
+            };
+            ctx.note(Topic::Log, Level::Warning, text);
+        }
+        // Relays say up to where none of their readers needs the log, and hold the newest
+        // transaction in the same way: what it is that holds the log is not known here.
+        let holds = match in_relay_group {
+            true => {
+                "it cannot be purged at once (readers need what is in it, or all of it was written \
+                 within seconds, or its newest transaction is as large as the log may be): \
+                 nothing new is taken until it is purged"
+            }
+            false => {
+                "too few databases have flushed its actions (a majority of them must have): \
+                 nothing new is taken until they have"
+            }
+        };
+        match self.fullness_to_announce(is_full) {
+            Some(true) => ctx.note(
+                Topic::Log,
+                Level::Warning,
+                format!(
+                    "the log is larger than twice {retain_size}, its disk has no more room to \
+                     spare, and {holds}. With {log_full}=drop the log is purged nevertheless"
+                ),
+            ),
+            Some(false) => ctx.note(Topic::Log, Level::Info, "the log has room again"),
+            None => {}
+        }
+    }
+
+    /// Leader only: discards the partial action that keeps a full log from being purged, if one
+    /// does.
+    pub(super) fn discard_action_in_the_way(&self, ctx: &mut Context) {
+        let config = &ctx.core.config().config;
+        let is_full = ctx.links.shared.is_log_full();
+        let oldest = ctx.certification.partial_actions().oldest();
+        let Some(id) = self.action_in_the_way(config, is_full, oldest) else {
+            return;
+        };
+        let why = format!(
+            "discarding a partial action of member {}: the log is larger than twice {}, and \
+             cannot be purged before that action ends",
+            id.member,
+            ctx.links.host.setting_name(Setting::LogRetainSize),
+        );
+        ctx.discard(&Discard::Action(id), Level::Warning, why);
+    }
+}
+
+fn needs(ctx: &Context, membership: &Membership, fetching: &mut Fetching) -> Needs {
+    let fetched_from = fetching.serving.needed_from(ctx.turns.now);
+    let shared = &ctx.links.shared;
+    let delivered = shared.delivered_index();
+    let committed_seqno = shared.commit_seqno();
+    let applied = shared.applied();
+    let followers = ctx.core.progress();
+    let present = followers.filter(|progress| membership.is_alive(ctx, progress.member));
+    Needs {
+        delivered,
+        committed_seqno,
+        applied,
+        least_match: present.map(|progress| progress.match_index).min(),
+        fetched_from,
+    }
+}
+
+/// Every configuration that was in force at some entry up to `index`, ascending.
+fn configs_up_to(ctx: &Context, index: LogIndex) -> Vec<ConfigAt> {
+    let mut configs = Vec::new();
+    let mut at = Some(index);
+    while let Some(config) = at.and_then(|index| ctx.core.config_at(index)) {
+        configs.push(config.clone());
+        at = (config.index > ctx.core.base().last.index).then(|| config.index.prev());
+    }
+    configs.reverse();
+    configs
+}
+
+/// Leader only: discards partial actions that began before this member's knowledge of the log
+/// does. It would refuse their next chunks, and cannot say how long logs have to keep them.
+pub(super) fn discard_unknown(ctx: &mut Context) {
+    let log = ctx.certified_log();
+    let begun_by = log.discard.map_or(LogIndex(0), |(_, begun_by)| begun_by);
+    if begun_by < log.start {
+        let start = log.start;
+        let why = format!("discarding all partial actions that began by entry {start}, if any");
+        ctx.discard(&Discard::BegunBy(start), Level::Info, why);
     }
 }
 
@@ -460,7 +618,7 @@ mod tests {
             let computed = retention.compute_purge_limit(&three, &log(), is_full, search);
             computed.unwrap();
             let announces = retention.drop_to_announce(&three, is_full);
-            (retention.purge_limit(), announces)
+            (retention.known_purge_limit(), announces)
         };
         assert_eq!(limit(&mut retention, true), (LogIndex(0), false));
         retention.set_full_log_policy(FullLogPolicy::Drop);
@@ -539,8 +697,8 @@ mod tests {
         retention.note_status(&config, &flushed(5), LogIndex(70), LogIndex(60));
         assert_eq!(retention.keep_after(false), Some(Seqno(8)));
         assert_eq!(retention.keep_after(true), None);
-        assert_eq!(retention.purge_limit(), LogIndex(60));
+        assert_eq!(retention.known_purge_limit(), LogIndex(60));
         retention.log_reset();
-        assert_eq!(retention.purge_limit(), LogIndex(0));
+        assert_eq!(retention.known_purge_limit(), LogIndex(0));
     }
 }

@@ -9,7 +9,7 @@ use crate::payload::view::ViewMember;
 /// first, in the order given; then followers before the leader, and among those the one with the
 /// least left to apply. A donor has to be synced, and is never the joiner itself. None if no member
 /// will do.
-pub(in crate::driver) fn best_donor<'a>(
+pub(super) fn best_donor<'a>(
     request: &StateRequest,
     me: MemberId,
     present: &[ViewMember],

@@ -13,28 +13,29 @@
 //! repetitions by joiner, session and number. [`best_donor`] is the leader's choice. The copy
 //! itself is made by the hosts.
 
-mod coordinate;
 mod donor;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{MemberId, SessionId, Time};
-use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
+use synod_wire::{PeerMessage, StateOffer, StateRequest, StateResult};
 
-pub(super) use donor::best_donor;
+use super::context::Context;
+use super::membership::Membership;
+use crate::host::{DonorRequest, Level, StateTransferEvent};
+use donor::best_donor;
 
 /// A request that was forwarded so long ago is not repeated: the joiner has asked again, or will.
 const STALE: Duration = Duration::from_secs(15);
 /// Joiners remembered; a group has no more members.
 const JOINERS_MAX: usize = 64;
 
-/// The component that knows the state transfers under way, and the state of this member's database.
+/// The component that knows the state transfers under way.
 ///
 /// Invariant: at most one request per joiner and role, the newest.
+#[derive(Default)]
 pub(super) struct StateTransfers {
-    /// The state of this member's database, as its host says.
-    data_state: DataState,
     /// Joiner only: the request that has no answer yet.
     asked: Option<StateRequest>,
     /// Joiner only: the newest request, and the donor that has accepted it.
@@ -71,29 +72,7 @@ impl Donation {
     }
 }
 
-impl Default for StateTransfers {
-    fn default() -> StateTransfers {
-        StateTransfers {
-            data_state: DataState::Disconnected,
-            asked: None,
-            newest: None,
-            forwarded: BTreeMap::new(),
-            donations: BTreeMap::new(),
-        }
-    }
-}
-
 impl StateTransfers {
-    /// The state of this member's database.
-    pub(super) fn data_state(&self) -> DataState {
-        self.data_state
-    }
-
-    /// The host says in which state its database is.
-    pub(super) fn set_data_state(&mut self, state: DataState) {
-        self.data_state = state;
-    }
-
     /// This member asks the leader.
     pub(super) fn asked(&mut self, request: StateRequest) {
         self.newest = Some((request.id, None));
@@ -113,13 +92,13 @@ impl StateTransfers {
 
     /// Whether this member may answer how the copy for this request ended: the donor that has
     /// accepted it. Its acceptance may come later than that.
-    pub(super) fn expects_result(&self, id: u64, from: MemberId) -> bool {
+    fn expects_result(&self, id: u64, from: MemberId) -> bool {
         let newest = self.newest.filter(|(newest, _)| *newest == id);
         newest.is_some_and(|(_, donor)| donor.is_none_or(|donor| donor == from))
     }
 
     /// Leader only: this member sends a request on to a donor.
-    pub(super) fn forwarded(
+    fn forwarded(
         &mut self,
         donor: MemberId,
         donor_session: Option<SessionId>,
@@ -138,14 +117,14 @@ impl StateTransfers {
     }
 
     /// The donor to which this very request was sent on already.
-    pub(super) fn donor_of(&self, request: &StateRequest) -> Option<MemberId> {
+    fn donor_of(&self, request: &StateRequest) -> Option<MemberId> {
         let known = self.forwarded.get(&request.joiner)?;
         (known.request == *request).then_some(known.donor)
     }
 
     /// Donor only: this member gets a request. `Some` if not for the first time: the answers so
     /// far.
-    pub(super) fn received(&mut self, request: &StateRequest) -> Option<Vec<PeerMessage>> {
+    fn received(&mut self, request: &StateRequest) -> Option<Vec<PeerMessage>> {
         let known = self.donations.get(&request.joiner);
         let same = known.filter(|known| (known.session, known.id) == (request.session, request.id));
         if let Some(donation) = same {
@@ -167,7 +146,7 @@ impl StateTransfers {
     }
 
     /// Donor only: this member has accepted or declined.
-    pub(super) fn offered(&mut self, joiner: MemberId, offer: &StateOffer) {
+    fn note_offer(&mut self, joiner: MemberId, offer: &StateOffer) {
         if let Some(donation) = self.donation(joiner, offer.id) {
             donation.offer = Some(offer.clone());
         }
@@ -182,7 +161,7 @@ impl StateTransfers {
 
     /// Messages to send again over a new connection to this member, which is present in `session`.
     /// `leads`: it is the leader.
-    pub(super) fn to_repeat(
+    fn to_repeat(
         &self,
         member: MemberId,
         session: Option<SessionId>,
@@ -206,10 +185,191 @@ impl StateTransfers {
     }
 }
 
-fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
+pub(super) fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
     if known.len() >= JOINERS_MAX && !known.contains_key(&joiner) {
         known.pop_first();
     }
+}
+
+impl StateTransfers {
+    /// The host of this member needs a copy.
+    pub(super) fn request_state(
+        &mut self,
+        ctx: &Context,
+        membership: &Membership,
+        mut request: StateRequest,
+    ) {
+        request.joiner = ctx.identity.me.member;
+        request.session = ctx.identity.me.session;
+        self.asked(request.clone());
+        match ctx.core.leader() {
+            Some(leader) if leader == ctx.identity.me.member => {
+                self.choose_donor(ctx, membership, request)
+            }
+            Some(leader) => ctx.send(leader, PeerMessage::StateRequest(request)),
+            None => {
+                let text = "no leader is known".to_owned();
+                ctx.links
+                    .host
+                    .state_transfer_event(request.id, StateTransferEvent::NoDonor { text });
+            }
+        }
+    }
+
+    /// From a joiner, to the leader; or from the leader, which may be the joiner itself, to a
+    /// donor.
+    pub(super) fn handle_state_request(
+        &mut self,
+        ctx: &Context,
+        membership: &Membership,
+        from: MemberId,
+        request: StateRequest,
+    ) {
+        let is_from_leader = ctx.core.leader() == Some(from);
+        if is_from_leader {
+            self.donate(ctx, request);
+        } else if from == request.joiner {
+            self.choose_donor(ctx, membership, request);
+        }
+    }
+
+    /// Leader only: sends a request on to the donor that costs the group least.
+    fn choose_donor(&mut self, ctx: &Context, membership: &Membership, request: StateRequest) {
+        let joiner = request.joiner;
+        let chosen = self.donor_of(&request);
+        match chosen.or_else(|| donor_for(ctx, membership, &request)) {
+            Some(donor) if donor == ctx.identity.me.member => self.donate(ctx, request),
+            Some(donor) => {
+                let session = ctx.session_in_view(donor);
+                self.forwarded(donor, session, request.clone(), ctx.turns.now);
+                ctx.send(donor, PeerMessage::StateRequest(request));
+            }
+            None => {
+                let text = if ctx.core.is_leader() {
+                    "no synced member is free to give a copy"
+                } else {
+                    "the member asked does not lead"
+                };
+                let offer = StateOffer {
+                    id: request.id,
+                    donor: MemberId::NONE,
+                    accepted: false,
+                    text: text.to_owned(),
+                };
+                self.answer_offer(ctx, joiner, offer);
+            }
+        }
+    }
+
+    /// A connection to this member is new: messages sent over the last one may be lost.
+    pub(super) fn repeat_state_transfer_messages(&self, ctx: &Context, member: MemberId) {
+        let leads = ctx.core.leader() == Some(member);
+        let session = ctx.session_in_view(member);
+        let messages = self.to_repeat(member, session, leads, ctx.turns.now);
+        for message in messages {
+            ctx.send(member, message);
+        }
+    }
+
+    /// Donor only: has the host make the copy, unless it was asked for already.
+    fn donate(&mut self, ctx: &Context, request: StateRequest) {
+        if let Some(answers) = self.received(&request) {
+            for answer in answers {
+                ctx.send(request.joiner, answer);
+            }
+            return;
+        }
+        ctx.log(
+            Level::Info,
+            format!(
+                "{} asks this member for a full copy",
+                ctx.name_of(request.joiner)
+            ),
+        );
+        ctx.links.host.donate(DonorRequest {
+            id: request.id,
+            joiner: request.joiner,
+            after: request.after,
+            request: request.request,
+        });
+    }
+
+    /// Donor, or leader that has none: answers the joiner.
+    pub(super) fn answer_offer(&mut self, ctx: &Context, joiner: MemberId, offer: StateOffer) {
+        self.note_offer(joiner, &offer);
+        if joiner == ctx.identity.me.member {
+            self.offered(ctx, offer);
+        } else {
+            ctx.send(joiner, PeerMessage::StateOffer(offer));
+        }
+    }
+
+    /// Donor only: informs the joiner that the copy is made, or failed.
+    pub(super) fn answer_result(&mut self, ctx: &Context, joiner: MemberId, result: StateResult) {
+        self.finished(joiner, &result);
+        ctx.send(joiner, PeerMessage::StateResult(result));
+    }
+
+    /// Joiner only: an answer to this member's request. A donor accepts for itself.
+    pub(super) fn handle_state_offer(&mut self, ctx: &Context, from: MemberId, offer: StateOffer) {
+        if offer.donor == from || !offer.accepted {
+            self.offered(ctx, offer);
+        }
+    }
+
+    /// Joiner only: a donor has accepted, or there is none.
+    fn offered(&mut self, ctx: &Context, offer: StateOffer) {
+        let StateOffer {
+            id,
+            donor,
+            accepted,
+            text,
+        } = offer;
+        if !self.answered(id, accepted.then_some(donor)) {
+            return;
+        }
+        let event = if accepted {
+            let donor_name = ctx.name_of(donor);
+            ctx.log(
+                Level::Info,
+                format!("{donor_name} gives this member a copy"),
+            );
+            StateTransferEvent::Accepted { donor }
+        } else {
+            StateTransferEvent::NoDonor { text }
+        };
+        ctx.links.host.state_transfer_event(id, event);
+    }
+
+    /// Joiner only: the copy is made, or failed.
+    pub(super) fn handle_state_result(&self, ctx: &Context, from: MemberId, result: StateResult) {
+        if !self.expects_result(result.id, from) {
+            return;
+        }
+        let StateResult {
+            id,
+            ok,
+            code,
+            seqno,
+            text,
+        } = result;
+        let event = if ok {
+            StateTransferEvent::Done { seqno }
+        } else {
+            StateTransferEvent::Failed { code, text }
+        };
+        ctx.links.host.state_transfer_event(id, event);
+    }
+}
+
+/// Leader only: the member that should give the copy.
+fn donor_for(ctx: &Context, membership: &Membership, request: &StateRequest) -> Option<MemberId> {
+    let present_in = membership.presence.session_of(request.joiner);
+    if !ctx.core.is_leader() || present_in != Some(request.session) {
+        return None;
+    }
+    let (me, present) = (ctx.identity.me.member, membership.presence.members());
+    best_donor(request, me, &present, membership.presence.reports())
 }
 
 #[cfg(test)]
@@ -308,7 +468,7 @@ mod tests {
             Some(Vec::new()),
             "not answered yet"
         );
-        state.offered(JOINER, &offer(1));
+        state.note_offer(JOINER, &offer(1));
         state.finished(JOINER, &result(1));
         state.finished(JOINER, &result(7));
         let answers = vec![

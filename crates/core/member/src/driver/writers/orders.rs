@@ -80,7 +80,10 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    fn order(orders: &mut WritersOrders, writers: Writers) -> Receiver<Result<(), WritersRefusal>> {
+    pub(in crate::driver) fn order(
+        orders: &mut WritersOrders,
+        writers: Writers,
+    ) -> Receiver<Result<(), WritersRefusal>> {
         let (sender, receiver) = channel();
         let request = WritersRequest {
             writers,

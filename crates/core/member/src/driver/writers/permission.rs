@@ -24,7 +24,7 @@ pub enum WritePermission {
 impl WritePermission {
     /// The permission of member `me`, in a group with this setting and this leader. If `me` leads,
     /// its term begins after the action `term_after`.
-    pub(super) fn of(
+    pub(in crate::driver) fn of(
         writers: Writers,
         me: MemberId,
         leader: Option<MemberId>,

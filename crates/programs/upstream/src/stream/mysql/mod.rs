@@ -1,25 +1,22 @@
 //! From the events of MySQL 8 to those that a MariaDB server would have written.
 //!
-//! - [`status`]: variables of statements; [`collation`]: collations.
-//!
 //! A transaction gets a GTID of MariaDB: in the domain that was chosen, of the server where it
 //! began, and its number is how many transactions MySQL's set of executed ones has with it. So it
 //! is the same for all that read this upstream, wherever they begin. Its rows pass as they are.
 //! What only replicas of MySQL use goes.
 
-mod collation;
 mod status;
 
 use std::borrow::Cow;
 
+use synod_binlog::bodies::Query;
 use synod_binlog::gtid::{ALLOW_PARALLEL, DDL, GtidEvent, STANDALONE};
-use synod_binlog::mysql_gtid_event::{MYSQL_GTID, TAGGED_GTID, parse_mysql_gtid};
-use synod_binlog::query::{self, Query};
+use synod_binlog::mysql_gtid::{MYSQL_GTID, TAGGED_GTID, parse_mysql_gtid};
 use synod_binlog::{EventError, EventHeader, EventType, MysqlGtid};
 
 use super::raw::RawEvent;
-use super::{Fault, IGNORABLE, statement};
 use crate::error::{Corruption, Obstacle, Stopped};
+use crate::stream::{Fault, IGNORABLE, kinds};
 
 /// Types of MySQL that MariaDB does not have, or that mean something else there.
 const ANONYMOUS_GTID: EventType = EventType(34);
@@ -27,19 +24,15 @@ const PREVIOUS_GTIDS: EventType = EventType(35);
 /// Both are of MySQL's group replication, and change nothing.
 const TRANSACTION_CONTEXT: EventType = EventType(36);
 const VIEW_CHANGE: EventType = EventType(37);
-const XA_PREPARE: EventType = EventType(38);
 const PARTIAL_UPDATE_ROWS: EventType = EventType(39);
 const TRANSACTION_PAYLOAD: EventType = EventType(40);
 const HEARTBEAT_V2: EventType = EventType(41);
-/// The server's orderly end of a file.
-const STOP: EventType = EventType(3);
 /// Suffix that MySQL appends to `CREATE TABLE ... SELECT`, whose rows follow.
 const WITH_ROWS: &[u8] = b" START TRANSACTION";
 /// MySQL's comment for an invisible column: MariaDB reads such a comment of no version of MySQL.
 const INVISIBLE_OF_MYSQL: &[u8] = b"/*!80023 INVISIBLE */";
 const INVISIBLE: &[u8] = b"INVISIBLE";
 
-/// Stage of the present transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Outside,
@@ -53,7 +46,6 @@ enum Stage {
     Skipped,
 }
 
-/// Translates the events of one dump.
 #[derive(Debug)]
 pub(crate) struct Translator {
     domain: u32,
@@ -88,7 +80,6 @@ impl Translator {
         self.stage == Stage::Skipped
     }
 
-    /// The transaction is whole.
     pub(crate) fn finish(&mut self) {
         self.newest = self.newest.saturating_add(1);
         self.stage = Stage::Outside;
@@ -100,10 +91,7 @@ impl Translator {
     }
 
     /// The events of MariaDB in place of an event that is no file's own.
-    ///
-    /// # Errors
-    /// It is damaged, or has no counterpart.
-    pub(super) fn take(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
+    pub(crate) fn take(&mut self, event: RawEvent) -> Result<Vec<RawEvent>, Fault> {
         let event_type = event.event_type();
         match event_type {
             MYSQL_GTID | TAGGED_GTID => return self.name(&event),
@@ -111,7 +99,9 @@ impl Translator {
             HEARTBEAT_V2 => return Ok(vec![event.replaced(EventType::HEARTBEAT, b"")]),
             // It may have been left out because it cannot be followed.
             _ if self.is_skipping() => return Ok(Vec::new()),
-            PREVIOUS_GTIDS | TRANSACTION_CONTEXT | VIEW_CHANGE | STOP => return Ok(Vec::new()),
+            PREVIOUS_GTIDS | TRANSACTION_CONTEXT | VIEW_CHANGE | EventType::STOP => {
+                return Ok(Vec::new());
+            }
             // The same text after another beginning.
             EventType::ROWS_QUERY => {
                 let text = event.body().get(1..).unwrap_or_default();
@@ -144,8 +134,8 @@ impl Translator {
         match event.event_type() {
             TRANSACTION_PAYLOAD => Err(Obstacle::Compressed(stopped).into()),
             PARTIAL_UPDATE_ROWS => Err(Obstacle::PartialValues(stopped).into()),
-            XA_PREPARE => Err(Obstacle::Xa(stopped).into()),
-            EventType::QUERY if statement::is_xa(Query::parse(event.body())?.statement) => {
+            EventType::XA_PREPARE => Err(Obstacle::Xa(stopped).into()),
+            EventType::QUERY if kinds::is_xa(Query::parse(event.body())?.statement) => {
                 Err(Obstacle::Xa(stopped).into())
             }
             _ => Ok(()),
@@ -199,7 +189,6 @@ impl Translator {
             sequence: self.newest.saturating_add(1),
             domain: self.domain,
             flags,
-            commit_id: None,
         };
         let header = EventHeader {
             event_type: EventType::GTID,
@@ -212,21 +201,22 @@ impl Translator {
 
 /// A statement as MariaDB would have written it. `has_rows`: rows follow in its transaction.
 fn translated(event: &RawEvent, has_rows: bool) -> Result<RawEvent, Fault> {
-    let body = event.body();
-    let read = Query::parse(body)?;
+    let read = Query::parse(event.body())?;
     let damaged = EventError::Malformed {
         event_type: EventType::QUERY,
         why: "its status variables are cut",
     };
     let status = status::in_mariadb(read.status).ok_or(damaged)?;
-    let body = query::with_status(body, &status)?;
     let statement = match read.statement.strip_suffix(WITH_ROWS) {
         Some(statement) if has_rows && is_create(statement) => statement,
         Some(_) | None => read.statement,
     };
-    let statement = with_invisible_columns(statement);
-    let body = query::with_statement(&body, &statement)?;
-    Ok(event.replaced(EventType::QUERY, &body))
+    let query = Query {
+        status: &status,
+        statement: &with_invisible_columns(statement),
+        ..read
+    };
+    Ok(event.replaced(EventType::QUERY, &query.body()?))
 }
 
 /// The statement with its invisible columns as MariaDB has them, such as the primary key that MySQL
@@ -271,9 +261,9 @@ fn without_mark(event: RawEvent) -> RawEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Filter;
     use crate::error::UpstreamError;
-    use crate::filter::Filter;
-    use crate::incoming::{Incoming, Kind, Part};
+    use crate::position::{Incoming, Part};
     use crate::stream::Decoder;
     use synod_binlog::gtid::TRANSACTIONAL;
     use synod_binlog::{Checksum, Event, Events};
@@ -346,17 +336,17 @@ mod tests {
             ALLOW_PARALLEL | TRANSACTIONAL,
         );
         let expected = [
-            (vec![162, 2], ddl, Kind::Ddl),
-            (vec![162, 2], ddl, Kind::Ddl),
-            (vec![162, 19, 30, 16], row, Kind::Transaction),
-            (vec![162, 19, 31, 2, 19, 30, 16], row, Kind::Transaction),
-            (vec![162, 2, 19, 30, 16], DDL | ALLOW_PARALLEL, Kind::Ddl),
-            (vec![162, 2], ddl, Kind::Ddl),
+            (vec![162, 2], ddl),
+            (vec![162, 2], ddl),
+            (vec![162, 19, 30, 16], row),
+            (vec![162, 19, 31, 2, 19, 30, 16], row),
+            (vec![162, 2, 19, 30, 16], DDL | ALLOW_PARALLEL),
+            (vec![162, 2], ddl),
             // Of an engine that cannot roll back.
-            (vec![162, 19, 30, 2], ALLOW_PARALLEL, Kind::Transaction),
+            (vec![162, 19, 30, 2], ALLOW_PARALLEL),
         ];
         for (part, expected) in parts.iter().zip(expected) {
-            assert_eq!((types(part), flags(part), part.kind), expected);
+            assert_eq!((types(part), flags(part)), expected);
         }
         let statement = |part: &Part| {
             let body = events(part)[1].body.to_vec();

@@ -22,15 +22,13 @@
 
 mod queue;
 mod state;
-mod waiting;
 
 #[cfg(test)]
 mod storm_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use queue::{NoApplier, Task, Work};
-pub(crate) use waiting::Queued;
+pub(crate) use queue::{NoApplier, Queued, Task, Work};
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
-use super::queue::{Task, Work};
-use super::waiting::Waiting;
-use crate::apply::gate::Gate;
+use super::queue::{Task, Waiting, Work};
+use crate::waiting::Gate;
 
 /// Progress of the order towards its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(super) struct State {
     pub(super) entered: i64,
     /// Threads waiting to enter; one per seqno.
     pub(super) enter_waiters: HashMap<i64, Gate>,
-    pub(super) leave_waiters: PositionWaiters,
+    leave_waiters: PositionWaiters,
     pub(super) release_waiters: PositionWaiters,
     tickets: u64,
     /// Highest seqno that its client has begun to apply again. One at a time does: everything
@@ -182,7 +181,7 @@ impl State {
     }
 
     /// Whether everything that shall be finished is.
-    pub(super) fn is_drained(&self) -> bool {
+    fn is_drained(&self) -> bool {
         match self.course {
             Course::Open => false,
             Course::Draining { to, .. } => self.released >= to,

@@ -69,9 +69,7 @@ pub(crate) struct Loser {
     pub(crate) connection: Option<u64>,
     /// The member whose action won, and the connection there.
     pub(crate) winner: Option<(MemberId, Option<u64>)>,
-    /// The tables that it has changed.
     pub(crate) tables: Vec<String>,
-    /// The keys that conflict.
     pub(crate) keys: Vec<LostKey>,
 }
 

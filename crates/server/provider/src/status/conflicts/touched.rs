@@ -28,7 +28,6 @@ type SchemaAndTable = (Box<[u8]>, Box<[u8]>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
-    /// Position of its table.
     table: usize,
     /// End of its bytes; they begin at the end of the row before.
     end: usize,
@@ -83,12 +82,10 @@ impl Touched {
         }
     }
 
-    /// The names of the tables.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         self.tables.iter().map(name)
     }
 
-    /// Describes keys of this transaction.
     pub(crate) fn describe(&self, keys: &[Fingerprint]) -> Vec<LostKey> {
         let known = self.known();
         let described = keys.iter().map(|fingerprint| {

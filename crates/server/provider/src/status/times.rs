@@ -1,0 +1,223 @@
+//! Times that are measured: how long the group takes to order this server's actions
+//! (`wsrep_evs_repl_latency`), and counts of times by length, for the histograms of `synod agent`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use synod_admin::status::TimeCounts;
+
+use crate::status::inputs::LatencyStats;
+
+/// Times of two periods, from the moment an action is handed to the node to the moment its seqno is
+/// known at the client's thread, when it is on the disks of a majority.
+///
+/// The value covers the present and the last period of `evs.stats_report_period`: a tool that looks
+/// once a period sees each burst, and a burst is forgotten after two.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyMeter(Mutex<Windows>);
+
+#[derive(Debug, Default)]
+struct Windows {
+    /// Start of the present period.
+    begun: Option<Instant>,
+    present: Window,
+    last: Window,
+}
+
+/// Samples of one period, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    samples: u64,
+    sum: f64,
+    sum_of_squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl LatencyMeter {
+    /// An action took so long.
+    pub(crate) fn note(&self, now: Instant, took: Duration, period: Duration) {
+        self.at(now, period, |windows| {
+            windows.present.add(took.as_secs_f64())
+        });
+    }
+
+    /// The present and the last period together.
+    pub(crate) fn shown(&self, now: Instant, period: Duration) -> LatencyStats {
+        self.at(now, period, |windows| {
+            windows.present.with(&windows.last).stats()
+        })
+    }
+
+    /// `FLUSH STATUS`.
+    pub(crate) fn reset(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Windows::default();
+    }
+
+    fn at<T>(&self, now: Instant, period: Duration, then: impl FnOnce(&mut Windows) -> T) -> T {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.advance_to(now, period);
+        then(&mut windows)
+    }
+}
+
+impl Windows {
+    fn advance_to(&mut self, now: Instant, period: Duration) {
+        let begun = *self.begun.get_or_insert(now);
+        let age = now.saturating_duration_since(begun);
+        if age < period {
+            return;
+        }
+        let is_next = age - period < period;
+        let ended = std::mem::take(&mut self.present);
+        self.last = if is_next { ended } else { Window::default() };
+        self.begun = Some(if is_next { begun + period } else { now });
+    }
+}
+
+impl Window {
+    fn add(&mut self, seconds: f64) {
+        let one = Window {
+            samples: 1,
+            sum: seconds,
+            sum_of_squares: seconds * seconds,
+            min: seconds,
+            max: seconds,
+        };
+        *self = self.with(&one);
+    }
+
+    fn with(&self, other: &Window) -> Window {
+        match (self.samples, other.samples) {
+            (_, 0) => *self,
+            (0, _) => *other,
+            _ => Window {
+                samples: self.samples + other.samples,
+                sum: self.sum + other.sum,
+                sum_of_squares: self.sum_of_squares + other.sum_of_squares,
+                min: self.min.min(other.min),
+                max: self.max.max(other.max),
+            },
+        }
+    }
+
+    fn stats(&self) -> LatencyStats {
+        if self.samples == 0 {
+            return LatencyStats::default();
+        }
+        let count = self.samples as f64;
+        let average = self.sum / count;
+        // Rounding may take it below zero.
+        let variance = (self.sum_of_squares / count - average * average).max(0.0);
+        LatencyStats {
+            min: self.min,
+            average,
+            max: self.max,
+            deviation: variance.sqrt(),
+            samples: self.samples,
+        }
+    }
+}
+
+/// Upper bounds of the buckets, in microseconds. Local disks and networks are at the beginning, far
+/// regions in the middle; at the end a person should look.
+pub(crate) const BOUNDS_US: [u64; 14] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
+    10_000_000,
+];
+
+/// Counts times of one kind. Counts only grow while the server runs, `FLUSH STATUS` or not: so
+/// rates can be made of them, and the counts of several servers added.
+#[derive(Debug, Default)]
+pub(crate) struct TimeCounter {
+    /// One for each bound, and one for what is longer.
+    buckets: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl TimeCounter {
+    /// Counts a time, in microseconds. Two atomic additions.
+    pub(crate) fn add(&self, us: u64) {
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// The counts. A time added concurrently may be included in part.
+    pub(crate) fn counted(&self) -> TimeCounts {
+        let counts = self.buckets.iter();
+        TimeCounts {
+            counts: counts.map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum_us: self.sum_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn five_numbers_say_what_was_measured() {
+        let (meter, now) = (LatencyMeter::default(), Instant::now());
+        assert_eq!(meter.shown(now, PERIOD), LatencyStats::default());
+        for took in [2, 4, 4, 4, 5, 5, 7, 9] {
+            meter.note(now, ms(took), PERIOD);
+        }
+        let shown = meter.shown(now, PERIOD);
+        assert_eq!(shown.samples, 8);
+        assert!(close(shown.min, 0.002) && close(shown.max, 0.009));
+        assert!(close(shown.average, 0.005) && close(shown.deviation, 0.002));
+        meter.reset();
+        assert_eq!(meter.shown(now, PERIOD).samples, 0);
+    }
+
+    #[test]
+    fn samples_are_shown_for_one_to_two_periods() {
+        let (meter, start) = (LatencyMeter::default(), Instant::now());
+        let samples = |at: u64| meter.shown(start + Duration::from_secs(at), PERIOD).samples;
+        meter.note(start, ms(1), PERIOD);
+        meter.note(start + Duration::from_secs(59), ms(1), PERIOD);
+        meter.note(start + Duration::from_secs(61), ms(1), PERIOD);
+        assert_eq!(samples(61), 3);
+        assert_eq!(samples(119), 3);
+        assert_eq!(samples(121), 1, "what came after the first period");
+        assert_eq!(samples(181), 0);
+        meter.note(start + Duration::from_secs(200), ms(1), PERIOD);
+        assert_eq!(samples(3600), 0, "no look for long");
+    }
+
+    #[test]
+    fn bounds_grow_and_each_belongs_to_its_bucket() {
+        assert!(BOUNDS_US.is_sorted_by(|a, b| a < b));
+        for (at, bound) in BOUNDS_US.into_iter().enumerate() {
+            let counter = TimeCounter::default();
+            counter.add(bound);
+            counter.add(bound + 1);
+            let counted = counter.counted();
+            assert_eq!((counted.counts[at], counted.counts[at + 1]), (1, 1));
+            assert_eq!(counted.sum_us, 2 * bound + 1);
+        }
+    }
+
+    #[test]
+    fn times_beyond_all_bounds_are_counted() {
+        let counter = TimeCounter::default();
+        counter.add(0);
+        counter.add(u64::from(u32::MAX));
+        let counts = counter.counted().counts;
+        assert_eq!((counts[0], counts[BOUNDS_US.len()]), (1, 1));
+        assert_eq!(counts.len(), BOUNDS_US.len() + 1);
+    }
+}
