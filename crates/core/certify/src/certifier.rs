@@ -22,15 +22,11 @@ use std::collections::VecDeque;
 pub use parts::LastPart;
 use synod_planted::planted;
 
-use crate::index::{Index, SlotId};
-use crate::key::{Key, KeyType};
+use crate::index::{Index, Mark, NEVER, SlotId, SourceId, Sources};
+use crate::key::{Key, KeyType, Relation, relation};
 use crate::key_set::KeySet;
-use crate::mark::{Mark, NEVER};
-use crate::open_runs::{HitsBefore, OpenRuns};
 use crate::request::{Class, Request, Source, Verdict};
-use crate::rules::{Relation, relation};
-use crate::runs::{OrderedRun, RunKeys, Runs};
-use crate::source::{SourceId, Sources};
+use crate::runs::{HitsBefore, OpenRuns, OrderedRun, RunKeys, Runs};
 
 /// Slots cleaned per key added or removed. Four keep the index below 4/3 of its live keys.
 const CLEAN_PER_KEY: usize = 4;

@@ -1,4 +1,4 @@
-//! Keys, on which conflicts are detected.
+//! Keys, on which conflicts are detected, and the matrix of which pairs of holds conflict.
 //!
 //! A key has parts (schema, table, row) and is known by a hash of them, its [`Fingerprint`]. A
 //! transaction holds a key in one of four ways, its [`KeyType`].
@@ -6,7 +6,7 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 /// How a transaction holds a key, weakest first. A stronger type conflicts with, and depends on,
-/// everything that a weaker one does (tested in `rules`). So the strongest type describes a key
+/// everything that a weaker one does. So the strongest type describes a key
 /// that is held in several ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -30,7 +30,6 @@ impl KeyType {
         KeyType::Exclusive,
     ];
 
-    /// The type with this code, if there is one.
     pub fn from_code(code: u8) -> Option<KeyType> {
         KeyType::ALL.get(usize::from(code)).copied()
     }
@@ -85,6 +84,45 @@ pub struct Key {
     pub kind: KeyType,
 }
 
+/// Effect of an earlier action's hold on a key on a later hold on the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Relation {
+    /// The order of the two makes no difference.
+    Nothing,
+    /// The later action must be applied after the earlier.
+    Depends,
+    /// Like `Depends`. If another source made the earlier action, and the later one has not seen
+    /// it, the later one is also refused.
+    Conflicts,
+}
+
+/// The relation between a hold found in the index and a new one on the same key: the conflict
+/// matrix of the provider contract, section 7.3, which has the rules of the reference
+/// implementation that the server's own tests expect.
+///
+/// C: conflicts, D: depends, -: nothing.
+///
+/// | found \ new | EXCLUSIVE | UPDATE | REFERENCE | SHARED |
+/// |---|---|---|---|---|
+/// | EXCLUSIVE | C | C | C | C |
+/// | UPDATE | C | C | D | D |
+/// | REFERENCE | C | D | - | - |
+/// | SHARED | D | D | - | - |
+pub fn relation(found: KeyType, new: KeyType) -> Relation {
+    use KeyType::{Exclusive, Reference, Shared, Update};
+    use Relation::{Conflicts, Depends, Nothing};
+    match (found, new) {
+        (Exclusive, Exclusive | Update | Reference | Shared) => Conflicts,
+        (Update, Exclusive | Update) => Conflicts,
+        (Update, Reference | Shared) => Depends,
+        (Reference, Exclusive) => Conflicts,
+        (Reference, Update) => Depends,
+        (Reference, Reference | Shared) => Nothing,
+        (Shared, Exclusive | Update) => Depends,
+        (Shared, Reference | Shared) => Nothing,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +155,21 @@ mod tests {
             assert_eq!(KeyType::from_code(kind as u8), Some(kind));
         }
         assert_eq!(KeyType::from_code(4), None);
+    }
+
+    #[test]
+    fn stronger_types_never_relate_less() {
+        for a in KeyType::ALL {
+            for pair in KeyType::ALL.windows(2) {
+                assert!(
+                    relation(pair[0], a) <= relation(pair[1], a),
+                    "{pair:?} found, {a:?} new"
+                );
+                assert!(
+                    relation(a, pair[0]) <= relation(a, pair[1]),
+                    "{a:?} found, {pair:?} new"
+                );
+            }
+        }
     }
 }

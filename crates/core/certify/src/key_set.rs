@@ -8,9 +8,8 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use hashbrown::HashTable;
 
-use crate::key::{Fingerprint, Key, KeyType, push_part};
+use crate::key::{Fingerprint, Key, KeyType, Relation, push_part, relation};
 use crate::key_run::KeyRun;
-use crate::rules::{Relation, relation};
 
 /// Bytes of the count in front of an encoded key set.
 pub(crate) const COUNT_BYTES: usize = 4;
@@ -50,7 +49,6 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// No keys.
     pub fn new() -> KeySet {
         KeySet::default()
     }
@@ -155,9 +153,6 @@ impl KeySet {
     }
 
     /// Reads what [`KeySet::encode`] wrote.
-    ///
-    /// # Errors
-    /// If `bytes` is not an encoded key set: wrong length, unknown type, keys not ascending.
     pub fn decode(bytes: &[u8]) -> Result<KeySet, DecodeKeysError> {
         let short = DecodeKeysError::NoCount { found: bytes.len() };
         let (count, body) = bytes.split_first_chunk::<COUNT_BYTES>().ok_or(short)?;

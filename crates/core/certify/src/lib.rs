@@ -39,22 +39,6 @@
 //! certifier.committed(1);
 //! certifier.advance_window(1);
 //! ```
-//!
-//! # Parts
-//!
-//! | part | does |
-//! |------|------|
-//! | [`KeySet`], [`Key`], [`Fingerprint`] | the keys of one transaction, and their encoding |
-//! | [`relation`] | the pairs of key types that conflict, depend, or neither |
-//! | [`Request`], [`Verdict`] | the question, and the answer |
-//! | [`Certifier`] | the certification window, and verdicts from it |
-//! | `Index`, `Mark` | inside the certifier: the latest holders of a key, and the types of their
-//! holds |
-//! | [`LastPart`], [`OpenId`] | write sets so large that their keys come in parts |
-//! | `Runs`, `KeyRun` | inside the certifier: the keys of large write sets, sorted |
-//! | `OpenRuns`, `Touch` | inside the certifier: those not ordered yet, and what matters to them |
-//! | `Sources` | inside the certifier: origins by small numbers |
-#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod certifier;
@@ -62,18 +46,11 @@ mod index;
 mod key;
 mod key_run;
 mod key_set;
-mod key_stream;
-mod mark;
-mod open_runs;
 mod request;
-mod rules;
 mod runs;
-mod source;
-mod touch;
 
 pub use certifier::{CertLimits, Certifier, LastPart};
-pub use key::{Fingerprint, Key, KeyType};
+pub use key::{Fingerprint, Key, KeyType, Relation, relation};
 pub use key_set::{DecodeKeysError, KeySet, KeySetIter};
-pub use open_runs::OpenId;
 pub use request::{Class, Request, Source, Verdict};
-pub use rules::{Relation, relation};
+pub use runs::OpenId;

@@ -26,7 +26,6 @@ pub struct Request<'a> {
     pub last_seen: i64,
     /// The keys that it holds. Ignored for [`Class::Barrier`].
     pub keys: &'a KeySet,
-    /// The class of the action.
     pub class: Class,
 }
 

@@ -3,9 +3,7 @@
 //! Commands are the methods that a driver calls on purpose ([`crate::Core::propose`] and so on), as
 //! opposed to its reports of what happened. A command that returns an error has changed nothing.
 
-use crate::membership::config::{HOLD_SINCE, Member};
-use crate::membership::version::VersionRange;
-use crate::membership::writers::{WRITERS_SINCE, Writers};
+use crate::membership::config::{HOLD_SINCE, Member, VersionRange, WRITERS_SINCE, Writers};
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 /// A proposal for an entry of the log.
@@ -19,22 +17,15 @@ pub struct Proposal {
     /// For ordered kinds: the last seqno that the entry depends on, below its own. Ignored for the
     /// others.
     pub depends_on: Seqno,
-    /// Payload size in bytes.
     pub payload_len: u32,
-    /// CRC32C of the payload.
     pub payload_crc: u32,
 }
 
 /// Error of a proposal that was not appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// This member does not lead.
     #[error("not the leader")]
-    NotLeader {
-        /// The leader, if known.
-        leader: Option<MemberId>,
-    },
-    /// A leader transfer is in progress.
+    NotLeader { leader: Option<MemberId> },
     #[error("leadership is being transferred")]
     LeaderTransfer,
     /// Too many bytes are uncommitted ([`crate::Limits::uncommitted_bytes_max`]).
@@ -47,32 +38,22 @@ pub enum ProposeError {
 pub enum ConfigChange {
     /// A new member, as a learner whatever `member.role` says.
     AddLearner {
-        /// Id of the new member.
         id: MemberId,
-        /// Description of the new member.
         member: Member,
     },
-    /// Makes a voter of this learner.
     Promote(MemberId),
-    /// Makes a learner of this voter.
     Demote(MemberId),
-    /// Removes this member from the group.
     Remove(MemberId),
     /// Remove `old` and add `id` as a learner, in one entry: a member that comes back with a new
     /// disk, and may keep its name.
     Replace {
-        /// The member to remove.
         old: MemberId,
-        /// Id of the new member.
         id: MemberId,
-        /// Description of the new member.
         member: Member,
     },
     /// New name, address, or program of a member.
     Update {
-        /// The member.
         id: MemberId,
-        /// Its name from now on.
         name: String,
         /// Its address from now on, `host:port`.
         address: String,
@@ -96,65 +77,35 @@ pub enum ConfigChange {
 /// Error of a configuration change that was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// This member does not lead.
     #[error("not the leader")]
-    NotLeader {
-        /// The leader, if known.
-        leader: Option<MemberId>,
-    },
-    /// A leader transfer is in progress.
+    NotLeader { leader: Option<MemberId> },
     #[error("leadership is being transferred")]
     LeaderTransfer,
-    /// Another change is not committed yet.
     #[error("the configuration change at {index} is not committed yet")]
-    InProgress {
-        /// Index of that change's entry.
-        index: LogIndex,
-    },
-    /// The leader has not committed an entry of its own term yet.
+    InProgress { index: LogIndex },
     #[error("the leader has not committed an entry of its term yet")]
     NotReady,
-    /// No such member.
     #[error("no member {id}")]
-    UnknownMember {
-        /// The id that no member has.
-        id: MemberId,
-    },
-    /// The change would leave the configuration as it is.
+    UnknownMember { id: MemberId },
     #[error("member {id} is so already")]
-    AlreadySo {
-        /// The member that is so already.
-        id: MemberId,
-    },
+    AlreadySo { id: MemberId },
     /// The learner does not answer, or lacks much of the log: as a voter it would only weaken the
     /// group.
     #[error("member {id} does not answer, or its log has not caught up: try again when it has")]
-    NotCaughtUp {
-        /// The learner.
-        id: MemberId,
-    },
+    NotCaughtUp { id: MemberId },
     /// A member does not speak the version that the group speaks, or would from now on.
     #[error("the group's protocol version is {protocol}, and {name} speaks {spoken}")]
     Protocol {
-        /// The group's version.
         protocol: u16,
-        /// Name of the member that does not speak it.
         name: String,
-        /// Versions that this member speaks.
         spoken: VersionRange,
     },
     /// The group's version never goes down.
     #[error("the group speaks protocol version {protocol}, and no group goes back to an older one")]
-    ProtocolNotNewer {
-        /// The group's version.
-        protocol: u16,
-    },
+    ProtocolNotNewer { protocol: u16 },
     /// The group's version is held: only an operator raises it.
     #[error("the group's protocol version is held at {protocol}")]
-    ProtocolHeld {
-        /// The group's version.
-        protocol: u16,
-    },
+    ProtocolHeld { protocol: u16 },
     /// The group's version is not held, so it cannot be released.
     #[error("the group's protocol version rises by itself already")]
     ProtocolNotHeld,
@@ -162,26 +113,15 @@ pub enum ConfigError {
     #[error(
         "protocol version {protocol} cannot be held: that is possible since version {HOLD_SINCE}"
     )]
-    HoldUnknown {
-        /// The version that was to be held.
-        protocol: u16,
-    },
+    HoldUnknown { protocol: u16 },
     /// The group's protocol version has no such setting yet: not all members speak a newer one.
     #[error(
         "the group speaks protocol version {protocol}, in which all members write: the setting \
          exists since version {WRITERS_SINCE}"
     )]
-    WritersUnknown {
-        /// The group's version.
-        protocol: u16,
-    },
-    /// The group takes the writes of these members already.
+    WritersUnknown { protocol: u16 },
     #[error("the group has writers={writers} already")]
-    WritersAlreadySo {
-        /// The setting.
-        writers: Writers,
-    },
-    /// The group would have no voter.
+    WritersAlreadySo { writers: Writers },
     #[error("no voter would be left")]
     NoVoterLeft,
     /// The configuration would be larger than what every log can hold.
@@ -189,34 +129,21 @@ pub enum ConfigError {
         "the description of all members would take {bytes} bytes, and a log can hold {max}: names, \
          addresses and subjects of certificates have to be shorter, or members fewer"
     )]
-    TooLarge {
-        /// Bytes that it would take.
-        bytes: usize,
-        /// Most bytes.
-        max: usize,
-    },
-    /// Another member has that name and that address.
+    TooLarge { bytes: usize, max: usize },
     #[error("member {id} is called '{name}' and reached at {address} already")]
     SeatTaken {
-        /// The name that is taken.
         name: String,
-        /// The address that is taken.
         address: String,
-        /// The member that has both.
         id: MemberId,
     },
     /// Id zero, a text of more than 1024 bytes, or more than 1024 members.
     #[error("not a valid member: {reason}")]
-    Invalid {
-        /// The property that is wrong.
-        reason: &'static str,
-    },
+    Invalid { reason: &'static str },
 }
 
 /// Error of a bootstrap: the group was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// The log is not empty.
     #[error("the log is not empty: it belongs to a group")]
     NotEmpty,
     /// This member leads, follows a leader, or is a candidate.
@@ -224,10 +151,7 @@ pub enum BootstrapError {
     NotIdle,
     /// The member's own description is not valid, as for [`ConfigError::Invalid`].
     #[error("not a valid member: {reason}")]
-    Invalid {
-        /// The property that is wrong.
-        reason: &'static str,
-    },
+    Invalid { reason: &'static str },
 }
 
 /// Error of the order to continue without a majority ([`crate::Core::force`]).
@@ -235,48 +159,25 @@ pub enum BootstrapError {
 pub enum ForceError {
     /// The group has a leader, so there is a majority.
     #[error("member {leader} leads the group")]
-    HasLeader {
-        /// The leader.
-        leader: MemberId,
-    },
-    /// This member's log names no group that has it as a member.
+    HasLeader { leader: MemberId },
     #[error("this member is in no group")]
     NotConfigured,
     /// This member's log was damaged: it lacks entries that it has acknowledged itself.
     #[error("this member's log is under repair until entry {until}")]
-    UnderRepair {
-        /// The entry that its log has to reach first.
-        until: EntryId,
-    },
+    UnderRepair { until: EntryId },
 }
 
 /// Error of a leader transfer that did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderTransferError {
-    /// This member does not lead.
     #[error("not the leader")]
-    NotLeader {
-        /// The leader, if known.
-        leader: Option<MemberId>,
-    },
-    /// Another leader transfer is in progress.
+    NotLeader { leader: Option<MemberId> },
     #[error("leadership is being transferred to {to} already")]
-    InProgress {
-        /// The target of that leader transfer.
-        to: MemberId,
-    },
-    /// The target is no voter.
+    InProgress { to: MemberId },
     #[error("{to} is no voter")]
-    NotVoter {
-        /// The target.
-        to: MemberId,
-    },
-    /// The target is this member.
+    NotVoter { to: MemberId },
     #[error("{to} leads already")]
-    AlreadyLeader {
-        /// The target.
-        to: MemberId,
-    },
+    AlreadyLeader { to: MemberId },
     /// No other voter has answered within the shortest election timeout.
     #[error("no other voter has answered lately")]
     NoCandidate,
@@ -285,7 +186,6 @@ pub enum LeaderTransferError {
 /// Replication progress of another member as the leader knows it; see [`crate::Core::progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The other member.
     pub member: MemberId,
     /// The highest index up to which the member's log is known to be durable and the same as the
     /// leader's. Zero: nothing is known.
@@ -320,7 +220,6 @@ pub struct Counters {
     pub malformed: u64,
     /// Messages of a term that is out of bounds, or too far above this member's.
     pub far_terms: u64,
-    /// Messages of an older term.
     pub stale: u64,
     /// Vote requests ignored because of the promise to a leader.
     pub promised: u64,

@@ -14,8 +14,8 @@ use synod_planted::planted;
 use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
+use crate::election::Round;
 use crate::election::priority::{Deference, Priorities};
-use crate::election::round::Round;
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
 use crate::params::{CoreParams, Limits, Recovered, Timing};
@@ -56,7 +56,6 @@ const WAITING_MAX: usize = 4096;
 /// ```
 #[derive(Debug)]
 pub struct Core {
-    /// This member.
     pub(crate) id: MemberId,
     pub(crate) timing: Timing,
     pub(crate) limits: Limits,
@@ -84,7 +83,7 @@ pub struct Core {
     /// End of this member's promise: until then it votes only for a candidate that its leader
     /// ordered to stand. Survives changes of term.
     pub(crate) promise_until: Time,
-    /// Time before which no message raises the term by a leap; see `election/terms.rs`.
+    /// Time before which no message raises the term by a leap; see `election/mod.rs`.
     pub(crate) next_leap_at: Time,
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
     /// is heard.
@@ -150,7 +149,6 @@ struct Waiting {
 
 #[derive(Debug)]
 enum Answer {
-    /// This message, as it is.
     Message(Message),
     /// "Durable up to `end`", or further if that is so when it leaves.
     Durable {
@@ -384,12 +382,10 @@ impl Core {
 
     // --- getters ----------------------------------------------------------------------------
 
-    /// This member's id.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// The current term.
     pub fn term(&self) -> Term {
         self.hard.term
     }
@@ -431,7 +427,6 @@ impl Core {
         self.durability.index()
     }
 
-    /// The last entry.
     pub fn last_id(&self) -> EntryId {
         self.log.last()
     }

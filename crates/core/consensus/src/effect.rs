@@ -23,7 +23,6 @@ pub enum Effect {
     Write {
         /// The name that the driver reports it by.
         ticket: WriteTicket,
-        /// The operation.
         op: WriteOp,
     },
     /// Send a message at once: everything that had to be durable first, is durable.
@@ -39,7 +38,6 @@ pub enum Effect {
         /// The new commit index, included.
         index: LogIndex,
     },
-    /// Role or leader changed.
     Role(RoleChange),
     /// A new configuration is in force (appended, taken from a base, or restored by a truncation).
     /// For an entry that this member appends as the leader it comes before the write, whose payload
@@ -47,11 +45,9 @@ pub enum Effect {
     Config(ConfigAt),
     /// Answer to [`crate::Core::read`].
     ReadReady {
-        /// The caller's id.
         id: u64,
         /// The group's position: everything acknowledged before the question is at or below it.
         index: LogIndex,
-        /// Seqno at that index.
         seqno: Seqno,
     },
 }
@@ -63,10 +59,8 @@ pub enum WriteOp {
     Append(Vec<EntryHeader>),
     /// Remove all entries at and after this index.
     Truncate {
-        /// First index to remove.
         from: LogIndex,
     },
-    /// Store term and vote.
     Vote(HardState),
     /// Remove the whole log and begin it again at this base.
     Reset(LogBase),
@@ -75,15 +69,12 @@ pub enum WriteOp {
 /// Entries for a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendEntries {
-    /// Receiver.
     pub to: MemberId,
     /// The leader's term: the message's term.
     pub term: Term,
     /// Entry right before `first`.
     pub prev: EntryId,
-    /// First entry to send.
     pub first: LogIndex,
-    /// Last entry to send.
     pub last: LogIndex,
     /// Whether none of these entries was sent to the receiver before in this term. Only then the
     /// driver may leave out payloads that the receiver has itself, as the entries' origin.
@@ -91,20 +82,15 @@ pub struct SendEntries {
     /// Whether the driver may stop before `last`, to keep the message small, after at least one
     /// entry.
     pub may_shorten: bool,
-    /// The message's commit index.
     pub commit: LogIndex,
-    /// The message's `sent_at`.
     pub sent_at: Time,
 }
 
 /// This member's term and role, and the leader as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleChange {
-    /// Own term.
     pub term: Term,
-    /// Own role.
     pub role: RoleName,
-    /// The leader of this term, if known.
     pub leader: Option<MemberId>,
 }
 
@@ -117,6 +103,5 @@ pub enum RoleName {
     PreCandidate,
     /// Asks for votes.
     Candidate,
-    /// Leads the term.
     Leader,
 }

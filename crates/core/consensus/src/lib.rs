@@ -93,23 +93,6 @@
 //! assert_eq!(core.leader(), Some(id));
 //! ```
 //!
-//! # The messages
-//!
-//! - [`Body::PreVote`]: a pre-candidate asks a voter whether it would get its vote.
-//! - [`Body::PreVoteReply`]: the answer; a consent names the term that was asked for.
-//! - [`Body::Vote`]: a candidate asks for a vote, once its own vote is durable.
-//! - [`Body::VoteReply`]: the answer, once the vote is durable.
-//! - [`Body::Append`]: the leader sends entries, or probes for the position where the logs agree.
-//! - [`Body::AppendReply`]: the follower's disk holds the leader's log up to an index; or it lacks
-//!   the entry before those sent.
-//! - [`Body::Heartbeat`]: the leader is alive; carries the commit index and the latest read round.
-//! - [`Body::HeartbeatReply`]: echoes the heartbeat, and so confirms the read round.
-//! - [`Body::CommitNotice`]: the commit index has risen, and no append carries it. No answer.
-//! - [`Body::InstallBase`]: the leader orders a member to begin its log at a committed position.
-//! - [`Body::TimeoutNow`]: the leader orders a voter to become a candidate (leader transfer).
-//! - [`Body::Read`]: a member asks the leader for the group's position.
-//! - [`Body::ReadReply`]: the answer, once the leader's leadership is confirmed.
-//!
 //! # Invariants
 //!
 //! 1. A term has at most one leader.
@@ -124,7 +107,6 @@
 //! 9. A proposal is ordered at most once.
 //!
 //! [`Core::force`] is the one exception: by order of an operator it gives up invariant 4.
-#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -152,10 +134,8 @@ pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket
 pub use election::priority::{LeaderPreference, LeaderWeight};
 pub use membership::config::{
     CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member,
-    Role,
+    Role, VersionRange, WRITERS_SINCE, Writers,
 };
-pub use membership::version::VersionRange;
-pub use membership::writers::{WRITERS_SINCE, Writers};
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use params::{CoreParams, Limits, Recovered, Timing};
 pub use proposals::dedup::{DedupVerdict, ProposalDedup};

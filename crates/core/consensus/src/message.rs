@@ -2,7 +2,7 @@
 //!
 //! Bodies carry entry *headers*; the driver moves payloads beside them. Messages may be lost,
 //! doubled, late and out of order. `docs/protocol.md`, section 3, says when each may leave; the
-//! core withholds it until then. The crate's documentation has one line about each kind.
+//! core withholds it until then.
 
 use crate::membership::config::ConfigAt;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
@@ -10,46 +10,37 @@ use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
 /// A message between two cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Sender.
     pub from: MemberId,
-    /// Receiver.
     pub to: MemberId,
     /// Sender's term. In a pre-vote and its consent: the term that the sender would be a candidate
     /// in.
     pub term: Term,
-    /// The content.
     pub body: Body,
 }
 
-/// The content of a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Asks whether the receiver would vote for the sender (Raft dissertation, section 9.6).
     PreVote {
-        /// The sender's last entry.
         last: EntryId,
     },
-    /// Answer to a pre-vote.
     PreVoteReply {
         /// Whether the sender of this answer would vote for the pre-candidate.
         granted: bool,
     },
     /// Asks for the receiver's vote (Raft, section 5.2).
     Vote {
-        /// The sender's last entry.
         last: EntryId,
         /// Whether the leader itself asked for this election. Promises to that leader then do not
         /// prevent the vote.
         transfer: bool,
     },
-    /// Answer to a vote request.
     VoteReply {
         /// Whether the sender of this answer voted for the candidate.
         granted: bool,
     },
     /// Entries, or none as a probe of `prev`.
     Append(Append),
-    /// Answer to an append.
     AppendReply(AppendReply),
     /// Proof that the leader is alive; carries the commit index and the read round.
     Heartbeat {
@@ -60,11 +51,8 @@ pub enum Body {
         /// Read round that the reply will confirm; zero: none.
         read_round: u64,
     },
-    /// Answer to a heartbeat.
     HeartbeatReply {
-        /// `sent_at` of the heartbeat.
         sent_at: Time,
-        /// `read_round` of the heartbeat.
         read_round: u64,
     },
     /// The leader's commit index has risen, and no append carries it. Asks for no answer: if it is
@@ -91,11 +79,9 @@ pub enum Body {
     },
     /// Answer to [`Body::Read`].
     ReadReply {
-        /// The question's number.
         id: u64,
         /// The leader's commit index at a moment after the question was asked.
         index: LogIndex,
-        /// Seqno at that index.
         seqno: Seqno,
     },
 }
@@ -113,7 +99,6 @@ pub struct Append {
     pub sent_at: Time,
 }
 
-/// Answer to an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendReply {
     /// Whether `prev` matched.
@@ -126,16 +111,10 @@ pub struct AppendReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// The sender's disk holds the log of the leader of the message's term up to this index.
-    Durable {
-        /// Last index that is durable.
-        index: LogIndex,
-    },
+    Durable { index: LogIndex },
     /// The sender took the entries before `index`. It lacks the payload of that one, which the
     /// append left out.
-    PayloadMissing {
-        /// The first entry without a payload.
-        index: LogIndex,
-    },
+    PayloadMissing { index: LogIndex },
     /// `prev` is not in the sender's log.
     Rejected {
         /// `prev.index` of the refused append.

@@ -129,7 +129,6 @@ impl Default for Limits {
 /// default is an empty disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Term and vote.
     pub vote: HardState,
     /// Start of the log.
     pub base: LogBase,

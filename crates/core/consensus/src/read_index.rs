@@ -43,7 +43,6 @@ struct PendingRead {
     round: u64,
 }
 
-/// Reads at the leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderReads {
     /// Latest round started; heartbeats carry it. Zero: none.

@@ -32,7 +32,6 @@ pub(crate) struct LogView {
     term_starts: Vec<(Term, LogIndex)>,
     /// Config entries in the log.
     configs: Vec<ConfigAt>,
-    /// Headers of the newest entries.
     tail: VecDeque<EntryHeader>,
     /// The last entry, or the base's if the log has none.
     last: EntryId,
@@ -92,7 +91,6 @@ impl LogView {
         self.last
     }
 
-    /// Seqno at the last entry.
     pub(crate) fn last_seqno(&self) -> Seqno {
         self.last_seqno.unwrap_or(self.base.seqno)
     }

@@ -22,7 +22,6 @@ impl Term {
 pub struct LogIndex(pub u64);
 
 impl LogIndex {
-    /// The index after this one.
     pub fn next(self) -> LogIndex {
         LogIndex(self.0 + 1)
     }
@@ -40,15 +39,12 @@ impl LogIndex {
 pub struct Seqno(pub i64);
 
 impl Seqno {
-    /// No position.
     pub const UNDEFINED: Seqno = Seqno(-1);
 
-    /// The seqno after this one.
     pub fn next(self) -> Seqno {
         Seqno(self.0 + 1)
     }
 
-    /// The seqno before this one.
     pub fn prev(self) -> Seqno {
         Seqno(self.0 - 1)
     }
@@ -61,7 +57,6 @@ impl Seqno {
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// No member.
     pub const NONE: MemberId = MemberId(0);
 }
 
@@ -75,7 +70,6 @@ pub struct SessionId(pub u64);
 pub struct GroupId(pub [u8; 16]);
 
 impl GroupId {
-    /// No group.
     pub const NONE: GroupId = GroupId([0; 16]);
 }
 
@@ -83,9 +77,7 @@ impl GroupId {
 /// Entries that the leader makes itself (no-op, config, view, discard) have number zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The proposing member.
     pub member: MemberId,
-    /// The member's session.
     pub session: SessionId,
     /// The proposal's number within the session.
     pub number: u64,
@@ -99,7 +91,6 @@ pub struct Origin {
 pub struct EntryId {
     /// Term in which the entry was appended by a leader.
     pub term: Term,
-    /// Position of the entry.
     pub index: LogIndex,
 }
 
@@ -121,12 +112,10 @@ pub struct LogMark {
 pub struct Time(pub u64);
 
 impl Time {
-    /// This moment plus a number of microseconds.
     pub fn plus_us(self, us: u64) -> Time {
         Time(self.0.saturating_add(us))
     }
 
-    /// This moment plus a duration.
     pub fn plus(self, by: Duration) -> Time {
         self.plus_us(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
     }
@@ -176,7 +165,6 @@ impl EntryKind {
         }
     }
 
-    /// The kind with this code, if there is one.
     pub fn from_code(code: u8) -> Option<EntryKind> {
         Some(match code {
             0 => EntryKind::NoOp,
@@ -196,26 +184,20 @@ impl EntryKind {
 pub struct EntryHeader {
     /// Term in which a leader appended the entry.
     pub term: Term,
-    /// Position in the log.
     pub index: LogIndex,
     /// The entry's own seqno if ordered; otherwise the seqno of the last ordered entry before it.
     pub seqno: Seqno,
-    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Origin of the entry.
     pub origin: Origin,
     /// For ordered entries: the last seqno that must be applied before this entry may be. Below
     /// `seqno`. Decided once, by the leader that appended the entry. [`Seqno::UNDEFINED`] for the
     /// others.
     pub depends_on: Seqno,
-    /// Payload size in bytes.
     pub payload_len: u32,
-    /// CRC32C of the payload.
     pub payload_crc: u32,
 }
 
 impl EntryHeader {
-    /// The entry's name.
     pub fn id(&self) -> EntryId {
         EntryId {
             term: self.term,
@@ -311,6 +293,5 @@ impl std::str::FromStr for GroupId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a UUID (expected 8-4-4-4-12 hexadecimal digits)")]
 pub struct ParseGroupIdError {
-    /// The text that is not one.
     pub text: String,
 }

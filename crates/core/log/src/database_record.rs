@@ -251,9 +251,7 @@ pub enum DatabaseRecordError {
     Io {
         /// The operation, as a verb.
         doing: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// The system's answer.
         source: io::Error,
     },
     /// The file is not as it was written.
@@ -263,10 +261,7 @@ pub enum DatabaseRecordError {
          and this was never a server on which an action failed: remove the file",
         path.display(), path.parent().unwrap_or(path).display()
     )]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-    },
+    Damaged { path: PathBuf },
 }
 
 /// The record of a member, open to be overwritten.
@@ -277,9 +272,6 @@ pub struct DatabaseRecordFile {
 
 impl DatabaseRecordFile {
     /// Opens the record in a log directory, or makes it, with the directory.
-    ///
-    /// # Errors
-    /// It cannot be made, or is damaged.
     pub fn open(
         files: &dyn Files,
         dir: &Path,
@@ -347,9 +339,6 @@ pub struct StoppedMember<'a> {
 
 impl<'a> StoppedMember<'a> {
     /// Locks the log in this directory, which must be there.
-    ///
-    /// # Errors
-    /// There is no log, or the member runs.
     pub fn find(files: &'a dyn Files, dir: &Path) -> Result<StoppedMember<'a>, LogError> {
         let control = crate::format::names::control_path(dir);
         let found = files.open(&control, OpenMode::Read);
@@ -362,18 +351,12 @@ impl<'a> StoppedMember<'a> {
     }
 
     /// Reads the record.
-    ///
-    /// # Errors
-    /// It cannot be read, or is damaged.
     pub fn record(&self) -> Result<DatabaseRecord, DatabaseRecordError> {
         let opened = DatabaseRecordFile::open(self.files, &self.dir);
         opened.map(|(_, record)| record)
     }
 
     /// Replaces the record, also a damaged one.
-    ///
-    /// # Errors
-    /// The system refused.
     pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
         let path = database_record_path(&self.dir);
         let opened = self.files.open(&path, OpenMode::Write);

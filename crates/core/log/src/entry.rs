@@ -20,9 +20,6 @@ pub struct Entry {
 impl Entry {
     /// Makes an entry. `payload_len` and `payload_crc` of the header are computed here; their
     /// values in `header` are ignored.
-    ///
-    /// # Errors
-    /// [`LogError::TooLarge`] if the payload exceeds [`PAYLOAD_BYTES_MAX`].
     pub fn new(mut header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
         header.payload_len = Self::checked_len(&header, &payload)?;
         header.payload_crc = crc32c::crc32c(&payload);
@@ -30,9 +27,6 @@ impl Entry {
     }
 
     /// Joins a header and a payload that came separately. Checks that they belong together.
-    ///
-    /// # Errors
-    /// [`LogError::PayloadMismatch`], or [`LogError::TooLarge`].
     pub fn checked(header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
         let entry = Entry { header, payload };
         entry.check()?;

@@ -53,10 +53,8 @@
 //! `format` knows the bytes, `recovery` turns files into an open log (and [`offline`] reads them
 //! without changing them), `retention` finds entries and removes old ones, [`files`] is the only
 //! contact with the operating system. `testing` holds disks in memory for tests and the simulator.
-#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod control_keeper;
 mod database_lack;
 mod database_record;
 mod entry;

@@ -135,10 +135,6 @@ impl LogReader {
         self.shared.state().cache.get(index).is_some()
     }
 
-    /// Header of an entry.
-    ///
-    /// # Errors
-    /// [`LogError::Purged`], [`LogError::NotFound`], and those of [`LogReader::read`].
     pub fn header(&self, index: LogIndex) -> Result<EntryHeader, LogError> {
         let (segment, spot) = {
             let state = self.shared.state();
@@ -169,9 +165,6 @@ impl LogReader {
 
     /// Index of the last action that a database at this seqno has: that of the ordered entry with
     /// the seqno, or of the base if the log begins right after it.
-    ///
-    /// # Errors
-    /// Errors of [`LogReader::seek_seqno`].
     pub fn seek_database(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
         {
             let state = self.shared.state();
@@ -183,10 +176,6 @@ impl LogReader {
     }
 
     /// Index of the ordered entry with this seqno. Reads no disk.
-    ///
-    /// # Errors
-    /// [`LogError::SeqnoPurged`] if it is no longer held, [`LogError::SeqnoNotFound`] if the log
-    /// does not reach it.
     pub fn seek_seqno(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
         let found = {
             let state = self.shared.state();

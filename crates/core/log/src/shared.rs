@@ -1,7 +1,8 @@
-//! The state that the writer and all readers share.
+//! The state that the writer, the threads beside it, and all readers share.
 //!
-//! One lock guards it. It is held for look-ups and bookkeeping only, never over I/O. Lock order: a
-//! reader may take the lock of its read-ahead while it holds this one; never the other way round.
+//! One lock guards the readers' state. It is held for look-ups and bookkeeping only, never over
+//! I/O. Lock order: a reader may take the lock of its read-ahead while it holds this one; never the
+//! other way round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use synod_consensus::{EntryId, LogBase, LogIndex, Seqno};
 
 use crate::LogError;
-use crate::files::File;
+use crate::files::{File, Files};
+use crate::format::control::Control;
 use crate::format::names::segment_path;
 use crate::format::record::Mismatch;
 use crate::format::version::LogFormat;
@@ -96,5 +98,53 @@ impl Shared {
             expected: mismatch.expected,
             found: mismatch.found,
         }
+    }
+}
+
+/// The control file of an open log, shared by the writer and the threads that work beside it.
+///
+/// What the file is to say is kept in memory. Each replacement writes all of it as it is then, one
+/// replacement at a time. So a change that is made in memory before a replacement is ordered never
+/// gets lost behind another.
+pub(crate) struct ControlKeeper {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    /// Never locked over I/O.
+    values: Mutex<Control>,
+    /// Locked while the file is replaced; taken before `values`.
+    replacing: Mutex<()>,
+}
+
+impl ControlKeeper {
+    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path, control: Control) -> ControlKeeper {
+        ControlKeeper {
+            files,
+            dir: dir.to_owned(),
+            values: Mutex::new(control),
+            replacing: Mutex::new(()),
+        }
+    }
+
+    /// Locks the values for the control file. Any of them may be on disk at any time from now on.
+    pub(crate) fn values(&self) -> MutexGuard<'_, Control> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the file; durable on return.
+    pub(crate) fn write(&self) -> Result<(), LogError> {
+        self.replace(|_| {})
+    }
+
+    /// Replaces the file with this change, which counts only if that succeeds.
+    pub(crate) fn replace(&self, change: impl Fn(&mut Control)) -> Result<(), LogError> {
+        let _one = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.values().clone();
+        change(&mut next);
+        next.write(&*self.files, &self.dir)?;
+        change(&mut self.values());
+        Ok(())
     }
 }

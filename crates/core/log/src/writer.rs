@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
 
-use crate::control_keeper::ControlKeeper;
 use crate::files::{FileLock, Files, write_all_at};
 use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::format::names::{segment_path, set_aside_files};
@@ -21,9 +20,9 @@ use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promises, Re
 use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
 use crate::format::version::LogFormat;
 use crate::reader::LogReader;
-use crate::retention::removal::Removals;
+use crate::retention::purge::Removals;
 use crate::retention::spare::SegmentMaker;
-use crate::shared::{Segment, Shared, Tip};
+use crate::shared::{ControlKeeper, Segment, Shared, Tip};
 use crate::{Entry, LogError, LogOptions};
 
 /// A batch is closed when it has this many bytes; bounds the memory of a sync.
@@ -61,7 +60,7 @@ pub(crate) struct ActiveSegment {
     /// Everything before this offset is durable.
     pub(crate) floor: u64,
     /// Highest floor that some header or the control file states.
-    pub(crate) stated_floor: u64,
+    stated_floor: u64,
     /// The complete header, until the first batch has written it.
     header_due: Option<Box<SegmentHeader>>,
 }
@@ -121,9 +120,6 @@ impl LogWriter {
     }
 
     /// Binds the log to a group. Durable on return.
-    ///
-    /// # Errors
-    /// [`LogError::OtherGroup`] if it is bound to another.
     pub fn set_group(&mut self, group: GroupId) -> Result<(), LogError> {
         self.check_usable()?;
         let found = self.control.values().identity.group;
@@ -197,9 +193,6 @@ impl LogWriter {
 
     /// Truncates: removes all entries at and after `from`. Readers see it at once; durable after
     /// the next sync.
-    ///
-    /// # Errors
-    /// [`LogError::Purged`] if the entry before `from` is no longer known.
     pub fn truncate(&mut self, from: LogIndex) -> Result<(), LogError> {
         self.check_usable()?;
         let (first, last) = (self.reader.first_index(), self.reader.last_index());
@@ -214,7 +207,7 @@ impl LogWriter {
             Record::Entry(entry) => entry.header.index < from,
             Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => true,
         });
-        self.push(Record::Truncate(from), Some(tip))?;
+        self.push(Record::Truncate(from), Some(tip));
         let mut state = self.shared.state();
         state.cache.truncate(from);
         state.index.truncate(from);
@@ -227,9 +220,6 @@ impl LogWriter {
 
     /// Remembers term and vote. Durable after the next sync, and never before what was appended
     /// earlier, or after what is appended later.
-    ///
-    /// # Errors
-    /// Only [`LogError::Poisoned`].
     pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
         self.check_usable()?;
         let noted = self.control.values().noted_term;
@@ -239,14 +229,12 @@ impl LogWriter {
             let done = self.write_control();
             self.poison_on_error(done)?;
         }
-        self.push(Record::Vote(vote), None)
+        self.push(Record::Vote(vote), None);
+        Ok(())
     }
 
     /// Resets the log: removes all entries and starts it at `base`. Readers see it at once. A crash
     /// before the next sync leaves the old log or the new one. The vote stays.
-    ///
-    /// # Errors
-    /// [`LogError::TooLarge`] if the base's configuration does not fit.
     pub fn reset(&mut self, base: LogBase) -> Result<(), LogError> {
         self.check_usable()?;
         let tip = Tip {
@@ -259,7 +247,7 @@ impl LogWriter {
         }
         self.pending
             .retain(|pending| matches!(pending.record, Record::Vote(_)));
-        self.push(record, Some(tip))?;
+        self.push(record, Some(tip));
         let mut state = self.shared.state();
         state.cache.clear();
         state.index.clear();
@@ -299,9 +287,6 @@ impl LogWriter {
     /// States, by an empty batch, that the last batch is durable. Without that statement, damage to
     /// the batch would look like a torn tail. To be called when the log has been idle for a while;
     /// has no effect if some header or the control file states it already.
-    ///
-    /// # Errors
-    /// As [`LogWriter::sync`].
     pub fn write_floor(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let active = &self.active;
@@ -316,9 +301,6 @@ impl LogWriter {
     }
 
     /// Syncs, and notes in the control file that everything is durable.
-    ///
-    /// # Errors
-    /// As [`LogWriter::sync`].
     pub fn close(mut self) -> Result<(), LogError> {
         self.sync()?;
         self.write_control()
@@ -340,11 +322,10 @@ impl LogWriter {
         self.syncs
     }
 
-    fn push(&mut self, record: Record, tip: Option<Tip>) -> Result<(), LogError> {
+    fn push(&mut self, record: Record, tip: Option<Tip>) {
         // Only a base can be too large, and `reset` has checked it.
         let bytes = record.encoded_bytes().unwrap_or_default();
         self.pending.push(PendingRecord { record, bytes, tip });
-        Ok(())
     }
 
     pub(crate) fn tip_at(&self, index: LogIndex) -> Result<Tip, LogError> {

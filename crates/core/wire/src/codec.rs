@@ -16,7 +16,6 @@ const COPY_BELOW: usize = 4096;
 /// Writes one message.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// Version of the encoding.
     version: u16,
     /// Finished segments.
     done: Vec<BytesOrMut>,
@@ -60,7 +59,6 @@ impl Writer {
         }
     }
 
-    /// Version of the encoding.
     pub(crate) fn version(&self) -> u16 {
         self.version
     }
@@ -176,7 +174,6 @@ impl Writer {
 /// Reads one message.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// Version of the encoding.
     version: u16,
     left: Bytes,
 }
@@ -189,7 +186,6 @@ impl Reader {
         }
     }
 
-    /// Version of the encoding.
     pub(crate) fn version(&self) -> u16 {
         self.version
     }

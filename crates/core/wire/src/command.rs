@@ -8,6 +8,11 @@ use std::fmt;
 
 use synod_consensus::{LeaderWeight, LogIndex};
 
+use crate::codec::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError};
+use crate::member_codec::NAME_MAX;
+use crate::message_codec::read_leader_weight;
+
 /// An order of an operator.
 ///
 /// Members are named as the operator sees them: by name; by address (`host:port`), if several
@@ -16,19 +21,14 @@ use synod_consensus::{LeaderWeight, LogIndex};
 pub enum Command {
     /// Takes a member out of the group: it counts for no majority, and is sent nothing any more.
     Remove {
-        /// The member.
         member: String,
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
     /// Makes a voter of a learner that has caught up.
-    Promote {
-        /// The learner.
-        member: String,
-    },
+    Promote { member: String },
     /// Makes a learner of a voter. It stays one until it is promoted, or its process starts again.
     Demote {
-        /// The voter.
         member: String,
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
@@ -44,10 +44,7 @@ pub enum Command {
         force: bool,
     },
     /// Binds a member to no certificate, until it shows one.
-    Unbind {
-        /// The member.
-        member: String,
-    },
+    Unbind { member: String },
     /// Hands leadership over.
     TransferLeadership {
         /// The voter that is to lead; none: the one that the leader prefers.
@@ -55,9 +52,7 @@ pub enum Command {
     },
     /// Sets how much a member is preferred as leader, until its process starts again.
     SetWeight {
-        /// The member.
         member: String,
-        /// Its weight from now on.
         weight: LeaderWeight,
     },
     /// Says which protocol version the group speaks, and until when.
@@ -105,22 +100,14 @@ pub enum Done {
         index: LogIndex,
     },
     /// This member leads now.
-    Leads {
-        /// Its name.
-        member: String,
-    },
+    Leads { member: String },
     /// The member has this weight now.
     WeightSet {
-        /// Its name.
         member: String,
-        /// Its weight.
         weight: LeaderWeight,
     },
     /// This member continues without a majority, as the only voter.
-    Continues {
-        /// Its name.
-        member: String,
-    },
+    Continues { member: String },
 }
 
 impl fmt::Display for Done {
@@ -200,7 +187,7 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// All reasons, each at the place of its number.
-    pub(crate) const ALL: [RefusalReason; 20] = [
+    const ALL: [RefusalReason; 20] = [
         RefusalReason::UnknownMember,
         RefusalReason::AmbiguousName,
         RefusalReason::AlreadySo,
@@ -222,6 +209,170 @@ impl RefusalReason {
         RefusalReason::OtherHasMore,
         RefusalReason::Unfit,
     ];
+}
+
+pub(crate) fn write_command(w: &mut Writer, command: &Command) -> Result<(), EncodeError> {
+    match command {
+        Command::Remove { member, force } => {
+            w.u8(0);
+            w.string("member", member, NAME_MAX)?;
+            w.bool(*force);
+        }
+        Command::Promote { member } => {
+            w.u8(1);
+            w.string("member", member, NAME_MAX)?;
+        }
+        Command::Demote { member, force } => {
+            w.u8(2);
+            w.string("member", member, NAME_MAX)?;
+            w.bool(*force);
+        }
+        Command::Replace { old, new, force } => {
+            w.u8(3);
+            w.string("member", old, NAME_MAX)?;
+            w.string("member", new, NAME_MAX)?;
+            w.bool(*force);
+        }
+        Command::TransferLeadership { to } => {
+            w.u8(4);
+            w.bool(to.is_some());
+            if let Some(to) = to {
+                w.string("member", to, NAME_MAX)?;
+            }
+        }
+        Command::SetWeight { member, weight } => {
+            w.u8(5);
+            w.string("member", member, NAME_MAX)?;
+            w.u8(weight.get());
+        }
+        Command::SetProtocol { version, force } => {
+            w.u8(6);
+            // Versions count from 1.
+            w.u16(version.unwrap_or(0));
+            w.bool(*force);
+        }
+        Command::Recover => w.u8(7),
+        Command::Unbind { member } => {
+            w.u8(8);
+            w.string("member", member, NAME_MAX)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn read_command(r: &mut Reader) -> Result<Command, DecodeError> {
+    Ok(match r.u8()? {
+        0 => Command::Remove {
+            member: r.string("member", NAME_MAX)?,
+            force: r.bool()?,
+        },
+        1 => Command::Promote {
+            member: r.string("member", NAME_MAX)?,
+        },
+        2 => Command::Demote {
+            member: r.string("member", NAME_MAX)?,
+            force: r.bool()?,
+        },
+        3 => Command::Replace {
+            old: r.string("member", NAME_MAX)?,
+            new: r.string("member", NAME_MAX)?,
+            force: r.bool()?,
+        },
+        4 => {
+            let is_named = r.bool()?;
+            let to = is_named.then(|| r.string("member", NAME_MAX)).transpose()?;
+            Command::TransferLeadership { to }
+        }
+        5 => Command::SetWeight {
+            member: r.string("member", NAME_MAX)?,
+            weight: read_leader_weight(r)?,
+        },
+        6 => {
+            let version = r.u16()?;
+            Command::SetProtocol {
+                version: (version != 0).then_some(version),
+                force: r.bool()?,
+            }
+        }
+        7 => Command::Recover,
+        8 => Command::Unbind {
+            member: r.string("member", NAME_MAX)?,
+        },
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "command",
+                code,
+            });
+        }
+    })
+}
+
+pub(crate) fn write_answer(
+    w: &mut Writer,
+    answer: &Result<Done, CommandRefusal>,
+) -> Result<(), EncodeError> {
+    match answer {
+        Ok(Done::Committed { index }) => {
+            w.u8(0);
+            w.u64(index.0);
+        }
+        Ok(Done::Leads { member }) => {
+            w.u8(1);
+            w.string("member", member, NAME_MAX)?;
+        }
+        Ok(Done::WeightSet { member, weight }) => {
+            w.u8(2);
+            w.string("member", member, NAME_MAX)?;
+            w.u8(weight.get());
+        }
+        Err(CommandRefusal { reason, text }) => {
+            w.u8(3);
+            w.u8(*reason as u8);
+            w.text(text);
+        }
+        Ok(Done::Continues { member }) => {
+            w.u8(4);
+            w.string("member", member, NAME_MAX)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn read_answer(r: &mut Reader) -> Result<Result<Done, CommandRefusal>, DecodeError> {
+    Ok(match r.u8()? {
+        0 => Ok(Done::Committed {
+            index: LogIndex(r.u64()?),
+        }),
+        1 => Ok(Done::Leads {
+            member: r.string("member", NAME_MAX)?,
+        }),
+        2 => Ok(Done::WeightSet {
+            member: r.string("member", NAME_MAX)?,
+            weight: read_leader_weight(r)?,
+        }),
+        3 => Err(CommandRefusal {
+            reason: read_reason(r)?,
+            text: r.text()?,
+        }),
+        4 => Ok(Done::Continues {
+            member: r.string("member", NAME_MAX)?,
+        }),
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "answer to a command",
+                code,
+            });
+        }
+    })
+}
+
+fn read_reason(r: &mut Reader) -> Result<RefusalReason, DecodeError> {
+    let code = r.u8()?;
+    let reason = RefusalReason::ALL.get(usize::from(code)).copied();
+    reason.ok_or(DecodeError::UnknownCode {
+        what: "reason of a refusal",
+        code,
+    })
 }
 
 #[cfg(test)]

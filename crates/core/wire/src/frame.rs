@@ -12,14 +12,16 @@
 //! itself, and a whole frame is accepted or refused, never altered. Any error is final: after it
 //! the start of the next frame is unknown, so the connection has to be closed.
 
-use bytes::{Bytes, BytesMut};
+use std::iter::once;
 
-use crate::compression::{self, COMPRESSED};
+use bytes::{Buf, Bytes, BytesMut};
+
 use crate::error::FrameError;
 use crate::message::Lane;
+use crate::version::VERSION_3;
 
 /// Bytes of a frame's header.
-pub const HEADER_LEN: usize = 16;
+pub(crate) const HEADER_LEN: usize = 16;
 /// Largest body on the control lane, in bytes.
 pub const CONTROL_FRAME_MAX: u32 = 256 * 1024;
 /// Largest body on the bulk lane unless configured otherwise, in bytes.
@@ -29,13 +31,24 @@ pub const BULK_FRAME_MAX_DEFAULT: u32 = 80 * 1024 * 1024;
 const MARK: [u8; 2] = *b"Sy";
 /// Memory taken for a body before any of it has arrived, at most. Bytes.
 const FIRST_RESERVE: usize = 64 * 1024;
+/// The flag of a frame whose body is compressed: the plain length (u32), then an LZ4 block. The
+/// frame's length and checksum are those of the compressed body, so damage is noticed before
+/// anything is decompressed.
+const COMPRESSED: u8 = 0x01;
+/// Bytes of the plain length before the block.
+const LENGTH_BYTES: usize = 4;
+/// Smaller bodies are sent as they are: they fit one packet with their header. Bytes.
+const BODY_BYTES_MIN: usize = 1024;
+/// A byte of an LZ4 block stands for at most this many plain ones.
+const EXPANSION_MAX: usize = 255;
+/// A compressed body has at most this many 16ths of the plain one's bytes, or is not worth it.
+const WORTH_16THS: usize = 15;
 
 /// A whole, checked frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Number of the body's message type; see `docs/wire-protocol.md`.
     pub kind: u8,
-    /// The encoded message.
     pub body: Bytes,
 }
 
@@ -194,16 +207,13 @@ impl FrameDecoder {
     }
 
     /// The next whole frame of what was fed.
-    ///
-    /// # Errors
-    /// If the stream is damaged or a frame exceeds the limit; all later calls give the same error.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let pending = std::mem::take(&mut self.pending);
         let mut input = &pending[..];
         let result = self.advance(&mut input);
         let consumed = pending.len() - input.len();
         self.pending = pending;
-        bytes::Buf::advance(&mut self.pending, consumed);
+        self.pending.advance(consumed);
         result
     }
 
@@ -224,7 +234,6 @@ impl FrameDecoder {
         }
     }
 
-    /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let body = match &self.state {
             State::Body { body, .. } => body.capacity(),
@@ -287,7 +296,7 @@ fn take_body(header: Header, body: Bytes, max: u32) -> Result<Frame, FrameError>
     }
     let kind = header.kind;
     let body = if header.is_compressed {
-        compression::decompress(kind, &body, max)?
+        decompress(kind, &body, max)?
     } else {
         body
     };
@@ -300,4 +309,140 @@ fn move_bytes(input: &mut &[u8], target: &mut [u8]) -> usize {
     target[..len].copy_from_slice(&input[..len]);
     *input = &input[len..];
     len
+}
+
+/// Whether connections of this version carry compressed bodies.
+pub fn has_compression(version: u16) -> bool {
+    version >= VERSION_3
+}
+
+/// The frame of `kind` around this body, compressed. `None` if that would save too little. Whether
+/// a body is compressed is the sender's choice for each frame; a receiver takes both.
+pub(crate) fn compressed_frame(kind: u8, body: &[u8]) -> Option<Bytes> {
+    if body.len() < BODY_BYTES_MIN {
+        return None;
+    }
+    let plain_len = u32::try_from(body.len()).ok()?;
+    let block_at = HEADER_LEN + LENGTH_BYTES;
+    let mut bytes = vec![0; block_at + lz4_flex::block::get_maximum_output_size(body.len())];
+    let block_len = lz4_flex::block::compress_into(body, &mut bytes[block_at..]).ok()?;
+    let len = LENGTH_BYTES + block_len;
+    if len > body.len() / 16 * WORTH_16THS {
+        return None;
+    }
+    bytes.truncate(HEADER_LEN + len);
+    let (head, rest) = bytes.split_at_mut(HEADER_LEN);
+    rest[..LENGTH_BYTES].copy_from_slice(&plain_len.to_le_bytes());
+    // Shorter than the plain length, which fits.
+    let len = len as u32;
+    head.copy_from_slice(&header(kind, COMPRESSED, len, once(&*rest)));
+    Some(bytes.into())
+}
+
+/// The plain body of a compressed one, of at most `max` bytes. The plain length is compared with
+/// that, and with what a block of that size can hold at most, before memory is taken.
+fn decompress(kind: u8, body: &[u8], max: u32) -> Result<Bytes, FrameError> {
+    let not_compressed = FrameError::NotCompressed { kind };
+    let (plain_len, block) = body.split_first_chunk().ok_or(not_compressed)?;
+    let len = u32::from_le_bytes(*plain_len);
+    if len > max {
+        return Err(FrameError::TooLarge { kind, len, max });
+    }
+    if len as usize > block.len().saturating_mul(EXPANSION_MAX) {
+        return Err(not_compressed);
+    }
+    let plain = lz4_flex::block::decompress(block, len as usize).map_err(|_| not_compressed)?;
+    if plain.len() != len as usize {
+        return Err(not_compressed);
+    }
+    Ok(plain.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: u8 = 17;
+    const MAX: u32 = 1 << 20;
+
+    fn text(bytes: usize) -> Vec<u8> {
+        b"INSERT INTO accounts VALUES (4711, 'one of many', 100.00);"
+            .iter()
+            .copied()
+            .cycle()
+            .take(bytes)
+            .collect()
+    }
+
+    /// Bytes that no compressor makes shorter.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        (0..bytes).map(next).collect()
+    }
+
+    fn decoder() -> FrameDecoder {
+        let mut decoder = FrameDecoder::new(MAX);
+        decoder.take_compressed();
+        decoder
+    }
+
+    #[test]
+    fn body_comes_back_as_it_was() {
+        for bytes in [BODY_BYTES_MIN, 70_000, MAX as usize] {
+            let body = text(bytes);
+            let sent = compressed_frame(KIND, &body).unwrap();
+            assert!(sent.len() < bytes / 4, "{bytes} became {}", sent.len());
+            let mut decoder = decoder();
+            decoder.feed(&sent);
+            let frame = decoder.next_frame().unwrap().unwrap();
+            assert_eq!((frame.kind, &frame.body[..]), (KIND, &body[..]));
+        }
+    }
+
+    #[test]
+    fn what_saves_too_little_is_not_compressed() {
+        assert_eq!(compressed_frame(KIND, &noise(50_000)), None);
+        assert_eq!(compressed_frame(KIND, &text(BODY_BYTES_MIN - 1)), None);
+    }
+
+    #[test]
+    fn connection_of_an_older_version_refuses_it() {
+        let mut decoder = FrameDecoder::new(MAX);
+        decoder.feed(&compressed_frame(KIND, &text(5_000)).unwrap());
+        let flags = COMPRESSED;
+        let refused = FrameError::UnknownFlags { kind: KIND, flags };
+        assert_eq!(decoder.next_frame(), Err(refused));
+    }
+
+    #[test]
+    fn plain_length_is_compared_before_memory_is_taken() {
+        let block = [0; 20];
+        let claims = |len: u32| [&len.to_le_bytes()[..], &block].concat();
+        let (kind, max, len) = (KIND, MAX, MAX + 1);
+        let too_large = FrameError::TooLarge { kind, len, max };
+        assert_eq!(decompress(KIND, &claims(MAX + 1), MAX), Err(too_large));
+        // A block of 20 bytes holds no megabyte.
+        let not_compressed = FrameError::NotCompressed { kind };
+        assert_eq!(decompress(KIND, &claims(MAX), MAX), Err(not_compressed));
+    }
+
+    #[test]
+    fn what_is_no_block_is_an_error() {
+        let not_compressed = Err(FrameError::NotCompressed { kind: KIND });
+        assert_eq!(decompress(KIND, &[1, 0], MAX), not_compressed);
+        let mut body = compressed_frame(KIND, &text(5_000)).unwrap().to_vec();
+        body.drain(..HEADER_LEN);
+        let whole = decompress(KIND, &body, MAX).unwrap();
+        assert_eq!(whole.len(), 5_000);
+        body[0] = body[0].wrapping_add(1);
+        assert_eq!(decompress(KIND, &body, MAX), not_compressed, "wrong length");
+        body.truncate(12);
+        assert_eq!(decompress(KIND, &body, MAX), not_compressed, "cut off");
+    }
 }

@@ -9,41 +9,311 @@
 //!
 //! Until the handshake is over, no frame of more than 4 KiB is accepted. Deadlines are the
 //! transport's business.
+//!
+//! The layout of the first frames changes in no version, so a peer of any age can read who calls,
+//! and say why it refuses. Later versions may add fields at the end, which older programs ignore.
 
 use std::io::{Read, Write};
+use std::iter::once;
 
 use bytes::Bytes;
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
-use crate::client_hello::{Caller, ClientHello};
-use crate::error::HandshakeError;
-use crate::frame::{self, Frame};
-use crate::hello::{HELLO_MAX, Hello, HelloReply, RefuseReason};
+use crate::codec::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError, HandshakeError};
+use crate::frame::{Frame, header};
+use crate::member_codec::NAME_MAX;
+use crate::message::Lane;
 use crate::stream::{FrameReader, FrameWriter};
-use crate::version::choose_version;
+use crate::version::{OUR_VERSIONS, VERSION_5, choose_version};
 
-/// Frame kind of a [`Hello`].
 pub const KIND_HELLO: u8 = 1;
-/// Frame kind of a [`HelloReply`].
 pub const KIND_HELLO_REPLY: u8 = 2;
 
 /// Limit for a [`FrameReader`] during the handshake, in bytes.
 pub const HANDSHAKE_FRAME_MAX: u32 = HELLO_MAX as u32;
 
+/// Upper bound of an encoded [`Hello`] or [`HelloReply`] in bytes.
+const HELLO_MAX: usize = 4096;
+/// First bytes of both.
+const MAGIC: [u8; 8] = *b"SYNODpr\n";
+
+/// The byte behind a hello: the caller sends messages, as if there were no such byte.
+const PURPOSE_MESSAGES: u8 = 0;
+/// The caller gives commands.
+const PURPOSE_COMMANDS: u8 = 1;
+
+/// The versions whose members take commands.
+pub const CLIENT_VERSIONS: VersionRange = VersionRange {
+    min: VERSION_5,
+    max: OUR_VERSIONS.max,
+};
+
+/// The first frame of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    pub versions: VersionRange,
+    /// Its group; [`GroupId::NONE`] while it is in none.
+    pub group: GroupId,
+    /// The operator's name for the group, the cluster name.
+    pub cluster_name: String,
+    pub member: MemberId,
+    pub session: SessionId,
+    /// Its name, which the operator chose.
+    pub name: String,
+    /// `host:port` where it listens.
+    pub address: String,
+    pub lane: Lane,
+}
+
+/// The answer of the called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HelloReply {
+    /// The connection is accepted.
+    Welcome {
+        /// The version to speak on this connection.
+        version: u16,
+        /// Group of the called; [`GroupId::NONE`] while it is in none.
+        group: GroupId,
+        member: MemberId,
+        session: SessionId,
+        name: String,
+    },
+    /// The connection is refused, and will be closed.
+    Refused {
+        /// The cause, for the caller's program.
+        reason: RefuseReason,
+        /// The cause in words, for the caller's log.
+        text: String,
+    },
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RefuseReason {
+    /// The caller belongs to another group.
+    WrongGroup = 1,
+    /// The caller's cluster name differs.
+    WrongClusterName = 2,
+    /// No protocol version in common.
+    UnknownVersion = 3,
+    /// Settings exclude the caller.
+    NotAllowed = 5,
+    /// Too many connections, or not ready; try again.
+    Busy = 6,
+    /// The caller has reached itself.
+    Self_ = 7,
+    /// Another process with the caller's identity runs: its log was copied.
+    DuplicateIdentity = 8,
+}
+
+impl RefuseReason {
+    pub fn from_code(code: u8) -> Option<RefuseReason> {
+        Some(match code {
+            1 => RefuseReason::WrongGroup,
+            2 => RefuseReason::WrongClusterName,
+            3 => RefuseReason::UnknownVersion,
+            5 => RefuseReason::NotAllowed,
+            6 => RefuseReason::Busy,
+            7 => RefuseReason::Self_,
+            8 => RefuseReason::DuplicateIdentity,
+            _ => return None,
+        })
+    }
+}
+
+impl Hello {
+    /// The hello as bytes, at most 4 KiB.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut w = Writer::new();
+        w.bytes(&MAGIC);
+        w.u16(self.versions.min);
+        w.u16(self.versions.max);
+        w.u8(self.lane as u8);
+        w.bytes(&self.group.0);
+        w.u64(self.member.0);
+        w.u64(self.session.0);
+        w.string("cluster name", &self.cluster_name, NAME_MAX)?;
+        w.string("name", &self.name, NAME_MAX)?;
+        w.string("address", &self.address, NAME_MAX)?;
+        Ok(w.into_vec())
+    }
+
+    /// Reads what [`Hello::encode`] wrote; ignores what a later version may have added at the end.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, DecodeError> {
+        Ok(read_hello_fields(bytes)?.0)
+    }
+}
+
+impl HelloReply {
+    /// The reply as bytes, at most 4 KiB. A longer refusal text is shortened.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut w = Writer::new();
+        w.bytes(&MAGIC);
+        match self {
+            HelloReply::Welcome {
+                version,
+                group,
+                member,
+                session,
+                name,
+            } => {
+                w.u8(0);
+                w.u16(*version);
+                w.bytes(&group.0);
+                w.u64(member.0);
+                w.u64(session.0);
+                w.string("name", name, NAME_MAX)?;
+            }
+            HelloReply::Refused { reason, text } => {
+                w.u8(1);
+                w.u8(*reason as u8);
+                w.text(text);
+            }
+        }
+        Ok(w.into_vec())
+    }
+
+    /// Reads what [`HelloReply::encode`] wrote; ignores what a later version may have added.
+    pub fn decode(bytes: &[u8]) -> Result<HelloReply, DecodeError> {
+        let mut r = open(bytes)?;
+        match r.u8()? {
+            0 => Ok(HelloReply::Welcome {
+                version: r.u16()?,
+                group: GroupId(r.array()?),
+                member: MemberId(r.u64()?),
+                session: SessionId(r.u64()?),
+                name: r.string("name", NAME_MAX)?,
+            }),
+            1 => {
+                // A reason that only later versions know is still a refusal, and has its text.
+                let reason = RefuseReason::from_code(r.u8()?).unwrap_or(RefuseReason::NotAllowed);
+                Ok(HelloReply::Refused {
+                    reason,
+                    text: r.text()?,
+                })
+            }
+            code => Err(DecodeError::UnknownCode {
+                what: "hello reply",
+                code,
+            }),
+        }
+    }
+}
+
+/// Reads the fields of a hello; the second value is what comes behind them.
+fn read_hello_fields(bytes: &[u8]) -> Result<(Hello, Bytes), DecodeError> {
+    let mut r = open(bytes)?;
+    let versions = VersionRange {
+        min: r.u16()?,
+        max: r.u16()?,
+    };
+    let lane = match r.u8()? {
+        0 => Lane::Control,
+        1 => Lane::Bulk,
+        code => return Err(DecodeError::UnknownCode { what: "lane", code }),
+    };
+    let hello = Hello {
+        versions,
+        lane,
+        group: GroupId(r.array()?),
+        member: MemberId(r.u64()?),
+        session: SessionId(r.u64()?),
+        cluster_name: r.string("cluster name", NAME_MAX)?,
+        name: r.string("name", NAME_MAX)?,
+        address: r.string("address", NAME_MAX)?,
+    };
+    Ok((hello, r.take_rest()))
+}
+
+/// Checks size and mark.
+fn open(bytes: &[u8]) -> Result<Reader, DecodeError> {
+    if bytes.len() > HELLO_MAX {
+        return Err(DecodeError::TooLong {
+            what: "hello",
+            len: bytes.len(),
+            max: HELLO_MAX,
+        });
+    }
+    let mut r = Reader::copy_of(bytes);
+    let found: [u8; 8] = r.array()?;
+    if found != MAGIC {
+        return Err(DecodeError::NotSynod { found });
+    }
+    Ok(r)
+}
+
+/// The first frame of a client that gives commands, and is no member. Its layout is a [`Hello`]'s,
+/// with a byte behind it that says so. A program that does not know that byte reads a hello of
+/// versions that it does not speak, and refuses it in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientHello {
+    pub versions: VersionRange,
+    /// The operator's name for the group; empty: whichever group the called is in.
+    pub cluster_name: String,
+    /// The caller's name, for the log of the called: nothing depends on it.
+    pub name: String,
+}
+
+/// A caller, by its first frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A member, which sends messages.
+    Member(Hello),
+    /// A client, which gives commands.
+    Client(ClientHello),
+}
+
+impl ClientHello {
+    /// The hello as bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let hello = Hello {
+            versions: self.versions,
+            group: GroupId::NONE,
+            cluster_name: self.cluster_name.clone(),
+            member: MemberId(0),
+            session: SessionId(0),
+            name: self.name.clone(),
+            address: String::new(),
+            lane: Lane::Control,
+        };
+        let mut w = Writer::new();
+        w.bytes(&hello.encode()?);
+        w.u8(PURPOSE_COMMANDS);
+        Ok(w.into_vec())
+    }
+}
+
+impl Caller {
+    /// Reads the first frame of a caller; ignores what a later version may have added at the end.
+    pub fn decode(bytes: &[u8]) -> Result<Caller, DecodeError> {
+        let (hello, rest) = read_hello_fields(bytes)?;
+        match rest.first().copied().unwrap_or(PURPOSE_MESSAGES) {
+            PURPOSE_MESSAGES => Ok(Caller::Member(hello)),
+            PURPOSE_COMMANDS => Ok(Caller::Client(ClientHello {
+                versions: hello.versions,
+                cluster_name: hello.cluster_name,
+                name: hello.name,
+            })),
+            code => Err(DecodeError::UnknownCode {
+                what: "purpose of a connection",
+                code,
+            }),
+        }
+    }
+}
+
 /// Versions, group and names of the called, from which it answers a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalIdentity {
-    /// Versions it speaks.
     pub versions: VersionRange,
     /// Its group; [`GroupId::NONE`] while it is in none.
     pub group: GroupId,
     /// The operator's name for the group.
     pub cluster_name: String,
-    /// Its member id.
     pub member: MemberId,
-    /// Its session.
     pub session: SessionId,
-    /// Its name.
     pub name: String,
 }
 
@@ -73,9 +343,6 @@ impl Refusal {
 impl LocalIdentity {
     /// Welcomes a caller. The node checks in addition what the connection has proven, and whether
     /// there is room for it.
-    ///
-    /// # Errors
-    /// If what the hello alone states is reason to refuse the caller.
     pub fn answer(&self, hello: &Hello) -> Result<HelloReply, Refusal> {
         if hello.member == self.member && hello.session == self.session {
             let text = format!("member {} has called itself", self.member);
@@ -104,9 +371,6 @@ impl LocalIdentity {
     }
 
     /// Welcomes a client. The node checks in addition what the connection has proven.
-    ///
-    /// # Errors
-    /// If what the hello alone states is reason to refuse the client.
     pub fn answer_client(&self, hello: &ClientHello) -> Result<HelloReply, Refusal> {
         let version = self.common_version(hello.versions, &hello.name)?;
         if !hello.cluster_name.is_empty() {
@@ -158,10 +422,6 @@ impl LocalIdentity {
     }
 }
 
-/// Sends a hello.
-///
-/// # Errors
-/// If the hello cannot be encoded or the transport fails.
 pub fn write_hello<W: Write>(
     writer: &mut FrameWriter<W>,
     hello: &Hello,
@@ -170,9 +430,6 @@ pub fn write_hello<W: Write>(
 }
 
 /// Sends a client's hello.
-///
-/// # Errors
-/// If the hello cannot be encoded or the transport fails.
 pub fn write_client_hello<W: Write>(
     writer: &mut FrameWriter<W>,
     hello: &ClientHello,
@@ -181,26 +438,15 @@ pub fn write_client_hello<W: Write>(
 }
 
 /// Waits for the hello of a member or of a client.
-///
-/// # Errors
-/// Errors of [`read_hello`].
 pub fn read_caller<R: Read>(reader: &mut FrameReader<R>) -> Result<Caller, HandshakeError> {
     Ok(Caller::decode(&read(reader, KIND_HELLO)?.body)?)
 }
 
-/// Waits for a hello.
-///
-/// # Errors
-/// If another frame comes, or none, or the transport fails. A caller that does not speak Synod
-/// at all shows as [`crate::FrameError::NotAFrame`].
 pub fn read_hello<R: Read>(reader: &mut FrameReader<R>) -> Result<Hello, HandshakeError> {
     Ok(Hello::decode(&read(reader, KIND_HELLO)?.body)?)
 }
 
 /// Sends the answer to a hello.
-///
-/// # Errors
-/// If the reply cannot be encoded or the transport fails.
 pub fn write_reply<W: Write>(
     writer: &mut FrameWriter<W>,
     reply: &HelloReply,
@@ -209,9 +455,6 @@ pub fn write_reply<W: Write>(
 }
 
 /// Waits for the answer to a hello that offered these versions.
-///
-/// # Errors
-/// If another frame comes, or none, or a version that was not offered, or the transport fails.
 pub fn read_reply<R: Read>(
     reader: &mut FrameReader<R>,
     offered: VersionRange,
@@ -239,7 +482,7 @@ fn write<W: Write>(
 ) -> Result<(), HandshakeError> {
     let body = Bytes::from(body);
     // A hello is bounded far below 4 GiB by the lengths of its fields.
-    let header = frame::header(kind, 0, body.len() as u32, std::iter::once(&body[..]));
+    let header = header(kind, 0, body.len() as u32, once(&body[..]));
     writer.push_segments(vec![Bytes::copy_from_slice(&header), body]);
     Ok(writer.flush()?)
 }

@@ -4,11 +4,11 @@
 //! threads and timeouts are the node's; encryption is the crate `synod-tls`.
 //! `docs/wire-protocol.md` describes frames, handshake, versions and messages.
 //!
-//! * [`frame`]: length, kind and checksums around every message.
-//! * [`stream`]: reading and writing frames; many messages per flush.
-//! * [`hello`], [`handshake`]: the first frame in each direction, and what may refuse a peer;
-//!   [`client_hello`]: that of a client, which gives commands and is no member.
-//! * [`message`]: every message after that, with [`PeerMessage::encode`] and
+//! * [`Frame`], [`FrameDecoder`]: length, kind and checksums around every message.
+//! * [`FrameReader`], [`FrameWriter`]: reading and writing frames; many messages per flush.
+//! * [`handshake`]: the first frame in each direction, of a member or of a client that gives
+//!   commands, and what may refuse a peer.
+//! * [`PeerMessage`]: every message after that, with [`PeerMessage::encode`] and
 //!   [`PeerMessage::decode`].
 //!
 //! # Rules
@@ -48,40 +48,32 @@
 //! let frame = decoder.next_frame().unwrap().unwrap();
 //! assert_eq!(PeerMessage::decode(1, frame).unwrap(), message);
 //! ```
-#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
-pub mod client_hello;
 mod codec;
-pub mod command;
-mod command_codec;
-mod compression;
+mod command;
 mod consensus_codec;
 mod error;
-pub mod fetch;
-mod fetch_codec;
-pub mod frame;
+mod fetch;
+mod frame;
 pub mod handshake;
-pub mod hello;
 mod member_codec;
-pub mod message;
+mod message;
 mod message_codec;
 mod region;
-pub mod stream;
-mod survivor_codec;
+mod stream;
 mod version;
 
-pub use client_hello::{CLIENT_VERSIONS, Caller, ClientHello};
 pub use command::{Command, CommandRefusal, Done, RefusalReason};
-pub use compression::has_compression;
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
 pub use fetch::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, FetchedEntries};
-pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
-pub use handshake::{
-    LocalIdentity, Refusal, read_caller, read_hello, read_reply, write_client_hello, write_hello,
-    write_reply,
+pub use frame::{
+    BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits, has_compression,
 };
-pub use hello::{Hello, HelloReply, RefuseReason};
+pub use handshake::{
+    CLIENT_VERSIONS, Caller, ClientHello, Hello, HelloReply, LocalIdentity, Refusal, RefuseReason,
+    read_caller, read_hello, read_reply, write_client_hello, write_hello, write_reply,
+};
 pub use message::{
     AppliedPosition, DataState, FeedOrder, HeardMember, IntroducedMember, Introduction, Join,
     JoinRefusal, JoinReply, Lane, MemberLag, OutcomeReport, PaceReport, PeerMessage,

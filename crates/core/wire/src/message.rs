@@ -57,10 +57,7 @@ pub enum PeerMessage {
     /// Answer to [`PeerMessage::Join`].
     JoinReply(JoinReply),
     /// To the leader: the sender shuts down and asks to leave the voters.
-    Leave {
-        /// The sender's session.
-        session: SessionId,
-    },
+    Leave { session: SessionId },
     /// Answer to [`PeerMessage::Leave`]: the configuration without the sender as a voter is
     /// committed.
     LeaveReply,
@@ -74,7 +71,6 @@ pub enum PeerMessage {
     OutcomeQuery {
         /// The leader's term.
         term: Term,
-        /// The action.
         seqno: Seqno,
     },
     /// A joiner asks the leader, and the leader the chosen donor, for a full copy (SST).
@@ -90,43 +86,30 @@ pub enum PeerMessage {
     AppliedPosition(AppliedPosition),
     /// To any member: asks how far the receiver's database is, now and, for a while, whenever an
     /// action of the sender's session is finished there. Since version 4.
-    AppliedQuery {
-        /// The sender's session.
-        session: SessionId,
-    },
+    AppliedQuery { session: SessionId },
     /// From the leader: at which pace it admits actions. Since version 3.
     Pace(PaceReport),
     /// To the leader, or to the member that is to have another weight: an operator's order, which
     /// was given to the sender. Since version 5.
     Command {
-        /// The sender's session.
         session: SessionId,
         /// The sender's number for it in that session.
         number: u64,
-        /// The order.
         command: Command,
     },
     /// Answer to [`PeerMessage::Command`]. Since version 5.
     CommandAnswer {
-        /// The session of the command.
         session: SessionId,
-        /// Its number.
         number: u64,
         /// Result of the command, or why it was refused.
         answer: Result<Done, CommandRefusal>,
     },
     /// From the leader: an operator has ordered that the receiver votes, or does not. In force
     /// until the receiver's process ends. Since version 5.
-    VoteOrder {
-        /// Whether it is to vote.
-        votes: bool,
-    },
+    VoteOrder { votes: bool },
     /// To the leader: an operator of the sender wants the group to take these members' writes.
     /// Repeated until the sender knows a committed configuration that says so. Since version 5.
-    WritersOrder {
-        /// The setting.
-        writers: Writers,
-    },
+    WritersOrder { writers: Writers },
     /// Answer to [`PeerMessage::WritersOrder`]: the setting is not made, and asking again does not
     /// help. Since version 5.
     WritersRefused {
@@ -156,7 +139,6 @@ pub enum PeerMessage {
     },
     /// Answer to [`PeerMessage::Ping`], at once. Since version 5.
     Pong {
-        /// The number of the ping.
         number: u64,
         /// Time of the sender's wall clock, in microseconds since 1970.
         wall_us: u64,
@@ -280,7 +262,6 @@ pub struct Propose {
 /// An order to a feeder: the entries to send on to a learner, in the leader's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedOrder {
-    /// The receiver of the entries.
     pub learner: MemberId,
     /// The leader's term: the term of the append.
     pub term: Term,
@@ -291,7 +272,6 @@ pub struct FeedOrder {
     pub last: EntryId,
     /// Whether the feeder may stop before `last`, after at least one entry.
     pub may_shorten: bool,
-    /// The append's commit index.
     pub commit: LogIndex,
     /// The append's `sent_at`, by the leader's clock.
     pub sent_at: Time,
@@ -319,7 +299,6 @@ pub enum ProposalRefusal {
 /// A member asks to take part in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// The sender's session.
     pub session: SessionId,
     /// The sender's name; unique in the group.
     pub name: String,
@@ -337,7 +316,6 @@ pub struct Join {
     pub db_seqno: Seqno,
     /// The last entry of its log.
     pub last: EntryId,
-    /// Protocol versions it speaks.
     pub versions: VersionRange,
     /// Whether its process has taken part in the group before. One that is in no configuration any
     /// more was removed, and does not come back by itself. False before version 5.
@@ -348,10 +326,7 @@ pub struct Join {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinReply {
     /// The sender is, or is about to be, part of the configuration.
-    Accepted {
-        /// The group.
-        group: GroupId,
-    },
+    Accepted { group: GroupId },
     /// Another member leads; ask that one.
     NotLeader {
         /// The leader and its address, if known.
@@ -425,9 +400,7 @@ impl DataState {
 pub struct Report {
     /// The member that the report is about.
     pub member: MemberId,
-    /// Its session.
     pub session: SessionId,
-    /// State of its database.
     pub state: DataState,
     /// Seqno up to which every action is in its database.
     pub applied: Seqno,
@@ -471,9 +444,7 @@ pub struct StatusBroadcast {
 /// How an action ended on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutcomeReport {
-    /// The member's session.
     pub session: SessionId,
-    /// The action.
     pub seqno: Seqno,
     /// Zero for success, otherwise a hash of the error.
     pub outcome: u64,
@@ -486,7 +457,6 @@ pub struct StateRequest {
     pub id: u64,
     /// The member that needs the copy.
     pub joiner: MemberId,
-    /// The joiner's session.
     pub session: SessionId,
     /// Seqno of the view in which the joiner asks; the copy must contain it.
     pub after: Seqno,
@@ -501,7 +471,6 @@ pub struct StateRequest {
 /// Answer to a [`StateRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOffer {
-    /// The request's number.
     pub id: u64,
     /// The donor that will send the copy, or that refused.
     pub donor: MemberId,
@@ -514,7 +483,6 @@ pub struct StateOffer {
 /// How a full copy ended at the donor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateResult {
-    /// The request's number.
     pub id: u64,
     /// Whether the donor's script succeeded.
     pub ok: bool,
@@ -530,7 +498,6 @@ pub struct StateResult {
 /// may have to follow or vote for one that only the newer configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    /// Index of the configuration's entry.
     pub index: LogIndex,
     /// The configured members, ascending by id.
     pub members: Vec<IntroducedMember>,
@@ -539,7 +506,6 @@ pub struct Introduction {
 /// A member as a configuration names it to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntroducedMember {
-    /// The member.
     pub member: MemberId,
     /// `host:port` where peers reach it.
     pub address: String,
@@ -551,7 +517,6 @@ pub struct IntroducedMember {
 /// within a message's way; and to members that ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppliedPosition {
-    /// The sender's session.
     pub session: SessionId,
     /// State of its database. [`DataState::Donor`] also if operators took it out (desynced).
     pub state: DataState,
@@ -577,7 +542,6 @@ pub struct PaceReport {
     pub pauses: u64,
     /// The member that lags most of the majority that keeps up best; zero: none is known.
     pub slowest: MemberId,
-    /// Its lag, in microseconds.
     pub slowest_lag_us: u64,
     /// The database of each member that is known, ascending by member.
     pub members: Vec<MemberLag>,
@@ -586,7 +550,6 @@ pub struct PaceReport {
 /// How far one member's database is, as the leader knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLag {
-    /// The member.
     pub member: MemberId,
     /// Everything up to here has left its commit order.
     pub left: Seqno,
@@ -607,7 +570,6 @@ pub struct PresenceReport {
 /// When a member was heard last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeardMember {
-    /// The member.
     pub member: MemberId,
     /// For how long nothing has come from it, in milliseconds.
     pub silent_ms: u64,
@@ -621,7 +583,6 @@ pub struct SurvivorReport {
     pub last: EntryId,
     /// Its log is durable up to here.
     pub durable: LogIndex,
-    /// Its commit index.
     pub commit: LogIndex,
     /// The highest commit index that a leader has stated to its present process; zero: none has.
     pub stated: LogIndex,

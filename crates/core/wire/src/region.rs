@@ -13,7 +13,6 @@ pub struct Region(Arc<str>);
 /// Why a text is no name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
-    /// The name is empty.
     #[error("the name of a region has at least one letter")]
     Empty,
     /// The name is longer than [`Region::LENGTH_MAX`] bytes.
@@ -21,19 +20,13 @@ pub enum RegionError {
         "the name of a region has at most {} letters, not {length}",
         Region::LENGTH_MAX
     )]
-    TooLong {
-        /// Its length in bytes.
-        length: usize,
-    },
+    TooLong { length: usize },
     /// The name has a character that is no letter, digit, dot, hyphen or underscore.
     #[error(
         "the name of a region consists of the letters a to z and A to Z, digits, '.', '-' and '_', \
          and has no {found:?}"
     )]
-    BadCharacter {
-        /// The first such character.
-        found: char,
-    },
+    BadCharacter { found: char },
 }
 
 impl Region {

@@ -8,9 +8,8 @@ use std::io::{self, IoSlice, Read, Write};
 
 use bytes::{Buf, Bytes};
 
-use crate::compression;
 use crate::error::StreamError;
-use crate::frame::{Frame, FrameDecoder, HEADER_LEN};
+use crate::frame::{Frame, FrameDecoder, HEADER_LEN, compressed_frame};
 use crate::message::PeerMessage;
 
 /// Bytes asked of the transport at a time.
@@ -70,9 +69,6 @@ impl<R: Read> FrameReader<R> {
 
     /// The next frame; `None` if the connection ended after a whole one. Blocks as the transport
     /// does. After a transport error of kind `WouldBlock` or `TimedOut` it may be called again.
-    ///
-    /// # Errors
-    /// If the transport fails, the stream is damaged, or ends inside a frame.
     pub fn read_frame(&mut self) -> Result<Option<Frame>, StreamError> {
         let max = self.decoder.max();
         self.read_frame_below(|| max)
@@ -80,9 +76,6 @@ impl<R: Read> FrameReader<R> {
 
     /// Like [`FrameReader::read_frame`], with a limit that may change while the frame is awaited:
     /// `max` is called whenever bytes have arrived.
-    ///
-    /// # Errors
-    /// Errors of [`FrameReader::read_frame`].
     pub fn read_frame_below(
         &mut self,
         max: impl Fn() -> u32,
@@ -102,9 +95,6 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// The next frame, of at most this many bytes, if it has been read already. Never blocks.
-    ///
-    /// # Errors
-    /// If the stream is damaged.
     pub fn buffered_frame(&mut self, max: u32) -> Result<Option<Frame>, StreamError> {
         self.decoder.set_max(max);
         let mut input = &self.buffer[self.unread.clone()];
@@ -132,7 +122,6 @@ impl<R: Read> FrameReader<R> {
 pub struct Compression {
     /// Bytes that it has without.
     pub plain: usize,
-    /// Bytes that are sent.
     pub sent: usize,
 }
 
@@ -179,9 +168,6 @@ impl<W: Write> FrameWriter<W> {
     }
 
     /// Queues a message; no byte is sent before [`FrameWriter::flush`]. Payloads are not copied.
-    ///
-    /// # Errors
-    /// If the message cannot be encoded or is too large; the queue is as before.
     pub fn push(
         &mut self,
         version: u16,
@@ -194,9 +180,6 @@ impl<W: Write> FrameWriter<W> {
 
     /// Queues a message as [`FrameWriter::push`] does, compressed if that makes it shorter. The
     /// peer must take compressed bodies.
-    ///
-    /// # Errors
-    /// Errors of [`FrameWriter::push`].
     pub fn push_compressed(
         &mut self,
         version: u16,
@@ -206,7 +189,7 @@ impl<W: Write> FrameWriter<W> {
         let plain = segments.iter().map(Bytes::len).sum();
         // Nearly all of it is payloads, which the message holds apart from each other.
         let body = segments[1..].concat();
-        let frame = compression::compressed_frame(message.kind(), &body);
+        let frame = compressed_frame(message.kind(), &body);
         let sent = self.push_segments(frame.map_or(segments, |frame| vec![frame]));
         Ok(Compression { plain, sent })
     }
@@ -243,9 +226,6 @@ impl<W: Write> FrameWriter<W> {
 
     /// Sends everything queued. After a transport error of kind `WouldBlock` or `TimedOut` it may
     /// be called again; after any other error the connection cannot be used any more.
-    ///
-    /// # Errors
-    /// If the transport fails.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while !self.queue.is_empty() {
             let slices: Vec<IoSlice<'_>> = self

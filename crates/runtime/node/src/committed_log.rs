@@ -59,9 +59,6 @@ impl CommittedLog {
     }
 
     /// Reads everything after the action `after`.
-    ///
-    /// # Errors
-    /// If the log does not have `after` any more, or cannot be read.
     pub fn follow(&self, after: Seqno) -> Result<Follower, FollowError> {
         Follower::after(self.reader.clone(), self.shared.clone(), after)
     }

@@ -32,7 +32,6 @@ pub struct NodeConfig {
     pub incoming: String,
     /// Addresses of members, `host:port`, at which this member looks for its group.
     pub seeds: Vec<String>,
-    /// Directory of the log.
     pub log_dir: PathBuf,
     /// Sizes of the log's files and caches.
     pub log: LogOptions,
@@ -201,7 +200,6 @@ pub enum NodeError {
          {log_group}, start without bootstrap"
     )]
     OtherHistory {
-        /// Directory of the log.
         log_dir: PathBuf,
         log_group: GroupId,
         database_group: GroupId,
@@ -226,7 +224,6 @@ pub enum NodeError {
         if *has_data { "is a logger without one" } else { "has one" },
     )]
     OtherKind {
-        /// Directory of the log.
         log_dir: PathBuf,
         /// The member that the log is of.
         name: String,
@@ -243,11 +240,9 @@ pub enum NodeError {
         log_dir.display(),
     )]
     OtherMember {
-        /// Directory of the log.
         log_dir: PathBuf,
         /// The member that the log is of.
         name: String,
-        /// The name in the settings.
         own_name: String,
         /// The setting with the name, as the host spells it.
         name_setting: &'static str,

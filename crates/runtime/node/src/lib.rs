@@ -46,7 +46,6 @@ mod admin;
 mod clock;
 mod committed_log;
 mod config;
-mod entropy;
 mod log_queue;
 mod node;
 mod start;

@@ -84,7 +84,6 @@ impl Node {
         self.events.send(event.into());
     }
 
-    /// The identity of this member, and of its process.
     pub fn identity(&self) -> (MemberId, SessionId) {
         (self.me.member, self.me.session)
     }
@@ -233,9 +232,6 @@ impl Node {
     }
 
     /// Starts to deliver everything after `after` to the host. Call it once.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
     pub fn deliver_after(&self, after: Seqno) -> Result<(), NodeError> {
         let (reader, shared) = (self.reader.clone(), self.shared.clone());
         let (host, delivery) = (self.host.clone(), self.delivery.clone());
@@ -259,7 +255,6 @@ impl Node {
         })
     }
 
-    /// The position of the database at start.
     pub fn database(&self) -> DatabasePosition {
         self.shared.position_of(self.config.database)
     }
@@ -273,9 +268,6 @@ impl Node {
     /// Looks for the actions after `seqno` that this member's own log lacks. Waits until a member
     /// that is present has sent the first of them ([`Node::deliver_after`] fetches the rest), or
     /// all that are present have said that they have none. Not beside a delivery.
-    ///
-    /// # Errors
-    /// If no member has those actions, or the node stops.
     pub fn find_actions_after(&self, seqno: Seqno) -> Result<(), NotFetched> {
         let log_moved = self.delivery.log_moved();
         while let Some(seen) = log_moved.count() {
@@ -292,9 +284,6 @@ impl Node {
     /// Sessions that proposed an action or were present after `after`, up to `up_to`. Waits until
     /// this member's log reaches that far, and fetches what it lacks before; empty if the node
     /// stops first. Not beside a delivery.
-    ///
-    /// # Errors
-    /// If the log cannot be read, or no member has what it lacks.
     pub fn sessions_between(
         &self,
         after: Seqno,
@@ -354,9 +343,6 @@ impl Node {
     }
 
     /// Continues the search for an outcome decision, as far as this member's log can be read now.
-    ///
-    /// # Errors
-    /// If the log cannot be read.
     pub fn continue_search(
         &self,
         search: &mut DecisionSearch,

@@ -10,26 +10,24 @@
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use synod_consensus::SessionId;
+use synod_consensus::{GroupId, SessionId};
 use synod_log::{Files, Opened, RealFiles};
 use synod_member::{
-    DiskRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartMode, Storage,
-    Tuning,
+    DiskRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartEntropy,
+    StartMode, Storage, Tuning,
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
 
 use crate::clock::{Clock, wall_us};
 use crate::config::{NodeConfig, NodeError};
-use crate::entropy;
 use crate::node::Node;
-use crate::threads::catch_up::CatchUpThread;
-use crate::threads::core::{CoreThread, DiskQueues, Events};
+use crate::threads::core::{CoreThread, Events};
 use crate::threads::delivery::Delivery;
-use crate::threads::log::LogThread;
-use crate::threads::ping::PingThread;
-use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
+use crate::threads::disk::{CatchUpThread, DiskQueues, LogThread};
+use crate::transport::{DriverNetwork, PingThread, Security, Transport, TransportStart};
 use crate::wait::{ByteBudget, InboundBudgets};
 
 impl Node {
@@ -50,9 +48,6 @@ impl Node {
     }
 
     /// Like [`Node::start`], with the log on these files.
-    ///
-    /// # Errors
-    /// Errors of [`Node::start`].
     pub fn start_on(
         files: Arc<dyn Files>,
         mut config: NodeConfig,
@@ -245,7 +240,7 @@ impl Identity {
                 .for_flushes_every(config.flush_period)
                 .for_log_cache_of(config.log.cache_bytes),
             mode,
-            entropy::draw()?,
+            draw_entropy()?,
             &mut opened,
             host,
             clock.now(),
@@ -376,4 +371,78 @@ fn refuse_other_subject(
 /// this member must not pass for an answer to this one.
 fn first_question(session: SessionId) -> u64 {
     (session.0 << 32) >> 1
+}
+
+/// Random bits below the time.
+const RANDOM_BITS: u32 = 22;
+
+/// The random inputs of a start. The crates below draw nothing by themselves, so that the simulator
+/// can repeat what they do.
+fn draw_entropy() -> Result<StartEntropy, NodeError> {
+    Ok(StartEntropy {
+        session: new_session(SystemTime::now(), random_u64()?),
+        seed: random_u64()?,
+        group: GroupId(random_uuid()?),
+    })
+}
+
+/// The number of a session that begins now: the time in milliseconds, and below it 22 random bits.
+/// So a member's sessions differ even where a clock is set back, and views list members in the
+/// order in which they came ([`synod_member::View::members`]). No other rule depends on a correct
+/// clock.
+fn new_session(now: SystemTime, random: u64) -> SessionId {
+    let since_1970 = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    let ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+    let number = (ms << RANDOM_BITS) | (random >> (u64::BITS - RANDOM_BITS));
+    // Zero means no session.
+    SessionId(number.max(1))
+}
+
+fn random_u64() -> Result<u64, NodeError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| NodeError::Random(error.to_string()))?;
+    // Zero is kept for "none".
+    Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+fn random_uuid() -> Result<[u8; 16], NodeError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| NodeError::Random(error.to_string()))?;
+    // RFC 4122, version 4.
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
+    }
+
+    const TODAY: u64 = 1_790_000_000_000;
+
+    #[test]
+    fn later_sessions_have_larger_numbers() {
+        assert!(new_session(at(TODAY), u64::MAX) < new_session(at(TODAY + 1), 0));
+        let in_2100 = at(4_102_444_800_000);
+        assert!(new_session(at(TODAY), u64::MAX) < new_session(in_2100, 0));
+    }
+
+    #[test]
+    fn two_sessions_of_one_moment_differ() {
+        let (a, b) = (1 << 63, 1 << 42);
+        assert_ne!(new_session(at(TODAY), a), new_session(at(TODAY), b));
+        assert_ne!(new_session(at(TODAY), 0), new_session(at(TODAY), b));
+    }
+
+    #[test]
+    fn session_without_a_clock_has_a_number() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(5);
+        assert_ne!(new_session(before, 0), SessionId(0));
+    }
 }

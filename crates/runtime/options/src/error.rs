@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use super::nearest;
 use super::table::SPECS;
 
 /// Why options were refused. The text is the line to log, at ERROR; answer `Status::NodeFail`.
@@ -13,14 +12,10 @@ use super::table::SPECS;
 pub enum OptionsError {
     /// Exactly the line that Galera logs and its test suites look for.
     #[error("Unknown parameter '{name}'")]
-    Unknown {
-        /// The name as it was written.
-        name: String,
-    },
+    Unknown { name: String },
     /// A name that begins with `synod.` and does not exist.
     #[error("Unknown parameter '{name}'; did you mean '{nearest}'?")]
     UnknownOwn {
-        /// The name as it was written.
         name: String,
         /// The most similar name that exists.
         nearest: &'static str,
@@ -28,7 +23,6 @@ pub enum OptionsError {
     /// A name that an earlier version had.
     #[error("{name} is no longer an option: {why}. Remove it")]
     Removed {
-        /// Name of the former option.
         name: &'static str,
         /// The behaviour in its place.
         why: &'static str,
@@ -43,25 +37,18 @@ pub enum OptionsError {
     /// The value does not fit the option.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     BadValue {
-        /// Name of the option.
         name: &'static str,
-        /// The value as it was written.
         value: String,
         /// The values that the option takes, or why it does not take this one.
         reason: String,
     },
     /// Set at run time.
     #[error("provider option '{name}' can be set at server start only")]
-    ReadOnly {
-        /// Name of the option.
-        name: &'static str,
-    },
+    ReadOnly { name: &'static str },
     /// Accepting the value would promise what is not there.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     Refused {
-        /// Name of the option.
         name: &'static str,
-        /// The value as it was written.
         value: String,
         /// Why the value is refused.
         reason: &'static str,
@@ -72,7 +59,6 @@ pub enum OptionsError {
 /// The text is a warning for the operator whose statement it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRestored {
-    /// Name of the option.
     pub name: &'static str,
     /// The value in the list, as it was written.
     pub text: String,
@@ -93,7 +79,6 @@ impl fmt::Display for NotRestored {
 /// An accepted option without effect. The text is a line to log, at INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Name of the option.
     pub name: &'static str,
     /// Why the option has no effect.
     pub why: &'static str,
@@ -131,6 +116,8 @@ pub fn removed(name: &str) -> Option<OptionsError> {
     Some(OptionsError::Removed { name, why })
 }
 
+/// The error for a name that is not in the table. Only for a name that begins with `synod.` it has
+/// a suggestion: for Galera's, the exact line of Galera is expected.
 pub(crate) fn unknown(name: &str) -> OptionsError {
     if let Some(removed) = removed(name) {
         return removed;
@@ -139,7 +126,7 @@ pub(crate) fn unknown(name: &str) -> OptionsError {
         .iter()
         .map(|spec| spec.name)
         .filter(|known| known.starts_with("synod."));
-    match nearest::nearest(name, own) {
+    match nearest(name, own) {
         Some(nearest) if name.starts_with("synod.") => OptionsError::UnknownOwn {
             name: name.to_owned(),
             nearest,
@@ -147,5 +134,46 @@ pub(crate) fn unknown(name: &str) -> OptionsError {
         _ => OptionsError::Unknown {
             name: name.to_owned(),
         },
+    }
+}
+
+/// The name that a mistyped one probably means: the candidate with the smallest edit distance; the
+/// first of several.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates.min_by_key(|candidate| distance(name, candidate))
+}
+
+/// Levenshtein distance in bytes: insertions, deletions and replacements that turn `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    // `row[j]`: distance between the bytes of `a` seen so far and the first j bytes of `b`.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_single_edits() {
+        let cases = [
+            ("", "", 0),
+            ("a", "", 1),
+            ("kitten", "sitting", 3),
+            ("log_dri", "log_dir", 2),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(distance(b, a), expected, "{b} {a}");
+        }
     }
 }

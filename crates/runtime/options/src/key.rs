@@ -33,19 +33,12 @@ macro_rules! key_type {
 }
 
 key_type! {
-    /// Name of a boolean.
     BoolKey = Kind::Bool,
-    /// Name of an integer.
     IntKey = Kind::Int { .. },
-    /// Name of a duration.
     DurationKey = Kind::Duration,
-    /// Name of an address.
     AddressKey = Kind::Address,
-    /// Name of a choice of words.
     WordKey = Kind::Word(_),
-    /// Name of a region.
     RegionKey = Kind::Region,
-    /// Name of a text.
     TextKey = Kind::Text,
 }
 

@@ -6,48 +6,36 @@
 //! promise something that is not true. Synod's own begin with `synod.`. Any other name is an error.
 //!
 //! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
-//! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
+//! - `value`: the syntax of values and of lists `name=value;name=value`;
 //! - [`key`]: typed names for reading options;
-//! - `timing`, `encryption`, `exposure`: options that are checked together;
+//! - `encryption`: options that are checked together, and who can then speak to the member;
 //! - `node_settings`: what options say to a node; `parameters`: options as variables of a server;
-//! - [`ClusterUrl`]: cluster addresses;
-//! - [`nearest()`]: which name the operator may have meant.
+//! - `address`: addresses of members and of the group.
 #![forbid(unsafe_code)]
 
 mod address;
 mod document;
 mod encryption;
 mod error;
-mod exposure;
 mod galera;
 pub mod key;
-mod list;
-mod nearest;
 mod node_settings;
 mod own;
 mod parameters;
-mod setting;
 mod table;
-mod timing;
-mod url;
 mod value;
 
 use std::time::Duration;
 
-use synod_node::{
-    CommitWait, LeaderPlacement, LeaderPreference, LeaderWeight, Region, VoterPolicy, Writers,
-};
+use synod_node::{LeaderWeight, Writers};
 
-pub use address::{Address, DEFAULT_PORT};
+pub use address::{Address, ClusterUrl, DEFAULT_PORT, Peer, UrlError};
 pub use document::markdown_tables;
-pub use error::{NotRestored, Notice, OptionsError, removed};
-pub use exposure::{ExposedError, Exposure};
-pub use nearest::nearest;
+pub use encryption::{ExposedError, Exposure};
+pub use error::{NotRestored, Notice, OptionsError, nearest, removed};
+pub use node_settings::{HostNames, Period};
 pub use parameters::{Parameter, ParameterValue};
-pub use setting::HostNames;
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
-pub use timing::Period;
-pub use url::{ClusterUrl, Peer, UrlError};
 pub use value::{Kind, Value};
 
 use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};
@@ -106,16 +94,9 @@ impl Update {
     /// `synod.writers`, if the text named it.
     pub fn writers(&self) -> Option<Writers> {
         match self.value(key::WRITERS)? {
-            Value::Word(word) => Some(writers(word)),
+            Value::Word(word) => Some(node_settings::writers_of(word)),
             other => unreachable!("a word has the value {other:?}"),
         }
-    }
-}
-
-fn writers(word: &str) -> Writers {
-    match word {
-        "leader" => Writers::Leader,
-        _ => Writers::Any,
     }
 }
 
@@ -128,21 +109,15 @@ enum Phase {
 
 impl Options {
     /// The options of a starting server: defaults, then what `wsrep_provider_options` says.
-    ///
-    /// # Errors
-    /// Unknown name, bad value, refused value, bad syntax. The error's text is the line to log.
     pub fn new(defaults: Defaults, text: &str) -> Result<(Options, Update), OptionsError> {
         let slots = SPECS.iter().map(Slot::default_of).collect();
         let mut options = Options { defaults, slots };
         options.fill_dependent();
-        let update = options.apply(list::parse(text)?, Phase::Start)?;
+        let update = options.apply(value::parse_list(text)?, Phase::Start)?;
         Ok((options, update))
     }
 
     /// Options that are written one by one, as in the file of a logger; then defaults.
-    ///
-    /// # Errors
-    /// Errors of [`Options::new`].
     pub fn from_pairs(
         defaults: Defaults,
         pairs: &[(String, String)],
@@ -153,20 +128,14 @@ impl Options {
     }
 
     /// Applies the `?name=value` part of a cluster address, before connecting. All or nothing.
-    ///
-    /// # Errors
-    /// Errors of [`Options::new`].
     pub fn set_from_url(&mut self, pairs: &[(String, String)]) -> Result<Update, OptionsError> {
         self.apply(pairs.to_vec(), Phase::Start)
     }
 
     /// Applies `SET GLOBAL wsrep_provider_options`. All or nothing, but for what a saved list says
     /// of the group ([`NotRestored`]).
-    ///
-    /// # Errors
-    /// Errors of [`Options::new`], and any option that can be set at start only.
     pub fn set(&mut self, text: &str) -> Result<Update, OptionsError> {
-        self.apply(list::parse(text)?, Phase::Running)
+        self.apply(value::parse_list(text)?, Phase::Running)
     }
 
     /// All options as `name = value; `, Galera's in Galera's order, then ours. Given to
@@ -178,11 +147,10 @@ impl Options {
             spec.listed || slot.is_set || reloads
         });
         listed
-            .map(|(spec, slot)| format!("{} = {}; ", spec.name, list::escaped(&slot.text)))
+            .map(|(spec, slot)| format!("{} = {}; ", spec.name, value::escaped(&slot.text)))
             .collect()
     }
 
-    /// Value of a yes/no option.
     pub fn bool(&self, key: BoolKey) -> bool {
         matches!(self.value(key), Value::Bool(true))
     }
@@ -200,7 +168,6 @@ impl Options {
         u64::try_from(self.int(key)).unwrap_or(0)
     }
 
-    /// Value of a duration option.
     pub fn duration(&self, key: DurationKey) -> Duration {
         match self.value(key) {
             Value::Duration(duration) => *duration,
@@ -208,12 +175,6 @@ impl Options {
         }
     }
 
-    /// A duration in milliseconds.
-    pub fn duration_ms(&self, key: DurationKey) -> u64 {
-        u64::try_from(self.duration(key).as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// A choice of words.
     pub fn word(&self, key: WordKey) -> &'static str {
         match self.value(key) {
             Value::Word(word) => word,
@@ -262,56 +223,6 @@ impl Options {
             port: self.listen_address().port,
             tls: false,
         }
-    }
-
-    /// Leader weight and handover of this member: `synod.leader_weight` and
-    /// `synod.leader_handover`.
-    pub fn leader_preference(&self) -> LeaderPreference {
-        let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
-        LeaderPreference {
-            // The table has the same bounds.
-            weight: weight.and_then(LeaderWeight::new).unwrap_or_default(),
-            hands_over: self.bool(key::LEADER_HANDOVER),
-        }
-    }
-
-    /// `synod.leader`
-    pub fn leader_placement(&self) -> LeaderPlacement {
-        match self.word(key::LEADER) {
-            "follow-writers" => LeaderPlacement::FollowWriters,
-            _ => LeaderPlacement::Stay,
-        }
-    }
-
-    /// Policy for voters while this member leads: `synod.voters_wanted` and
-    /// `synod.dead_voter_after`.
-    pub fn voter_policy(&self) -> VoterPolicy {
-        VoterPolicy {
-            // The table's bounds are those of a group.
-            wanted: usize::try_from(self.int(key::VOTERS_WANTED)).unwrap_or(0),
-            dead_after: self.duration(key::DEAD_VOTER_AFTER),
-        }
-    }
-
-    /// `synod.region`; none if it is empty.
-    pub fn region(&self) -> Option<Region> {
-        match self.value(key::REGION) {
-            Value::Region(region) => region.clone(),
-            other => unreachable!("a region option holds {other:?}"),
-        }
-    }
-
-    /// `synod.commit_wait`
-    pub fn commit_wait(&self) -> CommitWait {
-        match self.word(key::COMMIT_WAIT) {
-            "applied" => CommitWait::Applied,
-            _ => CommitWait::Durable,
-        }
-    }
-
-    /// `synod.writers`
-    pub fn writers(&self) -> Writers {
-        writers(self.word(key::WRITERS))
     }
 
     /// Shows as `synod.writers` what the group has agreed on, whatever was set here.

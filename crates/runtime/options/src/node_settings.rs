@@ -1,8 +1,41 @@
 //! Settings of a node from options: those that a server and a logger make in the same way.
 
-use synod_node::{CompressionChoice, FullLogPolicy, InconsistencyPolicy, LogOptions};
+use std::time::Duration;
 
-use super::{Options, key};
+use synod_node::{
+    CommitWait, CompressionChoice, FullLogPolicy, InconsistencyPolicy, LeaderPlacement,
+    LeaderPreference, LeaderWeight, LogOptions, Region, Setting, Timing, VoterPolicy, Writers,
+};
+
+use super::key::Key;
+use super::table::SPECS;
+use super::value::Value;
+use super::{Options, OptionsError, key};
+
+/// Longest election timeout. A lost leader is replaced after this time at the earliest.
+const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// A duration of the protocol that operators can set. The defaults are [`Timing::default`]'s, so
+/// that one constant decides, and `docs/options.md` follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// Time between a leader's heartbeats.
+    Heartbeat,
+    /// Shortest silence after which a member becomes a candidate.
+    ElectionTimeout,
+}
+
+impl Period {
+    /// The protocol's default, as operators write durations: `PT1.5S`.
+    pub fn default_text(self) -> String {
+        let timing = Timing::default();
+        let micros = match self {
+            Period::Heartbeat => timing.heartbeat_us,
+            Period::ElectionTimeout => timing.election_timeout_min_us,
+        };
+        format!("PT{}S", Duration::from_micros(micros).as_secs_f64())
+    }
+}
 
 impl Options {
     /// Sizes and bounds of the log.
@@ -40,5 +73,170 @@ impl Options {
             0 => InconsistencyPolicy::MostFrequent,
             enough => InconsistencyPolicy::SuccessOf(u32::try_from(enough).unwrap_or(u32::MAX)),
         }
+    }
+
+    /// Leader weight and handover of this member: `synod.leader_weight` and
+    /// `synod.leader_handover`.
+    pub fn leader_preference(&self) -> LeaderPreference {
+        let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
+        LeaderPreference {
+            // The table has the same bounds.
+            weight: weight.and_then(LeaderWeight::new).unwrap_or_default(),
+            hands_over: self.bool(key::LEADER_HANDOVER),
+        }
+    }
+
+    /// `synod.leader`
+    pub fn leader_placement(&self) -> LeaderPlacement {
+        match self.word(key::LEADER) {
+            "follow-writers" => LeaderPlacement::FollowWriters,
+            _ => LeaderPlacement::Stay,
+        }
+    }
+
+    /// Policy for voters while this member leads: `synod.voters_wanted` and
+    /// `synod.dead_voter_after`.
+    pub fn voter_policy(&self) -> VoterPolicy {
+        VoterPolicy {
+            // The table's bounds are those of a group.
+            wanted: usize::try_from(self.int(key::VOTERS_WANTED)).unwrap_or(0),
+            dead_after: self.duration(key::DEAD_VOTER_AFTER),
+        }
+    }
+
+    /// `synod.region`; none if it is empty.
+    pub fn region(&self) -> Option<Region> {
+        match self.value(key::REGION) {
+            Value::Region(region) => region.clone(),
+            other => unreachable!("a region option holds {other:?}"),
+        }
+    }
+
+    /// `synod.commit_wait`
+    pub fn commit_wait(&self) -> CommitWait {
+        match self.word(key::COMMIT_WAIT) {
+            "applied" => CommitWait::Applied,
+            _ => CommitWait::Durable,
+        }
+    }
+
+    /// `synod.writers`
+    pub fn writers(&self) -> Writers {
+        writers_of(self.word(key::WRITERS))
+    }
+
+    /// The protocol's periods. A promise keeps its default ratio to the heartbeat, and the longest
+    /// election timeout to the shortest.
+    pub fn timing(&self) -> Timing {
+        let default = Timing::default();
+        let heartbeat_us = micros(self.duration(key::HEARTBEAT_PERIOD));
+        let shortest = micros(self.duration(key::ELECTION_TIMEOUT));
+        let ratio = default.election_timeout_max_us / default.election_timeout_min_us;
+        Timing {
+            heartbeat_us,
+            promise_us: heartbeat_us.saturating_mul(default.promise_us / default.heartbeat_us),
+            election_timeout_min_us: shortest,
+            election_timeout_max_us: shortest.saturating_mul(ratio),
+            ..default
+        }
+    }
+
+    /// A group whose members wait longer than [`ELECTION_TIMEOUT_MAX`] never replaces a leader.
+    pub(crate) fn check_election_timeout(&self) -> Result<(), OptionsError> {
+        if self.duration(key::ELECTION_TIMEOUT) <= ELECTION_TIMEOUT_MAX {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::ELECTION_TIMEOUT.index()].name,
+            value: self.slots[key::ELECTION_TIMEOUT.index()].text.clone(),
+            reason: "it must be at most PT1H".to_owned(),
+        })
+    }
+
+    /// A promise, which is four heartbeats, must end before another member may become leader.
+    pub(crate) fn check_timing(&self) -> Result<(), OptionsError> {
+        let timing = self.timing();
+        if timing.heartbeat_us > 0 && timing.promise_us < timing.election_timeout_min_us {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::HEARTBEAT_PERIOD.index()].name,
+            value: self.slots[key::HEARTBEAT_PERIOD.index()].text.clone(),
+            reason: "it must be above zero, and shorter than a quarter of synod.election_timeout"
+                .to_owned(),
+        })
+    }
+}
+
+pub(super) fn writers_of(word: &str) -> Writers {
+    match word {
+        "leader" => Writers::Leader,
+        _ => Writers::Any,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The host's names, in log lines, of the settings that are no options there.
+#[derive(Clone, Copy, Debug)]
+pub struct HostNames {
+    pub member_name: &'static str,
+    pub member_address: &'static str,
+    pub group_address: &'static str,
+    /// A server has other options for it than a logger.
+    pub listen_address: &'static str,
+}
+
+impl HostNames {
+    /// Name of a setting for the host's operators; two names are joined by " or ".
+    pub fn name_of(&self, setting: Setting) -> &'static str {
+        match setting {
+            Setting::MemberName => self.member_name,
+            Setting::MemberAddress => self.member_address,
+            Setting::GroupAddress => self.group_address,
+            Setting::ListenAddress => self.listen_address,
+            Setting::LogDirectory => "synod.log_dir",
+            Setting::LogRetainSize => "synod.log_retain_size",
+            Setting::LogMinFree => "synod.log_min_free",
+            Setting::LogFull => "synod.log_full",
+            Setting::Encryption => "synod.secret_file or socket.ssl",
+            Setting::AcceptUnencrypted => "socket.dynamic",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Defaults;
+
+    #[test]
+    fn options_and_protocol_have_the_same_defaults() {
+        let (options, _) = Options::new(Defaults::default(), "").unwrap();
+        assert_eq!(options.timing(), Timing::default());
+    }
+
+    #[test]
+    fn defaults_are_written_as_operators_write_durations() {
+        assert_eq!(Period::Heartbeat.default_text(), "PT0.1S");
+        assert_eq!(Period::ElectionTimeout.default_text(), "PT1.5S");
+    }
+
+    #[test]
+    fn election_timeout_that_never_ends_is_refused() {
+        let set = |value| Options::new(Defaults::default(), value);
+        assert!(set("synod.election_timeout=PT1H").is_ok());
+        let error = set("synod.election_timeout=PT18446744073709551615S").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("synod.election_timeout"), "{text}");
+    }
+
+    #[test]
+    fn longest_election_timeout_follows_the_shortest() {
+        let (options, _) =
+            Options::new(Defaults::default(), "synod.election_timeout=PT5S").unwrap();
+        assert_eq!(options.timing().election_timeout_max_us, 10_000_000);
     }
 }

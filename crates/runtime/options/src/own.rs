@@ -5,8 +5,8 @@
 
 use synod_node::{LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
+use super::node_settings::Period;
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, region, text, word};
-use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
 pub(crate) const OWN: [OptionSpec; 30] = [

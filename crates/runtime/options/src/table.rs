@@ -4,8 +4,8 @@
 //! is not in it. The order of the table is the order in which options are shown.
 
 use super::galera::GALERA;
+use super::node_settings::Period;
 use super::own::OWN;
-use super::timing::Period;
 use super::value::Kind;
 
 /// Times at which an option can be set.
@@ -50,9 +50,7 @@ pub enum DefaultValue {
 /// An option: its name, its value's type and default, and what it means here.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its name, as operators write it.
     pub name: &'static str,
-    /// Its value if it is not set.
     pub default: DefaultValue,
     /// Type of its value, with bounds.
     pub kind: Kind,

@@ -1,6 +1,6 @@
 //! Tests of option strings, defaults and changes at run time.
 
-use synod_node::Credentials;
+use synod_node::{Credentials, LeaderPreference};
 
 use super::*;
 
@@ -139,7 +139,8 @@ fn listing_shows_values_as_they_were_written() {
     assert!(options.to_text().contains("gcs.fc_limit = 1K; "));
     assert!(!options.to_text().contains("gmcast.isolate"), "not kept");
     let _ = options.set("repl.causal_read_timeout=PT0.1S").unwrap();
-    assert_eq!(options.duration_ms(key::REPL_CAUSAL_READ_TIMEOUT), 100);
+    let timeout = options.duration(key::REPL_CAUSAL_READ_TIMEOUT);
+    assert_eq!(timeout, Duration::from_millis(100));
 }
 
 #[test]

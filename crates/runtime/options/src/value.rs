@@ -1,4 +1,4 @@
-//! Values of options and how they are written.
+//! Values of options and how they are written, one by one and in lists.
 //!
 //! Every value keeps its text as written, which is what clients are shown; the parsed value is what
 //! code reads.
@@ -8,6 +8,7 @@ use std::time::Duration;
 use synod_node::{Region, RegionError};
 
 use super::address::Address;
+use super::error::OptionsError;
 
 /// Type of an option's value, with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,21 +38,14 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// See [`Kind::Bool`].
     Bool(bool),
-    /// See [`Kind::Int`].
     Int(i64),
-    /// See [`Kind::Real`].
     Real(f64),
-    /// See [`Kind::Duration`].
     Duration(Duration),
-    /// See [`Kind::Address`].
     Address(Option<Address>),
-    /// See [`Kind::Word`]; as the table spells it.
+    /// Spelt as in the table.
     Word(&'static str),
-    /// See [`Kind::Region`].
     Region(Option<Region>),
-    /// See [`Kind::Text`].
     Text(String),
 }
 
@@ -181,6 +175,91 @@ fn scaled(number: &str, unit_seconds: u64) -> Option<Duration> {
     // Below 10^9 times at most 604,800: no overflow.
     let fraction = Duration::from_nanos(nanos * unit_seconds);
     Duration::from_secs(whole.checked_mul(unit_seconds)?).checked_add(fraction)
+}
+
+/// Splits a list `name=value;name=value` into pairs, in order. White space around names and values
+/// is removed, empty segments are ignored, and a backslash takes the next character literally.
+pub(crate) fn parse_list(text: &str) -> Result<Vec<(String, String)>, OptionsError> {
+    let segments = split(text, ';');
+    let filled = segments.iter().filter(|segment| !is_blank(segment));
+    filled.map(|segment| pair(segment)).collect()
+}
+
+/// A value written so that [`parse_list`] takes it as it is.
+pub(crate) fn escaped(value: &str) -> String {
+    let last = value.chars().count().saturating_sub(1);
+    let mut out = String::with_capacity(value.len());
+    for (i, c) in value.chars().enumerate() {
+        let is_outer_space = c.is_whitespace() && (i == 0 || i == last);
+        if is_outer_space || matches!(c, ';' | '=' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A character and whether a backslash stood before it.
+type Letter = (char, bool);
+
+fn pair(segment: &[Letter]) -> Result<(String, String), OptionsError> {
+    let malformed = |reason| OptionsError::Malformed {
+        segment: plain(segment),
+        reason,
+    };
+    let mut equals = (0..segment.len()).filter(|i| segment[*i] == ('=', false));
+    let Some(at) = equals.next() else {
+        return Err(malformed("there is no '='"));
+    };
+    if equals.next().is_some() {
+        return Err(malformed(
+            "there is more than one '='; write '\\=' within a value",
+        ));
+    }
+    let (name, value) = (plain(&segment[..at]), plain(&segment[at + 1..]));
+    if name.is_empty() {
+        return Err(malformed("there is no name before '='"));
+    }
+    Ok((name, value))
+}
+
+fn split(text: &str, separator: char) -> Vec<Vec<Letter>> {
+    let mut segments = vec![Vec::new()];
+    let mut escaped = false;
+    for c in text.chars() {
+        if !escaped && c == '\\' {
+            escaped = true;
+            continue;
+        }
+        if !escaped && c == separator {
+            segments.push(Vec::new());
+        } else if let Some(segment) = segments.last_mut() {
+            segment.push((c, escaped));
+        }
+        escaped = false;
+    }
+    segments
+}
+
+fn is_blank(segment: &[Letter]) -> bool {
+    segment.iter().all(is_space)
+}
+
+fn is_space(letter: &Letter) -> bool {
+    letter.0.is_whitespace() && !letter.1
+}
+
+/// The text without outer white space that was not escaped.
+fn plain(letters: &[Letter]) -> String {
+    let start = letters
+        .iter()
+        .position(|l| !is_space(l))
+        .unwrap_or(letters.len());
+    let end = letters
+        .iter()
+        .rposition(|l| !is_space(l))
+        .map_or(start, |last| last + 1);
+    letters[start..end].iter().map(|l| l.0).collect()
 }
 
 #[cfg(test)]
@@ -321,6 +400,60 @@ mod tests {
         assert_eq!(parse(kind, "0.25"), Ok(Value::Real(0.25)));
         for text in ["-0.1", "1.1", "NaN", "inf", ""] {
             assert!(parse(kind, text).is_err(), "{text}");
+        }
+    }
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        parse_list(text).unwrap()
+    }
+
+    fn pair_of(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn empty_and_blank_lists_have_no_pairs() {
+        for text in ["", " ", ";", " ; ;; "] {
+            assert_eq!(pairs(text), [], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn white_space_around_names_and_values_is_dropped() {
+        let expected = [pair_of("a.b", "1"), pair_of("c", "x y")];
+        assert_eq!(pairs(" a.b =\t1 ;c= x y;"), expected);
+    }
+
+    #[test]
+    fn backslash_takes_the_next_character_literally() {
+        assert_eq!(
+            pairs(r"a=x\;y\=z\\;b=\ "),
+            [pair_of("a", r"x;y=z\"), pair_of("b", " ")]
+        );
+    }
+
+    #[test]
+    fn escaped_values_come_back() {
+        for value in ["", "plain", "a b", r"x;y=z\", " ", "  x ", ";", "\t=\u{a0}"] {
+            let list = format!("a = {}; b = 1; ", escaped(value));
+            assert_eq!(pairs(&list), [pair_of("a", value), pair_of("b", "1")]);
+        }
+        assert_eq!(escaped("tcp://[::1]:4567 x"), "tcp://[::1]:4567 x");
+    }
+
+    #[test]
+    fn empty_value_is_a_value() {
+        assert_eq!(pairs("a="), [pair_of("a", "")]);
+    }
+
+    #[test]
+    fn segments_that_are_no_pairs_are_refused() {
+        for text in ["a", "a=1;b", "=1", " = ", "a=1=2"] {
+            let error = parse_list(text).unwrap_err();
+            assert!(
+                matches!(error, OptionsError::Malformed { .. }),
+                "{text:?}: {error}"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
 use super::certificate::DatesError;
-use super::secret_file::SecretFileError;
+use super::secret::SecretFileError;
 use super::settings::{CredentialNames, TlsSettingNames};
 
 /// Encryption cannot be set up. The text is a line for the log.
@@ -20,7 +20,6 @@ pub enum TlsError {
     NotSet {
         /// The setting that turns encryption on.
         switch: &'static str,
-        /// The setting that is missing.
         setting: &'static str,
     },
     /// A file cannot be read.
@@ -77,13 +76,10 @@ pub enum TlsError {
         certificate = certificate.display(), authorities = authorities.display()
     )]
     NotAccepted {
-        /// The setting that names the certificate.
         certificate_setting: &'static str,
-        /// The setting that names the authorities.
         authorities_setting: &'static str,
         /// The file with this member's certificate.
         certificate: PathBuf,
-        /// The file with the authorities.
         authorities: PathBuf,
         /// Why the certificate is refused.
         reason: String,
@@ -95,13 +91,9 @@ pub enum TlsError {
         key = key.display(), certificate = certificate.display()
     )]
     KeyMismatch {
-        /// The setting that names the key.
         key_setting: &'static str,
-        /// The setting that names the certificate.
         certificate_setting: &'static str,
-        /// The file with the key.
         key: PathBuf,
-        /// The file with the certificate.
         certificate: PathBuf,
     },
     /// Every user of the machine may read or change the key.
@@ -120,9 +112,7 @@ pub enum TlsError {
     /// The list of ciphers names a TLS 1.3 suite that this program does not have.
     #[error("unknown cipher suite '{name}' in {setting}; known are {known}")]
     UnknownCipher {
-        /// The setting with the list.
         setting: &'static str,
-        /// The name as written.
         name: String,
         /// All suites of this program.
         known: String,

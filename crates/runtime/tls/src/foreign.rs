@@ -9,18 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
-};
-use webpki::EndEntityCert;
+use rustls::{ClientConfig, ClientConnection};
 
+use super::by_certificates::PeerVerifier;
 use super::certificate::{self, SettingFile};
 use super::error::{self, TlsError};
 use super::processor;
-use super::verify::{PeerVerifier, Usage};
 
 /// Name, in texts, of the authorities that the operator has named.
 const AUTHORITIES: &str = "the upstream's authorities";
@@ -36,23 +32,19 @@ pub struct ForeignTls {
 impl ForeignTls {
     /// Reads the authorities. `checks_name`: the certificate must have the name that the server is
     /// reached by.
-    ///
-    /// # Errors
-    /// With the file and the remedy.
     pub fn load(authorities: &Path, checks_name: bool) -> Result<ForeignTls, TlsError> {
-        processor::check(SWITCH)?;
+        let provider = Arc::new(processor::provider(SWITCH)?);
         let file = SettingFile {
             setting: AUTHORITIES,
             switch: SWITCH,
             path: authorities,
         };
-        let provider = Arc::new(rustls_graviola::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let verifier = PeerVerifier::new(certificate::read(file)?, algorithms);
-        let verifier = NameVerifier {
-            peer: verifier.map_err(|reason| file.unreadable(reason))?,
-            checks_name,
-        };
+        let mut verifier = verifier.map_err(|reason| file.unreadable(reason))?;
+        if checks_name {
+            verifier = verifier.with_names();
+        }
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(TlsError::library)?
@@ -82,53 +74,5 @@ impl ForeignTls {
 impl fmt::Debug for ForeignTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ForeignTls").finish_non_exhaustive()
-    }
-}
-
-/// Verifier as between members, and of the name, if wanted.
-#[derive(Debug)]
-struct NameVerifier {
-    peer: PeerVerifier,
-    checks_name: bool,
-}
-
-impl ServerCertVerifier for NameVerifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        _ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.peer.check(leaf, between, now, Usage::Server)?;
-        if self.checks_name {
-            let certificate = EndEntityCert::try_from(leaf);
-            let named = certificate.and_then(|it| it.verify_is_valid_for_subject_name(name));
-            named.map_err(|_| CertificateError::NotValidForName)?;
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls12_signature(&self.peer, message, leaf, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls13_signature(&self.peer, message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ServerCertVerifier::supported_verify_schemes(&self.peer)
     }
 }

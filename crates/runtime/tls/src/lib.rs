@@ -26,23 +26,14 @@
 mod by_certificates;
 mod by_secret;
 mod certificate;
-mod cipher;
 mod error;
-mod file_mode;
 mod foreign;
-mod key;
 mod own;
-mod peer;
 mod processor;
 mod secret;
-mod secret_file;
-mod secret_key;
 mod service;
-mod service_files;
 mod session;
 mod settings;
-mod verify;
-mod x509;
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -57,20 +48,18 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-pub use certificate::DatesError;
-pub use cipher::names_tls13_suite;
+pub use certificate::{DatesError, SUBJECT_BYTES_MAX};
 pub use error::{TlsError, TlsHandshakeError};
-pub use file_mode::mode_open_to_all;
 pub use foreign::ForeignTls;
-pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
-pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
-pub use secret_file::{SecretFile, SecretFileError};
-pub use service::{ServiceStream, ServiceTls};
-pub use service_files::{Reading, ServiceCertificates};
-pub use session::{FIRST_BYTE, TlsStream};
+pub use own::names_tls13_suite;
+pub use secret::{
+    GroupSecret, SECRET_BYTES, SecretFile, SecretFileError, SecretLineError, mode_open_to_all,
+};
+pub use service::{Reading, ServiceCertificates, ServiceStream, ServiceTls};
+pub use session::{FIRST_BYTE, PeerCredential, TlsStream};
 pub use settings::{Credentials, TlsFiles, TlsSettingNames};
 
-use secret_key::SecretVerifier;
+use by_secret::SecretVerifier;
 use settings::CredentialNames;
 
 /// Everything that encrypted connections of a member need, ready for use. A connection keeps the

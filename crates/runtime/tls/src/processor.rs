@@ -1,22 +1,22 @@
-//! Whether this machine's processor has the instructions that the encryption needs.
+//! The cryptography, and whether this machine's processor has the instructions that it needs.
 //!
 //! `graviola` ends the program on a processor that lacks them. So the check comes first, and a
 //! member that cannot encrypt reports an error at its start.
 
+use rustls::crypto::CryptoProvider;
+
 use super::error::TlsError;
 
-/// Checks the processor. `switch` is how texts call the setting that turns encryption on.
-///
-/// # Errors
-/// [`TlsError::Processor`] with the names of the missing instructions.
-pub(super) fn check(switch: &'static str) -> Result<(), TlsError> {
+/// The cryptography, once the processor is checked. `switch` is how texts call the setting that
+/// turns encryption on.
+pub(super) fn provider(switch: &'static str) -> Result<CryptoProvider, TlsError> {
     let missing: Vec<&str> = needed()
         .into_iter()
         .filter(|(_, present)| !present)
         .map(|(name, _)| name)
         .collect();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(rustls_graviola::default_provider());
     }
     Err(TlsError::Processor {
         switch,

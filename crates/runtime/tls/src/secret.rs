@@ -1,13 +1,17 @@
-//! The group secret: how it is written, and what is derived from it.
+//! The group secret: how it is written, the file that has it, and what is derived from it.
 //!
 //! A secret is 256 random bits, which all members of a group hold. It never travels: members prove
-//! to have it by a key pair derived from it ([`super::secret_key`]).
+//! to have it by a key pair derived from it ([`super::by_secret`]).
 //!
 //! A secret is written as one line, `synod-secret-v1-`, 64 hexadecimal digits, `-`, and 8 digits of
 //! a checksum, so that a line that was cut or mistyped is named instead of taken for another
 //! secret.
 
 use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
@@ -16,7 +20,6 @@ use sha2::{Digest, Sha256};
 const PREFIX: &str = "synod-secret-";
 /// The version that this program writes and reads.
 const VERSION: &str = "v1";
-/// Length of a secret in bytes.
 pub const SECRET_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -24,6 +27,12 @@ const CHECKSUM_BYTES: usize = 4;
 const PKCS8_BEFORE_KEY: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
+/// More is no file of secrets.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Permission bits of owner, group and others.
+const PERMISSIONS: u32 = 0o7777;
+/// Permission bits of users who are neither the owner nor of the file's group.
+const OTHERS: u32 = 0o007;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct GroupSecret([u8; SECRET_BYTES]);
@@ -52,9 +61,6 @@ impl GroupSecret {
     }
 
     /// Reads a secret as [`GroupSecret::to_line`] writes it.
-    ///
-    /// # Errors
-    /// States what is wrong with the line.
     pub fn parse(line: &str) -> Result<GroupSecret, SecretLineError> {
         let rest = line.strip_prefix(PREFIX).ok_or(SecretLineError::NoSecret)?;
         let (version, rest) = rest.split_once('-').ok_or(SecretLineError::Form)?;
@@ -126,6 +132,107 @@ fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
         *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
     }
     Some(bytes)
+}
+
+/// The file with the secrets of the group, one a line; empty lines and lines that begin with `#`
+/// are skipped. The first secret is the one that this member proves to have; a peer may have any of
+/// them. So secrets are replaced without a stop (`docs/operating/tls.md`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFile {
+    pub path: PathBuf,
+    /// Name, in texts, of the setting for the file.
+    pub setting: &'static str,
+}
+
+/// Why a file of secrets cannot be used. The text is a line for the log.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    #[error(
+        "cannot read the group secret in {path} ({setting}): {source}. The file must be readable \
+         for the user that the server runs as. One member's file is made by 'synod keygen > \
+         {path}', and copied to the others",
+        path = file.path.display(), setting = file.setting
+    )]
+    Read {
+        file: SecretFile,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Every user of the machine may read or change it.
+    #[error(
+        "the group secret in {path} ({setting}) is open to every user of this machine (mode \
+         {mode:o}). Close it: chmod 600 {path}. If other users may have read it, replace it",
+        path = file.path.display(), setting = file.setting
+    )]
+    Open { file: SecretFile, mode: u32 },
+    /// A line is not a secret.
+    #[error(
+        "line {line} of {path} ({setting}) {reason}. Copy the file from a member that runs, or, \
+         for a new group, make one by 'synod keygen > {path}'",
+        path = file.path.display(), setting = file.setting
+    )]
+    Line {
+        file: SecretFile,
+        /// Number of the line, from 1.
+        line: usize,
+        reason: SecretLineError,
+    },
+    #[error(
+        "there is no group secret in {path} ({setting}). Copy the file from a member that runs, \
+         or, for a new group, make one by 'synod keygen > {path}'",
+        path = file.path.display(), setting = file.setting
+    )]
+    Empty { file: SecretFile },
+}
+
+impl SecretFile {
+    /// All secrets of the file, in its order; at least one.
+    pub fn read(&self) -> Result<Vec<GroupSecret>, SecretFileError> {
+        let text = self.text()?;
+        let mut secrets = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let secret = GroupSecret::parse(line).map_err(|reason| SecretFileError::Line {
+                file: self.clone(),
+                line: at + 1,
+                reason,
+            })?;
+            secrets.push(secret);
+        }
+        if secrets.is_empty() {
+            let file = self.clone();
+            return Err(SecretFileError::Empty { file });
+        }
+        Ok(secrets)
+    }
+
+    fn text(&self) -> Result<String, SecretFileError> {
+        let failed = |source| SecretFileError::Read {
+            file: self.clone(),
+            source,
+        };
+        let file = File::open(&self.path).map_err(failed)?;
+        let known = file.metadata().map_err(failed)?;
+        if let Some(mode) = mode_open_to_all(&known) {
+            let file = self.clone();
+            return Err(SecretFileError::Open { file, mode });
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        // A line that is not text is no secret, and is named as such.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The mode of a file that every user of the machine may read or change; none: it is closed.
+pub fn mode_open_to_all(file: &Metadata) -> Option<u32> {
+    let mode = file.permissions().mode() & PERMISSIONS;
+    (mode & OTHERS != 0).then_some(mode)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An open encrypted connection.
+//! An open encrypted connection, and the identity that its peer has proven.
 //!
 //! Every connection carries messages one way and belongs to one thread, so a session needs no lock
 //! (decision 006). Errors of the library leave here in words for operators.
@@ -6,9 +6,10 @@
 use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 
 use rustls::Connection;
+use rustls::pki_types::CertificateDer;
 
+use super::certificate::Certificate;
 use super::error::{TlsHandshakeError, explain};
-use super::peer::PeerCredential;
 use super::settings::CredentialNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A
@@ -17,6 +18,37 @@ pub const FIRST_BYTE: u8 = 0x16;
 
 /// Bytes asked of the socket at a time. The library by itself asks for a quarter of a record.
 const READ_BYTES: usize = 64 * 1024;
+
+/// The credential that a peer has proven to hold, as seen from this end of a connection. The texts
+/// are compared with texts that members have stored: how a subject is written never changes, and
+/// different subjects never have the same text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PeerCredential {
+    /// Nothing: the connection is in clear.
+    #[default]
+    None,
+    /// A secret of the group. Any member may have opened or answered this connection.
+    Secret {
+        /// The public key that follows from the secret (SubjectPublicKeyInfo, DER).
+        key: Vec<u8>,
+    },
+    /// The key of a certificate that one of this member's authorities has signed.
+    Certificate {
+        /// The certificate's subject in the syntax of RFC 4514, in the certificate's order, at most
+        /// [`crate::SUBJECT_BYTES_MAX`] bytes. A certificate with an empty subject is named by its
+        /// public key (`key-sha256=`), one with a longer subject by that subject
+        /// (`subject-sha256=`).
+        subject: String,
+    },
+}
+
+impl PeerCredential {
+    /// The credential of a peer whose certificate was accepted.
+    fn of_certificate(leaf: &CertificateDer<'_>) -> Result<PeerCredential, String> {
+        let subject = Certificate::parse(leaf)?.compared_subject()?;
+        Ok(PeerCredential::Certificate { subject })
+    }
+}
 
 /// One end of an encrypted connection, used by one thread at a time. After the handshake a member
 /// only writes on connections it has opened and only reads on those opened to it, so neither ever

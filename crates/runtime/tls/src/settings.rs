@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::Tls;
 use super::error::TlsError;
-use super::secret_file::SecretFile;
+use super::secret::SecretFile;
 
 /// Own credential of a member, and those it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,6 @@ pub enum Credentials {
 
 impl Credentials {
     /// Reads the files, and checks them.
-    ///
-    /// # Errors
-    /// With the file and the remedy.
     pub fn load(&self) -> Result<Tls, TlsError> {
         match self {
             Credentials::Certificates(files) => Tls::load(files),
@@ -31,11 +28,8 @@ impl Credentials {
         }
     }
 
-    /// Reads the files again while the member runs with what was read before.
-    ///
-    /// # Errors
-    /// As [`Credentials::load`]; and if the certificate has another subject, by which the other
-    /// members would not know this one.
+    /// Reads the files again while the member runs with what was read before. A certificate with
+    /// another subject, by which the other members would not know this one, is refused.
     pub fn load_again(&self, in_use: &Tls) -> Result<Tls, TlsError> {
         let fresh = self.load()?;
         match (self, in_use.subject(), fresh.subject()) {
@@ -93,15 +87,10 @@ pub struct TlsFiles {
 /// Names of the settings of [`TlsFiles`] in error texts. The default is plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsSettingNames {
-    /// Names [`TlsFiles::certificate`].
     pub certificate: &'static str,
-    /// Names [`TlsFiles::key`].
     pub key: &'static str,
-    /// Names [`TlsFiles::authorities`].
     pub authorities: &'static str,
-    /// Names [`TlsFiles::password`].
     pub password: &'static str,
-    /// Names [`TlsFiles::ciphers`].
     pub ciphers: &'static str,
     /// Names the setting that turns encryption on; texts say that it "is on".
     pub switch: &'static str,

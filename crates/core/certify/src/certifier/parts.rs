@@ -10,15 +10,15 @@
 use bytes::Bytes;
 
 use super::{Certifier, Undo};
+use crate::index::Mark;
+use crate::index::SourceId;
+use crate::key::relation;
+use crate::key_run::PartKeys;
 use crate::key_set::DecodeKeysError;
-use crate::key_stream::PartKeys;
-use crate::mark::Mark;
-use crate::open_runs::OpenId;
 use crate::request::{Class, Source, Verdict};
-use crate::rules::relation;
+use crate::runs::OpenId;
+use crate::runs::Touch;
 use crate::runs::{OrderedRun, RunKeys};
-use crate::source::SourceId;
-use crate::touch::Touch;
 
 /// The end of a write set whose keys came in parts.
 #[derive(Clone, Debug)]
@@ -27,7 +27,6 @@ pub struct LastPart {
     pub source: Source,
     /// Seqno up to which the origin had everything applied when it made the action.
     pub last_seen: i64,
-    /// The class of the action.
     pub class: Class,
     /// The rest of the encoded keys.
     pub keys: Bytes,
@@ -42,9 +41,6 @@ impl Certifier {
 
     /// The next part of the encoded keys of an open write set came. Compares it with everything
     /// ordered, and with the other open write sets.
-    ///
-    /// # Errors
-    /// If the keys are malformed. The write set will not be certified.
     pub fn extend(&mut self, id: OpenId, part: Bytes) -> Result<(), DecodeKeysError> {
         let Some(run) = self.open.get(id) else {
             return Ok(());
@@ -63,9 +59,6 @@ impl Certifier {
     }
 
     /// Whether this would be the next part of the keys of an open write set.
-    ///
-    /// # Errors
-    /// If the keys, up to the end of `part`, are malformed.
     pub fn check_part(&self, id: OpenId, part: Bytes) -> Result<(), DecodeKeysError> {
         let run = self.open.get(id);
         run.map_or(Ok(()), |run| run.read(part).map(|_| ()))
@@ -90,9 +83,6 @@ impl Certifier {
 
     /// The verdict for an open write set that would end, and get `seqno`, the one after the last
     /// ingested. Changes nothing.
-    ///
-    /// # Errors
-    /// If the keys are malformed, or not all came.
     pub fn certify_open(
         &self,
         seqno: i64,
@@ -120,10 +110,6 @@ impl Certifier {
     }
 
     /// An open write set was appended to the log as `seqno`.
-    ///
-    /// # Errors
-    /// If the keys are malformed, or not all came: the write set is not ingested.
-    ///
     /// # Panics
     /// If `seqno` is not the one after the last ingested.
     pub fn ingest_open(

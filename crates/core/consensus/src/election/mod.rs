@@ -1,17 +1,14 @@
 //! Elections: terms, pre-votes, votes, promises.
 //!
 //! A leader exists per term at most once, because every voter has one vote per term and stores it
-//! before it answers. [`priority`] delays candidacies and moves leadership by weight; [`transfer`]
-//! hands leadership over. Neither changes who may vote for whom. [`round`] says how long members
-//! wait for the votes of a term. `terms` says how far a message may raise the term.
+//! before it answers. [`priority`] delays candidacies, moves leadership by weight and hands it
+//! over; it never changes who may vote for whom. [`Round`] says how long members wait for the votes
+//! of a term.
 //!
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
-pub(crate) mod round;
-mod terms;
-pub(crate) mod transfer;
 
 use std::collections::BTreeSet;
 
@@ -21,16 +18,37 @@ use crate::core::{Core, State};
 use crate::effect::RoleName;
 use crate::election::priority::Deference;
 use crate::message::{AppendOutcome, AppendReply, Body, Message};
+use crate::params::Timing;
 use crate::quorum::majority;
 use crate::replication::leader::Leading;
-use crate::types::{EntryId, HardState, LogIndex, MemberId, Term};
+use crate::types::{EntryId, HardState, LogIndex, MemberId, Term, Time};
+
+/// No window begins later than this many longest election timeouts after the vote.
+const LONGEST_TIMEOUTS_MAX: u64 = 2;
+
+/// Terms above the own one that are no leap. More than elections come to while a member is away for
+/// a moment; a member that was away for longer makes a leap.
+const NEAR_TERMS: u64 = 1 << 10;
+
+/// The farthest leap that any message may bring: as far as 32 forced primaries in a row.
+const LEAP_TERMS: u64 = 1 << 40;
+
+/// No leap leads to a higher term: as many terms again are left for elections.
+const LEAP_MAX: Term = Term(1 << 62);
+
+/// The highest term to which a leader may bring a member in one leap. Millions of forced primaries
+/// are needed to get there, and there is room for millions more.
+const LEADER_LEAP_MAX: Term = Term(1 << 60);
+
+/// No message may name a higher term.
+const TERM_MAX: Term = Term(u64::MAX / 2);
 
 impl Core {
     /// Applies the rules for terms that hold for all messages. False: the message needs no further
     /// handling.
     ///
     /// A higher term is adopted (Raft, section 5.1), except:
-    /// - one that is too far above the own one (`terms`);
+    /// - one that is too far above the own one ([`Core::may_name_term`]);
     /// - a pre-vote and the consent to one name a term that no member is in yet (dissertation 9.6);
     /// - a vote request within the promise to a leader is ignored (dissertation 4.2.3), unless the
     ///   leader itself may have asked for it (3.10);
@@ -119,7 +137,7 @@ impl Core {
     }
 
     /// A higher term exists: become a follower in it.
-    pub(crate) fn adopt_term(&mut self, term: Term) {
+    fn adopt_term(&mut self, term: Term) {
         self.enter_term(HardState {
             term,
             voted_for: None,
@@ -168,7 +186,7 @@ impl Core {
 
     /// Whether a vote for another member than the current leader would break a promise. A leader
     /// has promised to itself; it stops leading when it loses its quorum.
-    pub(crate) fn is_promised(&self) -> bool {
+    fn is_promised(&self) -> bool {
         self.now < self.promise_until || self.is_leader()
     }
 
@@ -199,7 +217,7 @@ impl Core {
         self.election_in(min, max);
     }
 
-    pub(crate) fn election_in(&mut self, min_us: u64, max_us: u64) {
+    fn election_in(&mut self, min_us: u64, max_us: u64) {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
@@ -410,7 +428,7 @@ impl Core {
 
     /// Elects this candidate if a majority has voted for it, itself included once its own vote is
     /// durable: without that it could vote for another member of this term after a crash.
-    pub(crate) fn count_votes(&mut self) {
+    fn count_votes(&mut self) {
         let State::Candidate { votes, .. } = &self.state else {
             return;
         };
@@ -442,6 +460,150 @@ impl Core {
         self.append_no_op();
         self.send_heartbeats();
         self.adopt_reads();
+    }
+}
+
+/// Limits on the terms in messages: which a message may name, and which this member adopts.
+///
+/// A term that was adopted is on disk for ever, and elections only go up. If a message could bring
+/// any term, one with the last term would leave the group without elections, also after a restart
+/// of all members. So every message leaves room above the term that it brings:
+///
+/// - up to [`NEAR_TERMS`] above the own term: as elections raise it;
+/// - further, up to [`LEAP_TERMS`] above the own term and up to [`LEAP_MAX`]: a *leap*. A forced
+///   primary makes one ([`crate::Core::force`]), and so does a repaired log of which the promises
+///   are lost;
+/// - as far as [`LEADER_LEAP_MAX`], if a leader says so (an append, a heartbeat, or a base): a
+///   member that was down while others were forced again and again follows at once.
+///
+/// Leaps are rare, so a member makes at most one within the shortest election timeout. A peer that
+/// names ever higher terms would have to do so for months, and a leader that a member has to follow
+/// repeats itself.
+///
+/// Raft (section 5.1) adopts any higher term. A message that is refused here counts as lost.
+impl Core {
+    /// Whether a message may name its term. A pre-vote and the consent to one do not raise the term
+    /// of the member that receives them.
+    fn may_name_term(&self, message: &Message) -> bool {
+        let term = message.term;
+        if term == Term(0) || term > TERM_MAX {
+            return false;
+        }
+        match message.body {
+            Body::PreVote { .. } | Body::PreVoteReply { granted: true } => true,
+            _ if !self.is_leap(term) => true,
+            Body::Append(_) | Body::Heartbeat { .. } | Body::InstallBase { .. }
+                if term <= LEADER_LEAP_MAX =>
+            {
+                self.may_leap()
+            }
+            _ => {
+                let farthest = self.hard.term.0.saturating_add(LEAP_TERMS);
+                term <= LEAP_MAX && term.0 <= farthest && self.may_leap()
+            }
+        }
+    }
+
+    fn is_leap(&self, term: Term) -> bool {
+        term.0 > self.hard.term.0.saturating_add(NEAR_TERMS)
+    }
+
+    fn may_leap(&self) -> bool {
+        self.now >= self.next_leap_at
+    }
+
+    /// The member is about to adopt this term.
+    fn note_leap(&mut self, term: Term) {
+        if self.is_leap(term) {
+            self.next_leap_at = self.now.plus_us(self.timing.election_timeout_min_us);
+        }
+    }
+}
+
+/// A member's latest vote, and the rounds that it has lost: how long members wait for the votes of
+/// a term.
+///
+/// A vote leaves when it is durable, and disks may take seconds for that. A term is lost for
+/// nothing if a candidate, or a member that has voted for it, stands in the next one before the
+/// votes have arrived: where all disks are slow, each term would be. Therefore:
+///
+/// - while a member's own vote is not durable, it waits, and its *window* begins when the vote is;
+/// - in its window a candidate asks for no further votes, and neither a candidate nor a member
+///   that has voted consents to a later candidacy;
+/// - after its window a candidate asks whether it would be elected in the next term, and still
+///   takes the votes of its own;
+/// - the window is longer than a promise by the time that the own vote took to be written, and
+///   doubles with each round that the candidate has lost since there was a leader.
+///
+/// Raft (section 5.2) has candidates wait for one election timeout. Only the length of a wait is
+/// decided here, never who may vote for whom.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// When term and vote were handed to the disk.
+    written_at: Time,
+    /// End of the time in which the member that this one has voted for may be elected.
+    awaits_until: Time,
+    /// Candidacies without a result since a leader was heard.
+    lost: u32,
+}
+
+impl Round {
+    /// Term and vote were handed to the disk.
+    pub(crate) fn vote_written(&mut self, now: Time) {
+        self.written_at = now;
+    }
+
+    /// A candidate's window has passed without a result.
+    fn lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Ends the round, because there is a leader.
+    fn decided(&mut self) {
+        (self.awaits_until, self.lost) = (Time(0), 0);
+    }
+
+    /// The shortest window of a vote that has become durable just now.
+    fn window_us(&self, now: Time, timing: &Timing) -> u64 {
+        let first_us = timing.promise_us + now.since_us(self.written_at);
+        let longest_us = LONGEST_TIMEOUTS_MAX * timing.election_timeout_max_us;
+        let doubled_us = first_us
+            .checked_shl(self.lost.min(16))
+            .unwrap_or(longest_us);
+        doubled_us.min(longest_us)
+    }
+}
+
+impl Core {
+    /// Whether a vote of this member, for itself or for another one, may still elect a leader. A
+    /// later candidacy would take that vote's term away.
+    fn awaits_elected(&self) -> bool {
+        let has_voted = self.hard.voted_for.is_some();
+        let is_under_way = has_voted && !self.durability.covers(self.vote_ticket);
+        let in_window = matches!(self.state, State::Candidate { consents: None, .. });
+        is_under_way || in_window || self.now < self.round.awaits_until
+    }
+
+    /// Term and vote are durable, so the vote has left.
+    pub(crate) fn vote_durable(&mut self) {
+        if self.hard.voted_for.is_none() || self.leader.is_some() {
+            return;
+        }
+        let window_us = self.round.window_us(self.now, &self.timing);
+        match &self.state {
+            State::Candidate { .. } => {
+                self.election_in(window_us, 2 * window_us);
+                self.count_votes();
+            }
+            State::Follower => {
+                self.round.awaits_until = self.now.plus_us(window_us);
+                let timing = &self.timing;
+                let shortest_us = timing.election_timeout_min_us.max(window_us);
+                let longest_us = timing.election_timeout_max_us.max(2 * window_us);
+                self.election_in(shortest_us, longest_us);
+            }
+            State::PreCandidate { .. } | State::Leader(_) => {}
+        }
     }
 }
 

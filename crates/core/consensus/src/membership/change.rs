@@ -18,9 +18,8 @@ use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::membership::config::{
     CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, HOLD_SINCE, MEMBERS_MAX, Member, Role,
-    TEXT_BYTES_MAX,
+    TEXT_BYTES_MAX, WRITERS_SINCE, Writers,
 };
-use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::message::Body;
 use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
@@ -35,10 +34,6 @@ const FORCED_TERMS: u64 = 1 << 34;
 
 impl Config {
     /// The configuration with which a group begins: one member, which votes.
-    ///
-    /// # Errors
-    ///
-    /// [`BootstrapError::Invalid`]: the member's description is not valid.
     pub fn first(id: MemberId, me: Member) -> Result<Config, BootstrapError> {
         check_member(id, &me).map_err(|reason| BootstrapError::Invalid { reason })?;
         let protocol = me.versions.max;
@@ -520,7 +515,7 @@ fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::version::VersionRange;
+    use crate::membership::config::VersionRange;
 
     fn member(name: String) -> Member {
         Member {

@@ -6,9 +6,10 @@
 //! for changing it are in `change.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use crate::membership::version::VersionRange;
-use crate::membership::writers::{WRITERS_SINCE, Writers};
+use synod_planted::{Bug, is, planted};
+
 use crate::types::{LogIndex, MemberId};
 
 /// Oldest encoding that is read: a group that speaks protocol version 1 writes it.
@@ -19,6 +20,8 @@ const ENCODING_2: u8 = 2;
 const ENCODING_NEWEST: u8 = 3;
 /// First protocol version whose configurations name certificates.
 pub const CERTIFICATES_SINCE: u16 = 2;
+/// First protocol version whose configurations say who writes.
+pub const WRITERS_SINCE: u16 = 5;
 /// First protocol version whose configurations say whether it is held.
 pub const HOLD_SINCE: u16 = WRITERS_SINCE;
 
@@ -98,7 +101,6 @@ impl Config {
             .is_some_and(|member| member.role == Role::Voter)
     }
 
-    /// Whether this member is the only voter.
     pub fn is_sole_voter(&self, id: MemberId) -> bool {
         self.voters().eq([id])
     }
@@ -163,10 +165,6 @@ impl Config {
     }
 
     /// Reads what [`Config::encode`] wrote. Accepts exactly one encoding per configuration.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeConfigError`] if the bytes are no such encoding.
     pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
         let mut reader = Reader { rest: bytes };
         let version = reader.u8()?;
@@ -243,10 +241,7 @@ pub enum DecodeConfigError {
         "configuration encoded in version {found}, this program reads {ENCODING_OLDEST} to \
          {ENCODING_NEWEST}: run a newer program"
     )]
-    Version {
-        /// The version found.
-        found: u8,
-    },
+    Version { found: u8 },
     /// The bytes end too early.
     #[error("encoded configuration ends too early")]
     Incomplete,
@@ -264,26 +259,13 @@ pub enum DecodeConfigError {
     },
     /// A member twice, out of order, or with id zero.
     #[error("member {id} is out of order or twice in an encoded configuration")]
-    MemberOrder {
-        /// The member.
-        id: MemberId,
-    },
+    MemberOrder { id: MemberId },
     /// Two members with one name and one address.
     #[error("member '{name}' at {address} is twice in an encoded configuration")]
-    DuplicateSeat {
-        /// The name.
-        name: String,
-        /// The address.
-        address: String,
-    },
+    DuplicateSeat { name: String, address: String },
     /// A flag or role with an unknown value.
     #[error("unknown value {found} for {field} in an encoded configuration")]
-    BadValue {
-        /// Name of the field.
-        field: &'static str,
-        /// The value found.
-        found: u8,
-    },
+    BadValue { field: &'static str, found: u8 },
     /// Not a range of protocol versions.
     #[error("protocol versions {min} to {max} in an encoded configuration")]
     BadVersions {
@@ -387,6 +369,96 @@ impl<'a> Reader<'a> {
                 certificate,
             },
         ))
+    }
+}
+
+/// The versions of the group's protocol that a member speaks, both ends included.
+///
+/// The group's version is part of the configuration, so an entry of the log brings it. It decides
+/// what entries may contain and what members may rely on. It only ever rises, and only to a version
+/// that every configured member speaks: by itself, or, while it is *held*, when an operator orders
+/// it. A member that does not speak it cannot be added. (Two members agree on the encoding of their
+/// connection in the handshake, apart from this.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VersionRange {
+    /// Oldest version.
+    pub min: u16,
+    /// Newest version; at or above `min`.
+    pub max: u16,
+}
+
+impl VersionRange {
+    /// Whether this version is among them.
+    pub fn contains(self, version: u16) -> bool {
+        self.min <= version && version <= self.max
+    }
+
+    /// Whether the range has a version at all; versions count from 1.
+    pub fn is_valid(self) -> bool {
+        0 < self.min && self.min <= self.max
+    }
+}
+
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.min == self.max {
+            write!(f, "version {}", self.min)
+        } else {
+            write!(f, "versions {} to {}", self.min, self.max)
+        }
+    }
+}
+
+impl Config {
+    /// The version that the group is to rise to by itself: an upgrade ends when the last member
+    /// runs the new program. None while the version is held.
+    pub fn due_protocol(&self) -> Option<u16> {
+        let is_held = planted!(RiseThoughHeld, self.protocol_is_held, else false);
+        self.newer_protocol().filter(|_| !is_held)
+    }
+
+    /// The newest version that every member speaks, if it is newer than the group's.
+    pub fn newer_protocol(&self) -> Option<u16> {
+        let members = self.members.values();
+        if is(Bug::RiseTooHigh) {
+            let highest = members.map(|member| member.versions.max).max();
+            return highest.filter(|highest| *highest > self.protocol);
+        }
+        let newest = members.clone().map(|member| member.versions.max).min()?;
+        let spoken = members
+            .into_iter()
+            .all(|member| member.versions.contains(newest));
+        (spoken && newest > self.protocol).then_some(newest)
+    }
+}
+
+/// Members whose writes the group takes. The core only keeps the setting, which is in force from
+/// the moment its entry is appended; the code that orders proposals obeys it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Writers {
+    /// All members.
+    #[default]
+    Any = 0,
+    /// The leader only. Used only in groups that speak [`WRITERS_SINCE`].
+    Leader = 1,
+}
+
+impl Writers {
+    /// The setting with this code, if there is one.
+    pub fn from_code(code: u8) -> Option<Writers> {
+        [Writers::Any, Writers::Leader]
+            .into_iter()
+            .find(|writers| *writers as u8 == code)
+    }
+}
+
+impl fmt::Display for Writers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Writers::Any => "any",
+            Writers::Leader => "leader",
+        })
     }
 }
 

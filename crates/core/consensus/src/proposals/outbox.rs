@@ -36,7 +36,6 @@ pub struct Outbox {
     outstanding: BTreeSet<u64>,
     /// Lowest number that may not have been sent in the current term.
     unsent_from: u64,
-    /// The current term.
     term: Term,
     /// The leader of the current term, if known.
     leader: Option<MemberId>,
@@ -56,7 +55,6 @@ pub struct SendProposal {
 }
 
 impl Outbox {
-    /// An outbox for a new session.
     pub fn new(member: MemberId, session: SessionId) -> Outbox {
         Outbox {
             member,

@@ -14,8 +14,8 @@ use synod_planted::planted;
 use crate::commands::{Proposal, ProposeError};
 use crate::core::{Core, State};
 use crate::effect::{Effect, SendEntries};
+use crate::election::priority::LeaderTransfer;
 use crate::election::priority::Succession;
-use crate::election::transfer::LeaderTransfer;
 use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::quorum::reached_by_majority;
@@ -36,7 +36,6 @@ pub(crate) struct Leading {
     since: Time,
     /// When the next heartbeats are due.
     heartbeat_at: Time,
-    /// The leader transfer in progress.
     pub(crate) leader_transfer: Option<LeaderTransfer>,
     /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
     /// arrive at any time in the rest of the term.

@@ -117,7 +117,6 @@ enum Mode {
     },
     /// Has sent a base, and waits until the member's log starts there.
     Install {
-        /// Index of the base.
         base: LogIndex,
         /// When the base was sent; `None`: it has to be sent again.
         sent: Option<Time>,

@@ -65,7 +65,6 @@ pub trait Files: Send + Sync {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
     /// Renames, replacing the target. Durable after [`Files::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
@@ -142,7 +141,7 @@ pub(crate) const EIO: i32 = 5;
 const PAGE_BYTES: usize = 4096;
 
 /// Whether the disk has lost what was to be read.
-pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error() == Some(EIO)
 }
 

@@ -233,7 +233,6 @@ impl OtherVersion {
         }
     }
 
-    /// The error for a file with this version.
     pub(crate) fn in_file(self, path: &Path) -> LogError {
         LogError::Version {
             path: path.to_owned(),

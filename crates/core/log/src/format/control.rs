@@ -166,7 +166,6 @@ impl Control {
             && self.repair_segment.is_none()
     }
 
-    /// Reads the control file.
     pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<ControlFile, LogError> {
         let path = control_path(dir);
         let file = match files.open(&path, OpenMode::Read) {

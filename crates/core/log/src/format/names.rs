@@ -10,12 +10,10 @@ use crate::files::Files;
 
 const SET_ASIDE_PREFIX: &str = "synod-damaged-";
 
-/// Path of a segment.
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("synod-{number:016x}.log"))
 }
 
-/// Path of the control file.
 pub(crate) fn control_path(dir: &Path) -> PathBuf {
     dir.join("synod-control.log")
 }
@@ -25,7 +23,6 @@ pub(crate) fn control_temp_path(dir: &Path) -> PathBuf {
     dir.join("synod-control-new.log")
 }
 
-/// Path of the lock file.
 pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join("synod-lock.log")
 }

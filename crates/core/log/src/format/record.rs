@@ -17,9 +17,7 @@ use crate::{Entry, LogError, PAYLOAD_BYTES_MAX};
 
 /// Bytes before every body: magic 4, checksum 4, type 1, kind 1, reserved 2, body length 4.
 pub(crate) const PREFIX_BYTES: usize = 16;
-/// Body of a batch header.
 pub(crate) const BATCH_BODY_BYTES: usize = 64;
-/// A whole batch header.
 pub(crate) const BATCH_HEADER_BYTES: usize = PREFIX_BYTES + BATCH_BODY_BYTES;
 /// Fixed fields of an entry, before its payload.
 pub(crate) const ENTRY_FIXED_BYTES: usize = 64;
@@ -56,7 +54,6 @@ pub(crate) struct BatchHeader {
     pub(crate) floor: u64,
     /// Bytes of records that follow.
     pub(crate) records_bytes: u64,
-    /// Number of records.
     pub(crate) records: u32,
     /// The member's promises after these records.
     pub(crate) after: Promises,
@@ -66,20 +63,16 @@ pub(crate) struct BatchHeader {
 /// repeats them, so that they are known even if records are damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promises {
-    /// Term and vote.
     pub(crate) vote: HardState,
-    /// Last entry of the log.
     pub(crate) last: EntryId,
 }
 
 /// Contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// An entry is appended.
     Entry(Entry),
     /// All entries at and after this index are truncated.
     Truncate(LogIndex),
-    /// Term and vote.
     Vote(HardState),
     /// All entries are removed; the log starts again at this base.
     Reset(LogBase),
@@ -356,7 +349,6 @@ pub(crate) struct Outline {
     /// Length of the body in bytes, without padding.
     body: usize,
     record_type: RecordType,
-    /// The header, if it is an entry's.
     pub(crate) entry: Option<EntryHeader>,
 }
 

@@ -66,7 +66,6 @@ impl LogFormat {
         LogFormat(format.min(NEWEST))
     }
 
-    /// Its number.
     pub fn number(self) -> u32 {
         self.0
     }

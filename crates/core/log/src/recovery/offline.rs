@@ -21,21 +21,15 @@ use crate::{Identity, LogError};
 /// Result of an offline check.
 #[derive(Clone, Debug)]
 pub struct VerifyReport {
-    /// The directory.
     pub dir: PathBuf,
     /// The member and group; `None` if there is no log, or no control file that names them.
     pub identity: Option<Identity>,
-    /// Number of segment files.
     pub segments: u64,
-    /// Number of live entries.
     pub entries: u64,
-    /// First index held.
     pub first: LogIndex,
-    /// Last index held.
     pub last: LogIndex,
     /// Seqno before the first action held.
     pub base_seqno: Seqno,
-    /// Term and vote.
     pub vote: HardState,
     /// Under repair: the log has to reach this entry before its member may lead again.
     pub repairing_until: Option<EntryId>,
@@ -119,7 +113,6 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, LogError> {
     verify_with(&RealFiles, dir)
 }
 
-/// [`verify`] in any files.
 pub fn verify_with(files: &dyn Files, dir: &Path) -> Result<VerifyReport, LogError> {
     let mut report = VerifyReport::new(dir);
     let mut control = None;
@@ -160,10 +153,6 @@ pub fn dump(dir: &Path, out: &mut dyn Write, json: bool) -> Result<(), LogError>
     dump_with(&RealFiles, dir, out, json)
 }
 
-/// [`dump`] in any files.
-///
-/// # Errors
-/// As [`dump`].
 pub fn dump_with(
     files: &dyn Files,
     dir: &Path,

@@ -25,7 +25,7 @@ use crate::recovery::decisions::{
 use crate::recovery::repair::{self, RepairPlan, RepairReport};
 use crate::recovery::replay::{ReplayResult, open_segments, replay};
 use crate::retention::cache::Cache;
-use crate::retention::spare::{install_segment, make_spare, zero};
+use crate::retention::spare::{create_segment, zero};
 use crate::shared::{Shared, State, Tip};
 use crate::writer::{ActiveSegment, Stream, WriterParts};
 use crate::{Identity, LogError, LogOptions, LogReader, LogWriter};
@@ -33,7 +33,6 @@ use crate::{Identity, LogError, LogOptions, LogReader, LogWriter};
 /// A torn tail that recovery removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// Segment file.
     pub path: PathBuf,
     /// Offset in it where the good part ends.
     pub offset: u64,
@@ -42,15 +41,12 @@ pub struct TornTail {
 /// Report of a recovery, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Number of segment files.
     pub segments: u64,
-    /// Number of live entries.
     pub entries: u64,
     /// Size of the segment files in bytes.
     pub bytes: u64,
     /// First index held; one above `last` if the log is empty.
     pub first: LogIndex,
-    /// Last index held.
     pub last: LogIndex,
     /// The torn tail that was cut, if there was one.
     pub cut: Option<TornTail>,
@@ -93,7 +89,6 @@ impl fmt::Display for RecoveryReport {
 
 /// An open log.
 pub struct Opened {
-    /// Its one writer.
     pub writer: LogWriter,
     /// A reader; clone it as needed.
     pub reader: LogReader,
@@ -371,7 +366,6 @@ impl Opener {
     fn create_first_segment(&self, mut control: Control) -> Result<(), LogError> {
         let member = control.identity.member;
         let size = self.options.spread_segment_bytes(member);
-        let file = make_spare(&*self.files, &self.dir, size)?;
         let header = SegmentHeader {
             format: control.format,
             number: 1,
@@ -379,15 +373,11 @@ impl Opener {
             size,
             member,
             group: control.identity.group,
-            predecessor: None,
-            last: Default::default(),
-            seqno: Default::default(),
-            vote: Default::default(),
             first_batch: 1,
             created_ms: unix_ms(self.files.now()),
-            open: false,
+            ..SegmentHeader::default()
         };
-        install_segment(&*self.files, &self.dir, file, &header)?;
+        create_segment(&*self.files, &self.dir, &header)?;
         control.first_segment = 1;
         control.newest_segment = 1;
         control.floor = StreamPosition {

@@ -25,7 +25,7 @@ use crate::recovery::beyond_damage::{BeyondDamage, PromiseEvidence};
 use crate::recovery::replay::{
     ReplayResult, SegmentFile, first_segment, open_chain, open_segment, replay_good,
 };
-use crate::retention::spare::{install_segment, make_spare};
+use crate::retention::spare::create_segment;
 
 /// No group gets through so many terms by elections: with one every 100 ms it would take 13 years
 /// of nothing else. Where terms have jumped, the control file notes it.
@@ -42,7 +42,6 @@ pub struct RepairPlan {
     pub damage: LogError,
     /// The member whose log it is.
     pub member: MemberId,
-    /// Last entry that is kept.
     pub kept: EntryId,
     /// The log has to reach this entry again (in the order of elections).
     pub until: EntryId,
@@ -57,7 +56,6 @@ pub struct RepairPlan {
 /// A repair that this start has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
-    /// Damage, in words.
     pub damage: String,
     /// Last entry that was kept.
     pub kept: EntryId,
@@ -213,7 +211,6 @@ fn decided_control(
     decided
 }
 
-/// End of the good part of the stream.
 fn end_of(good: &ReplayResult, control: &Control) -> StreamPosition {
     match good.segments.last() {
         Some(segment) => StreamPosition {
@@ -298,9 +295,6 @@ fn random(files: &dyn Files, dir: &Path) -> Result<u64, LogError> {
 }
 
 /// Carries out the repair that the control file orders. May be repeated after a crash at any place.
-///
-/// # Errors
-/// Failed reads and writes.
 pub(crate) fn carry_out(
     files: &dyn Files,
     dir: &Path,
@@ -321,8 +315,7 @@ pub(crate) fn carry_out(
             .is_ok_and(|segment| segment.header.id == header.id);
     if !installed {
         set_aside(files, dir, numbers, &header)?;
-        let file = make_spare(files, dir, header.size)?;
-        install_segment(files, dir, file, &header)?;
+        create_segment(files, dir, &header)?;
     }
     control.floor = StreamPosition {
         segment: header.number,

@@ -70,7 +70,6 @@ pub(crate) struct ReplayResult {
     tail_max: usize,
 }
 
-/// End of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamEnd {
     /// End of the last good batch, in the last segment.
@@ -151,7 +150,6 @@ impl SegmentFile {
         Ok(noted || tail.floor > SEGMENT_HEADER_BYTES)
     }
 
-    /// Scans the file from an offset on.
     pub(crate) fn tail_from(&self, offset: u64) -> Result<TailScan, LogError> {
         let header = &self.header;
         let mut blocks = BlockReader::new(self.file.clone(), header.size, BLOCK_BYTES);

@@ -16,11 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::LogError;
-use crate::control_keeper::ControlKeeper;
 use crate::files::{File, Files, OpenMode, write_all_at};
 use crate::format::names::{segment_path, spare_path};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::shared::Segment;
+use crate::shared::{ControlKeeper, Segment};
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Most bytes that wait in the page cache at recovery.
@@ -207,39 +206,28 @@ fn make_ready(
     }
 }
 
-/// Makes a blank file of this size under the spare's name, content and size durable.
-pub(crate) fn make_spare(
+/// Makes a segment at once: a blank file under the spare's name, whose content and size are
+/// durable; then a complete header, and its name in the log. Durable on return.
+pub(crate) fn create_segment(
     files: &dyn Files,
     dir: &Path,
-    size: u64,
-) -> Result<Arc<dyn File>, LogError> {
-    let path = spare_path(dir);
+    header: &SegmentHeader,
+) -> Result<(), LogError> {
+    let (spare, path) = (spare_path(dir), segment_path(dir, header.number));
     let made = (|| {
-        let file = files.open(&path, OpenMode::Create)?;
-        zero(&*file, 0, size)?;
+        let file = files.open(&spare, OpenMode::Create)?;
+        zero(&*file, 0, header.size)?;
         file.sync_all()?;
         Ok(file)
     })();
-    made.map_err(|error| LogError::io("allocate", &path, size, error))
-}
-
-/// Gives a blank file (under the spare's name) a complete header and then its name in the log.
-/// Durable on return.
-pub(crate) fn install_segment(
-    files: &dyn Files,
-    dir: &Path,
-    file: Arc<dyn File>,
-    header: &SegmentHeader,
-) -> Result<Segment, LogError> {
-    let path = segment_path(dir, header.number);
+    let file = made.map_err(|error| LogError::io("allocate", &spare, header.size, error))?;
     let installed = (|| {
         write_all_at(&*file, &header.encode(), 0)?;
         file.sync_all()?;
-        files.rename(&spare_path(dir), &path)?;
+        files.rename(&spare, &path)?;
         files.sync_dir(dir)
     })();
-    installed.map_err(|error| LogError::io("create", &path, header.size, error))?;
-    Ok(Segment::new(header, file))
+    installed.map_err(|error| LogError::io("create", &path, header.size, error))
 }
 
 /// Writes zeros to a new file, in pieces that are synced one by one.

@@ -10,11 +10,8 @@ use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 /// Summary of an entry, known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
-    /// Term and index.
     pub id: EntryId,
-    /// The entry's seqno.
     pub seqno: Seqno,
-    /// Kind of the entry.
     pub kind: EntryKind,
 }
 
@@ -115,7 +112,6 @@ impl Summaries {
         self.runs.clear();
     }
 
-    /// The entry at this index, if it is held.
     pub(crate) fn at(&self, index: LogIndex) -> Option<EntrySummary> {
         let count = self.runs.partition_point(|run| run.first <= index);
         let run = self.runs.get(count.checked_sub(1)?)?;

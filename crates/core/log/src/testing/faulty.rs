@@ -38,7 +38,6 @@ pub enum Op {
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// With this error, once.
     Once(io::ErrorKind),
     /// With this error, and so do all later ones of the kind.
     Always(io::ErrorKind),
@@ -49,11 +48,9 @@ pub enum FaultKind {
 /// One planned failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The operation that fails.
     pub op: Op,
     /// Counted since the fault was planned: 1 is the next such operation.
     pub nth: u64,
-    /// Kind of the failure.
     pub kind: FaultKind,
 }
 
@@ -90,7 +87,6 @@ impl FaultyFiles {
         }
     }
 
-    /// Plans a failure.
     pub fn plan(&self, fault: Fault) {
         self.plan.state().faults.push((fault, 0));
     }

@@ -35,7 +35,6 @@ fn read_record(bytes: &[u8], place: Place) -> Option<Record> {
     outline.complete(&Bytes::copy_from_slice(bytes)).ok()
 }
 
-/// [`check_record`] for a batch header.
 pub fn check_batch_header(bytes: &[u8], segment_id: u64, offset: u64) {
     let place = Place { segment_id, offset };
     if let Ok(header) = BatchHeader::decode(bytes, place) {

@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
 use synod_consensus::Time;
-use synod_member::{Disk, DiskRead, Driver, Event, Job};
+use synod_member::{Driver, Event};
 use synod_wire::Lane;
 
 use super::delivery::Delivery;
-use super::driving::{Driving, Machine};
-use super::event_queue::Queued;
+use super::driving::{Driving, Machine, Queued};
 use crate::clock::Clock;
 use crate::transport::Transport;
 use crate::wait::{BudgetShare, ByteBudget, InboundBudgets};
@@ -178,22 +176,5 @@ impl CoreThread {
         self.pending_budget.close();
         self.chunk_budget.close();
         self.inbound_budgets.close();
-    }
-}
-
-/// The queues to the log thread and to the catch-up thread, as the driver writes to them.
-pub(crate) struct DiskQueues {
-    pub(crate) jobs: Sender<Job>,
-    pub(crate) catch_up: Sender<DiskRead>,
-}
-
-impl Disk for DiskQueues {
-    fn write(&self, job: Job) {
-        // A receiver that has ended has reported its failure, which ends the driver.
-        let _ = self.jobs.send(job);
-    }
-
-    fn read(&self, request: DiskRead) {
-        let _ = self.catch_up.send(request);
     }
 }

@@ -36,8 +36,8 @@ use std::time::Duration;
 use synod_consensus::Time;
 use synod_member::lock;
 
-use super::event_queue::{EventQueue, Queued};
-
+/// Events of each queue that are taken for one turn.
+const TAKEN_MAX: usize = 512;
 /// How many turns the core thread drives at a time: as many as there are events for.
 const CORE_TURNS: usize = usize::MAX;
 
@@ -57,7 +57,6 @@ pub(crate) trait Machine<E>: Send {
     fn turn(&mut self);
     /// When the next turn is due at the latest, by its own clock.
     fn due(&self) -> Time;
-    /// Whether it has stopped for good.
     fn is_stopped(&self) -> bool;
     /// Ends it, once it has stopped. On the core thread.
     fn end(&mut self);
@@ -317,6 +316,69 @@ impl<E: Queued> Drop for Closing<'_, E> {
     }
 }
 
+/// An event that knows its queue.
+pub(crate) trait Queued {
+    /// Whether it goes before what does not.
+    fn goes_first(&self) -> bool;
+}
+
+/// Events that no turn has handled yet, in two queues: a vote or an acknowledgement that waited
+/// behind megabytes of entries would be as late as if it had come by their connection. Events of
+/// one queue keep their order; nothing relies on the order of events in different ones, as nothing
+/// relies on the order of messages on different lanes.
+#[derive(Debug)]
+struct EventQueue<E> {
+    first: VecDeque<E>,
+    rest: VecDeque<E>,
+}
+
+impl<E: Queued> EventQueue<E> {
+    fn new() -> EventQueue<E> {
+        EventQueue {
+            first: VecDeque::new(),
+            rest: VecDeque::new(),
+        }
+    }
+
+    fn push(&mut self, event: E) {
+        if event.goes_first() {
+            self.first.push_back(event);
+        } else {
+            self.rest.push_back(event);
+        }
+    }
+
+    /// Events for a turn: of each queue some, so that neither ever waits for the other to end.
+    fn take(&mut self) -> VecDeque<E> {
+        let mut taken = take_some(&mut self.first);
+        taken.append(&mut take_some(&mut self.rest));
+        taken
+    }
+
+    /// Puts back the end of what was taken, none of which goes first.
+    fn put_back(&mut self, mut left: VecDeque<E>) {
+        left.append(&mut self.rest);
+        self.rest = left;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.rest.is_empty()
+    }
+
+    #[cfg(test)]
+    fn pop(&mut self) -> Option<E> {
+        self.first.pop_front().or_else(|| self.rest.pop_front())
+    }
+}
+
+fn take_some<E>(queue: &mut VecDeque<E>) -> VecDeque<E> {
+    if queue.len() <= TAKEN_MAX {
+        std::mem::take(queue)
+    } else {
+        queue.drain(..TAKEN_MAX).collect()
+    }
+}
+
 #[cfg(test)]
-#[path = "driving_storm.rs"]
-mod storm;
+#[path = "driving_tests.rs"]
+mod tests;

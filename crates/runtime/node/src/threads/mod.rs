@@ -3,13 +3,10 @@
 //! All are named, and block all signals, which belong to the program that hosts the node. A thread
 //! that panics ends the node as a failed disk does: see [`spawn_vital`].
 
-pub(crate) mod catch_up;
 pub(crate) mod core;
 pub(crate) mod delivery;
-pub(crate) mod driving;
-mod event_queue;
-pub(crate) mod log;
-pub(crate) mod ping;
+pub(crate) mod disk;
+mod driving;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};

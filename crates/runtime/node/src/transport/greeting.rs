@@ -17,18 +17,16 @@ use synod_wire::{
 };
 
 use super::Transport;
-use super::channel::Channel;
-use super::command_connection::AdmittedClient;
-use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, TimedSocket, prepare};
+use super::channel::{Channel, TimedSocket, prepare};
+use super::dial::HANDSHAKE_LIMIT;
 use super::galera::SILENCE_MIN;
-use super::inbound::InboundError;
+use super::inbound::{AdmittedClient, InboundError};
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
 
 /// A caller or client that passed the handshake.
 pub(super) enum Admitted {
     /// A member, or a process that wants to be one.
     Caller(AdmittedCaller),
-    /// A client with commands.
     Client(AdmittedClient),
 }
 
@@ -65,7 +63,6 @@ pub(super) fn greet(
     from: SocketAddr,
 ) -> Result<Option<Admitted>, InboundError> {
     prepare(&stream)?;
-    stream.set_write_timeout(Some(IO_LIMIT))?;
     let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
     await_first_byte(&socket)?;
     let channel = transport.security.secure_incoming(socket)?;
@@ -229,6 +226,6 @@ fn send_reply(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundEr
         &mut FrameWriter::new(&mut *channel, HANDSHAKE_FRAME_MAX),
         reply,
     )?;
-    channel.no_limit()?;
+    channel.socket_mut().no_limit()?;
     Ok(())
 }

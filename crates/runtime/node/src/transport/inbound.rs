@@ -4,20 +4,22 @@
 //! send, and for how long it may be silent, follows from whether the driver knows it at that
 //! moment ([`Standing`]): a stranger that becomes a member keeps its connections.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use synod_consensus::MemberId;
 use synod_member::{Event, Level};
-use synod_wire::{HandshakeError, Hello, Lane, PeerMessage, StreamError};
+use synod_tls::PeerCredential;
+use synod_wire::{
+    ClientHello, Frame, FrameReader, HandshakeError, Hello, Lane, PeerMessage, StreamError,
+};
 
 use super::Transport;
-use super::allowance::Allowance;
 use super::channel::Channel;
-use super::command_connection::{AdmittedClient, CommandConnection};
 use super::greeting::{Admitted, AdmittedCaller, greet};
+use super::limits::Allowance;
 use super::link::Link;
 use super::open_connections::{AcceptedSlot, ConnectionSlot};
 use super::security::SecurityError;
@@ -228,10 +230,10 @@ impl Standing<'_> {
     /// Sets how long it may be silent from now on.
     fn await_next(&self, channel: &mut Channel) -> io::Result<()> {
         if !self.slot.is_known() {
-            channel.limit(STRANGER_IDLE);
+            channel.socket_mut().limit(STRANGER_IDLE);
             return Ok(());
         }
-        channel.no_limit()
+        channel.socket_mut().no_limit()
     }
 
     fn count(&mut self, now: Instant) -> Result<(), InboundError> {
@@ -331,7 +333,7 @@ fn receive(
 fn next_frame(
     caller: &mut AdmittedCaller,
     standing: &Standing<'_>,
-) -> Result<Option<synod_wire::Frame>, InboundError> {
+) -> Result<Option<Frame>, InboundError> {
     if let Some(frame) = caller.reader.buffered_frame(standing.frame_max())? {
         return Ok(Some(frame));
     }
@@ -339,7 +341,7 @@ fn next_frame(
     loop {
         standing.await_next(caller.reader.get_mut())?;
         match caller.reader.read_frame_below(|| standing.frame_max()) {
-            Err(StreamError::Io(_)) if caller.reader.get_ref().is_too_late() => {
+            Err(StreamError::Io(_)) if caller.reader.get_ref().socket().is_too_late() => {
                 // Its other lane may be in use, or the driver knows it by now.
                 let is_heard = caller.presence.was_heard_within(STRANGER_IDLE);
                 if !standing.slot.is_known() && !is_heard {
@@ -348,5 +350,91 @@ fn next_frame(
             }
             frame => return Ok(frame?),
         }
+    }
+}
+
+/// Serves a client until it goes; if it ends because of what the client has sent, says why. Runs on
+/// a thread of the node, which ends with the connection; it must not stop the node.
+pub type CommandHandler = dyn Fn(&mut CommandConnection<'_>) -> Result<(), String> + Send + Sync;
+
+/// A client's connection, encrypted and authenticated. Nothing of it reaches the driver: the host's
+/// handler serves it, on the thread of the connection. It counts as no member: it is judged by what
+/// it shows only, has a pool of its own, and is not called back. The node breaks it when it stops,
+/// when the credentials that the client has shown are withdrawn, and to make room for other
+/// clients.
+pub struct CommandConnection<'a> {
+    channel: Channel,
+    /// Read behind the hello, and not used yet.
+    unread: Vec<u8>,
+    client: String,
+    slot: &'a ConnectionSlot,
+}
+
+/// A client that has passed the handshake.
+pub(super) struct AdmittedClient {
+    pub(super) hello: ClientHello,
+    pub(super) reader: FrameReader<Channel>,
+}
+
+impl<'a> CommandConnection<'a> {
+    fn new(
+        client: AdmittedClient,
+        from: SocketAddr,
+        slot: &'a ConnectionSlot,
+    ) -> CommandConnection<'a> {
+        let (channel, unread) = client.reader.into_parts();
+        let shown = match channel.peer() {
+            PeerCredential::Certificate { subject } => format!("with the certificate {subject}"),
+            PeerCredential::Secret { .. } => "with the group secret".to_owned(),
+            PeerCredential::None => "in clear".to_owned(),
+        };
+        let name = client.hello.name;
+        CommandConnection {
+            channel,
+            unread,
+            client: format!("{name}, from {from}, {shown}"),
+            slot,
+        }
+    }
+
+    /// Description of the client: its own name for itself, its address, and the credential that it
+    /// has proven to hold. A part of a sentence, for the log.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// Bounds the time of all reads from now on.
+    pub fn limit_read(&mut self, limit: Duration) {
+        self.channel.socket_mut().limit(limit);
+    }
+
+    /// Bounds the time of all writes from now on.
+    pub fn limit_write(&mut self, limit: Duration) {
+        self.channel.socket_mut().limit_writes(limit);
+    }
+}
+
+impl Read for CommandConnection<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.unread.is_empty() {
+            let len = buffer.len().min(self.unread.len());
+            buffer[..len].copy_from_slice(&self.unread[..len]);
+            self.unread.drain(..len);
+            return Ok(len);
+        }
+        let read = self.channel.read(buffer);
+        self.slot.used();
+        read
+    }
+}
+
+impl Write for CommandConnection<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.slot.used();
+        self.channel.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.channel.flush()
     }
 }

@@ -3,34 +3,25 @@
 //! Every connection carries messages one way, from the member that opened it. To each peer there
 //! are two: the control lane and the bulk lane, so that a vote or an acknowledgement never waits
 //! for data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
-//! Small messages do not need the thread here: the thread that drives writes them ([`lane_queue`]).
+//! Small messages do not need the thread here: the thread that drives writes them ([`lane`]).
 //! [`discovery`] looks for members that are not known yet. [`pings`] measure how far away the known
 //! ones are.
 //!
 //! Nothing here decides: messages and changes of connections become events for the driver. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
 
-mod allowance;
-mod call_back;
 mod channel;
-mod command_connection;
-mod compression_totals;
+mod compression;
 mod dial;
 mod discovery;
 pub mod galera;
 mod greeting;
 mod inbound;
 mod known_peers;
-mod lane_queue;
-mod lane_writer;
+mod lane;
+mod limits;
 mod link;
-mod link_speed;
-mod link_times;
-mod log_rate_limit;
-mod network;
 mod open_connections;
-mod outbound_answers;
-mod per_address_limit;
 mod pings;
 mod security;
 mod session_registry;
@@ -41,37 +32,32 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Host, KnownPeer, Level, lock};
+use synod_member::{Event, Host, KnownPeer, Level, Network, lock};
 use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::config::NodeError;
 use crate::threads::core::{Events, Incoming};
 use crate::threads::spawn;
-use crate::wait::{BudgetShare, ByteBudget, InboundBudgets};
-use call_back::CallBacks;
-pub use command_connection::{CommandConnection, CommandHandler};
-pub use compression_totals::CompressionStatus;
-use compression_totals::CompressionTotals;
+use crate::wait::{BudgetShare, ByteBudget, EventCount, InboundBudgets};
+use compression::CompressionTotals;
+pub use compression::{CompressionChoice, CompressionStatus};
+use discovery::OutboundAnswers;
+pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
-use lane_queue::PushResult;
-use lane_writer::Pushed;
-use link::{Link, Target};
-pub use link_speed::CompressionChoice;
-pub use link_times::ClockOffset;
-pub use log_rate_limit::LogRateLimit;
-pub(crate) use network::DriverNetwork;
+use lane::{PushResult, Pushed};
+pub use limits::{LogRateLimit, Source, first_to_leave};
+use link::{CallBacks, Link, Target};
 use open_connections::OpenConnections;
-use outbound_answers::OutboundAnswers;
-pub use per_address_limit::{Source, first_to_leave};
-pub use pings::LinkStatus;
+pub(crate) use pings::PingThread;
 use pings::Pings;
+pub use pings::{ClockOffset, LinkStatus};
 pub(crate) use security::Security;
 use session_registry::SessionRegistry;
 
@@ -122,9 +108,8 @@ pub(crate) struct Transport {
     stopping: AtomicBool,
     /// Separated from all others on purpose.
     isolated: AtomicBool,
-    /// Whether the group is still to be found.
-    discovering: Mutex<bool>,
-    discovery_changed: Condvar,
+    /// Stopped when the group is found, or this transport stops.
+    seeking: EventCount,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -184,8 +169,7 @@ impl Transport {
             listener,
             stopping: AtomicBool::new(false),
             isolated: AtomicBool::new(false),
-            discovering: Mutex::new(true),
-            discovery_changed: Condvar::new(),
+            seeking: EventCount::default(),
             threads: Mutex::new(Vec::new()),
         });
         let accepting = transport.clone();
@@ -274,11 +258,6 @@ impl Transport {
         session_registry::duplicate_identity_text(lock(&self.identity).member)
     }
 
-    /// Whether this member keeps a connection to that one, or tries to.
-    pub(crate) fn knows(&self, member: MemberId) -> bool {
-        lock(&self.links).contains_key(&member)
-    }
-
     /// An address refuses this member.
     fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
         self.send_event(Event::SeedRefused {
@@ -288,7 +267,6 @@ impl Transport {
         });
     }
 
-    /// A member that this member calls refuses it.
     fn refused_by_member(&self, by: MemberId, address: &str, reason: RefuseReason, text: &str) {
         if reason == RefuseReason::DuplicateIdentity {
             let text = self.duplicate_identity_text();
@@ -329,7 +307,7 @@ impl Transport {
     /// The members that may exchange messages with this one from now on. All others are strangers.
     /// Open connections are judged again: one may have been opened in a member's name before this
     /// member knew what that one is bound to.
-    pub(crate) fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
+    fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
         // The driver names them often, and seldom others.
         if self.known.set(known) {
             self.judge_again();
@@ -352,7 +330,7 @@ impl Transport {
     }
 
     /// Keeps connections to this member from now on, at this address.
-    pub(crate) fn connect(self: &Arc<Self>, member: MemberId, address: &str) {
+    fn connect(self: &Arc<Self>, member: MemberId, address: &str) {
         let mut links = lock(&self.links);
         if let Some(link) = links.get(&member) {
             link.order_at(address);
@@ -368,7 +346,6 @@ impl Transport {
         self.start_link(&mut links, Arc::new(Link::ordered(member, address)));
     }
 
-    /// Whether this member calls a member at this address.
     fn calls(&self, member: MemberId, address: &str) -> bool {
         let link = self.link(member);
         link.is_some_and(|link| link.is_ordered() && link.is_to(address))
@@ -390,27 +367,6 @@ impl Transport {
             }
         }
         links.insert(member, link);
-    }
-
-    /// Closes connections to members that are neither wanted nor connected to this member.
-    pub(crate) fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
-        lock(&self.links).retain(|member, link| {
-            let keep = wanted(*member) || link.is_wanted_by_peer();
-            if !keep {
-                link.close();
-            }
-            keep
-        });
-    }
-
-    /// This member belongs to a group from now on.
-    pub(crate) fn set_group(&self, group: GroupId) {
-        lock(&self.identity).group = group;
-        // A peer of another group, or of none that is known, has to repeat the handshake.
-        for link in lock(&self.links).values() {
-            link.reset_unless(group);
-        }
-        self.connections.close_other_groups(group);
     }
 
     /// See [`Security::reload`].
@@ -450,16 +406,10 @@ impl Transport {
         let _ = self.command_handler.set(handler);
     }
 
-    /// Ends the search: the group is found.
-    pub(crate) fn stop_discovery(&self) {
-        *lock(&self.discovering) = false;
-        self.discovery_changed.notify_all();
-    }
-
     /// Closes everything and waits for the threads.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.stop_discovery();
+        self.seeking.stop();
         self.pings.end();
         self.inbound_budgets.close();
         self.stranger_budget.close();
@@ -579,6 +529,55 @@ impl Transport {
     /// Sends an event that keeps its place among the messages of a lane.
     fn send_event_on(&self, lane: Lane, event: Event) {
         self.events.send(Incoming::on_lane(event, lane));
+    }
+}
+
+/// The transport, as the driver reaches it. Every call returns at once. Messages leave at the end
+/// of the turn ([`Transport::end_turn`]); those to members without a connection are lost.
+pub(crate) struct DriverNetwork(pub(crate) Arc<Transport>);
+
+impl Network for DriverNetwork {
+    fn send(&self, to: MemberId, message: PeerMessage) {
+        self.0.send_in_turn(to, None, message);
+    }
+
+    fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
+        self.0.send_in_turn(to, Some(connection), message);
+    }
+
+    fn knows(&self, member: MemberId) -> bool {
+        lock(&self.0.links).contains_key(&member)
+    }
+
+    fn connect(&self, member: MemberId, address: &str) {
+        self.0.connect(member, address);
+    }
+
+    fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
+        lock(&self.0.links).retain(|member, link| {
+            let keep = wanted(*member) || link.is_wanted_by_peer();
+            if !keep {
+                link.close();
+            }
+            keep
+        });
+    }
+
+    fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
+        self.0.set_known(known);
+    }
+
+    fn set_group(&self, group: GroupId) {
+        lock(&self.0.identity).group = group;
+        // A peer of another group, or of none that is known, has to repeat the handshake.
+        for link in lock(&self.0.links).values() {
+            link.reset_unless(group);
+        }
+        self.0.connections.close_other_groups(group);
+    }
+
+    fn stop_seeking(&self) {
+        self.0.seeking.stop();
     }
 }
 

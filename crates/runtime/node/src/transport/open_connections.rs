@@ -22,7 +22,7 @@ use synod_member::lock;
 use synod_tls::PeerCredential;
 
 use super::known_peers::Admission;
-use super::per_address_limit::{Source, first_to_leave};
+use super::limits::{Source, first_to_leave};
 
 /// Callers at a time that have not said who they are.
 const GREETING_MAX: usize = 64;
@@ -239,7 +239,6 @@ impl OpenConnection {
         }
     }
 
-    /// Its thread is to end.
     fn end(&mut self) {
         self.close();
         self.pool = Pool::Ending;

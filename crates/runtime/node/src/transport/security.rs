@@ -14,8 +14,7 @@ use synod_tls::{FIRST_BYTE, PeerCredential, Tls, TlsError, TlsHandshakeError, Tl
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{FrameWriter, HelloReply, RefuseReason, write_reply};
 
-use super::channel::Channel;
-use super::dial::TimedSocket;
+use super::channel::{Channel, TimedSocket};
 use crate::config::TlsConfig;
 
 /// How long a refused caller may take to close its connection.
@@ -135,8 +134,8 @@ impl Security {
         socket: TimedSocket,
     ) -> Result<Channel, TlsHandshakeError> {
         match &self.tls {
-            None => Ok(Channel::plain(socket)),
-            Some(tls) => Ok(Channel::encrypted(tls.current().connect(socket)?)),
+            None => Ok(Channel::Plain(socket)),
+            Some(tls) => Ok(Channel::Encrypted(Box::new(tls.current().connect(socket)?))),
         }
     }
 
@@ -145,9 +144,9 @@ impl Security {
     pub(super) fn secure_incoming(&self, socket: TimedSocket) -> Result<Channel, SecurityError> {
         let encrypts = socket.peek()? == Some(FIRST_BYTE);
         match (&self.tls, encrypts) {
-            (None, false) => Ok(Channel::plain(socket)),
-            (Some(tls), true) => Ok(Channel::encrypted(accept(&tls.current(), socket)?)),
-            (Some(_), false) if self.may_fall_back() => Ok(Channel::plain(socket)),
+            (None, false) => Ok(Channel::Plain(socket)),
+            (Some(tls), true) => Ok(Channel::Encrypted(accept(&tls.current(), socket)?)),
+            (Some(_), false) if self.may_fall_back() => Ok(Channel::Plain(socket)),
             (None, true) => Err(refuse(socket, self.not_encrypted_here())),
             (Some(_), false) => Err(refuse(socket, self.not_encrypted_there())),
         }
@@ -184,10 +183,10 @@ impl Encryption {
     }
 }
 
-fn accept(tls: &Tls, socket: TimedSocket) -> Result<TlsStream<TimedSocket>, SecurityError> {
+fn accept(tls: &Tls, socket: TimedSocket) -> Result<Box<TlsStream<TimedSocket>>, SecurityError> {
     let handle = socket.stream().try_clone()?;
     match tls.accept(socket) {
-        Ok(stream) => Ok(stream),
+        Ok(stream) => Ok(Box::new(stream)),
         Err(error) => {
             part(&handle);
             Err(error.into())

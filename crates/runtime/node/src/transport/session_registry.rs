@@ -32,7 +32,6 @@ pub(super) struct SessionRegistry {
     members: Mutex<HashMap<MemberId, MemberSessions>>,
 }
 
-/// Sessions of one member.
 #[derive(Default)]
 struct MemberSessions {
     sessions: Vec<SessionRecord>,
@@ -109,10 +108,6 @@ impl Drop for SessionPresence {
 }
 
 impl SessionRegistry {
-    /// A session calls.
-    ///
-    /// # Errors
-    /// If another session speaks for the member.
     pub(super) fn claim(
         self: &Arc<Self>,
         member: MemberId,
@@ -183,7 +178,6 @@ impl SessionRegistry {
         lock(&self.members).is_empty()
     }
 
-    /// A connection of the session is closed.
     fn closed(&self, member: MemberId, session: SessionId) {
         let mut members = lock(&self.members);
         let Some(known) = members.get_mut(&member) else {

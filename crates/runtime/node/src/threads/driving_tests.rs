@@ -22,7 +22,6 @@ impl TestClock {
         TestClock(Instant::now())
     }
 
-    /// The time after this period.
     fn after(&self, period: Duration) -> Time {
         let us = (self.0.elapsed() + period).as_micros();
         Time(u64::try_from(us).unwrap())
@@ -470,4 +469,46 @@ fn long_turn_ends_for_a_vote_and_the_rest_of_its_data_follows() {
     // A short one does not: what follows is sent and written together.
     let noted = received(&data[..2], Some(1), false);
     assert_eq!(noted[..3], [Some(Data(1)), Some(Data(2)), Some(Stop)]);
+}
+
+impl Queued for i32 {
+    fn goes_first(&self) -> bool {
+        *self < 0
+    }
+}
+
+#[test]
+fn each_queue_keeps_its_order_and_neither_starves_the_other() {
+    let mut queue = EventQueue::new();
+    let many = 3 * TAKEN_MAX as i32;
+    for count in 1..=many {
+        queue.push(count);
+        queue.push(-count);
+    }
+    let mut taken = Vec::new();
+    while !queue.is_empty() {
+        let turn = queue.take();
+        assert!(turn.iter().any(|event| *event > 0) && turn[0] < 0);
+        taken.extend(turn);
+    }
+    let rest: Vec<i32> = taken.iter().copied().filter(|event| *event > 0).collect();
+    let first: Vec<i32> = taken
+        .iter()
+        .map(|event| -event)
+        .filter(|e| *e > 0)
+        .collect();
+    let in_order: Vec<i32> = (1..=many).collect();
+    assert_eq!((&rest, &first), (&in_order, &in_order));
+}
+
+#[test]
+fn what_is_put_back_comes_before_what_was_queued_meanwhile() {
+    let mut queue = EventQueue::new();
+    (1..=3).for_each(|event| queue.push(event));
+    let mut taken = queue.take();
+    assert_eq!(taken.pop_front(), Some(1));
+    queue.push(4);
+    queue.push(-1);
+    queue.put_back(taken);
+    assert_eq!(queue.take(), [-1, 2, 3, 4]);
 }

@@ -1,23 +1,25 @@
-//! The log thread: the only one that writes the log.
-//!
-//! It writes the jobs that gathered while the last sync ran, syncs once, and reports what is
-//! durable: it drives what follows from that itself, so that an acknowledgement leaves at once.
-//! While it has no job, it writes a durable floor for the last batch.
+//! The threads that use the disk: one writes the log, one reads old entries from it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
-use synod_log::LogError;
-use synod_member::{Event, IDLE, Job, Storage};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use synod_log::{LogError, LogReader};
+use synod_member::{Disk, DiskRead, Event, Host, IDLE, Job, Storage};
 
 use super::core::{Events, Incoming};
 use crate::clock::Clock;
+use crate::transport::Transport;
 
 /// Turns that this thread drives at a time: one for its report, and one for what came meanwhile.
 /// Writes wait for it.
 const TURNS_MAX: usize = 2;
 
+/// The log thread: the only one that writes the log.
+///
+/// It writes the jobs that gathered while the last sync ran, syncs once, and reports what is
+/// durable: it drives what follows from that itself, so that an acknowledgement leaves at once.
+/// While it has no job, it writes a durable floor for the last batch.
 pub(crate) struct LogThread {
     pub(crate) clock: Clock,
     pub(crate) storage: Storage,
@@ -78,5 +80,51 @@ impl LogThread {
             self.report(Event::Persisted { ticket, sync_began });
         }
         Ok(())
+    }
+}
+
+/// The catch-up thread: reads old entries from the log for members that lag, or that fetch what
+/// their own logs lack.
+///
+/// The driver answers from the entry cache; only requests that need the disk come here, so that a
+/// lagging member never slows the others down.
+pub(crate) struct CatchUpThread {
+    pub(crate) requests: Receiver<DiskRead>,
+    pub(crate) reader: LogReader,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) host: Arc<dyn Host>,
+    /// Takes the reports of damage.
+    pub(crate) events: Arc<Events>,
+}
+
+impl CatchUpThread {
+    /// Runs until no request can come any more.
+    pub(crate) fn run(self) {
+        for request in &self.requests {
+            match request.answer(&self.reader, &self.host) {
+                Ok(Some(message)) => self.transport.send(request.to(), message),
+                Ok(None) => {}
+                Err(damage) => {
+                    self.events.send(Event::LogDamaged(damage).into());
+                }
+            }
+        }
+    }
+}
+
+/// The queues to the log thread and to the catch-up thread, as the driver writes to them.
+pub(crate) struct DiskQueues {
+    pub(crate) jobs: Sender<Job>,
+    pub(crate) catch_up: Sender<DiskRead>,
+}
+
+impl Disk for DiskQueues {
+    fn write(&self, job: Job) {
+        // A receiver that has ended has reported its failure, which ends the driver.
+        let _ = self.jobs.send(job);
+    }
+
+    fn read(&self, request: DiskRead) {
+        let _ = self.catch_up.send(request);
     }
 }
