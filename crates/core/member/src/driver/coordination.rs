@@ -8,8 +8,8 @@ use synod_consensus::{
     ConfigAt, LeaderPreference, LeaderWeight, MemberId, Message, RoleChange, RoleName, SessionId,
 };
 use synod_wire::{
-    AppliedPosition, Command, CommandRefusal, Done, PeerMessage, RefusalReason, Report,
-    StatusBroadcast,
+    AppliedPosition, Command, CommandRefusal, Done, Join, JoinReply, PeerMessage, RefusalReason,
+    Report, StatusBroadcast,
 };
 
 use super::Driver;
@@ -377,6 +377,18 @@ impl Driver {
             log_format: self.ctx.links.reader.format().number(),
             region: config.region.clone(),
         }
+    }
+
+    /// A member wants to be present.
+    pub(super) fn handle_join(&mut self, from: MemberId, certificate: Option<&str>, join: Join) {
+        let (ctx, membership) = (&mut self.ctx, &mut self.membership);
+        let (retention, commands) = (&self.retention, &mut self.commands);
+        let reply = membership.answer_join(ctx, retention, commands, from, certificate, join);
+        if matches!(reply, JoinReply::Accepted { .. }) {
+            let own = self.own_report();
+            self.membership.update_view(&mut self.ctx, own);
+        }
+        self.ctx.send(from, PeerMessage::JoinReply(reply));
     }
 
     /// Reports this member's database to the leader.

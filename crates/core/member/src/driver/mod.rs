@@ -458,18 +458,7 @@ impl Driver {
                         .proposal_refused(&self.ctx, term, number, reason);
                 }
             }
-            PeerMessage::Join(join) => {
-                let own = self.own_report();
-                self.membership.handle_join(
-                    &mut self.ctx,
-                    &self.retention,
-                    &mut self.commands,
-                    from,
-                    certificate.as_deref(),
-                    join,
-                    own,
-                );
-            }
+            PeerMessage::Join(join) => self.handle_join(from, certificate.as_deref(), join),
             PeerMessage::JoinReply(reply) => self.membership.handle_join_reply(
                 &mut self.ctx,
                 &self.leadership,

@@ -40,8 +40,8 @@ impl Membership {
         }
     }
 
-    /// A member wants to be present.
-    pub(in crate::driver) fn handle_join(
+    /// Answers a member that wants to be present.
+    pub(in crate::driver) fn answer_join(
         &mut self,
         ctx: &mut Context,
         retention: &Retention,
@@ -49,21 +49,6 @@ impl Membership {
         from: MemberId,
         certificate: Option<&str>,
         join: Join,
-        own: Report,
-    ) {
-        let reply = self.answer_join(ctx, retention, commands, from, certificate, join, own);
-        ctx.send(from, PeerMessage::JoinReply(reply));
-    }
-
-    fn answer_join(
-        &mut self,
-        ctx: &mut Context,
-        retention: &Retention,
-        commands: &mut Commands,
-        from: MemberId,
-        certificate: Option<&str>,
-        join: Join,
-        own: Report,
     ) -> JoinReply {
         if !ctx.core.is_leader() {
             return name_the_leader(ctx);
@@ -99,7 +84,6 @@ impl Membership {
             commands.forget_demotion(from);
         }
         self.presence.enter(now, member);
-        self.update_view(ctx, own);
         JoinReply::Accepted {
             group: ctx.identity.group,
         }
