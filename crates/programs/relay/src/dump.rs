@@ -132,7 +132,10 @@ impl<'a, S: Connection> Dump<'a, S> {
         let mut pace = Pace::new(self.relay.permits.clone());
         let mut source = self.begin(&mut pace)?;
         let server_id = self.request.server_id;
+        // No permit is held meanwhile: the older dump may wait for one before it looks.
+        pace.ends_portion();
         self.seat.begin_dump(server_id, || self.log.wake());
+        pace.begins();
         let place = self.seat.place();
         place.begins(source.passed(), source.gtids());
         let (output, from) = (&self.relay.output, place.get().from);
