@@ -5,6 +5,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use synod_e2e::logger::Logger;
+use synod_e2e::programs::new_group_secret;
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -31,20 +33,45 @@ fn copy_programs(cluster: &TestCluster, node: u8) -> BTreeMap<i32, String> {
     all.filter_map(program).collect()
 }
 
-fn kill<'a>(pids: impl Iterator<Item = &'a i32>) -> Outcome {
+/// Sends programs a signal, as `kill` names it.
+fn signal(name: &str, programs: &BTreeMap<i32, String>) -> Outcome {
     let mut kill = Command::new("kill");
-    kill.arg("-KILL").args(pids.map(i32::to_string));
+    kill.arg(name).args(programs.keys().map(i32::to_string));
     // A program that has ended since is no mistake.
     kill.stderr(Stdio::null()).status().why("kill").map(|_| ())
 }
 
-fn await_joined(cluster: &mut TestCluster, line: &str) -> Outcome {
-    cluster
-        .await_synced(&[JOINER], &|_, _| ())
-        .why("the joiner")?;
-    let text = cluster.log_text(JOINER);
-    ensure(text.contains(line), || format!("no '{line}':\n{text}"))?;
-    agreement::check(cluster, &[1, 2, JOINER])
+/// The programs that send a copy, once there are some, and the node whose server runs them.
+fn await_donor(cluster: &TestCluster) -> Outcome<(u8, BTreeMap<i32, String>)> {
+    let sending = || {
+        let given = [1, 2].map(|node| (node, copy_programs(cluster, node)));
+        given.into_iter().find(|(_, programs)| !programs.is_empty())
+    };
+    let found = wait_for(PATIENCE, sending).ok_or("none begins");
+    found.why("the donor's script")
+}
+
+/// Two servers and a voter without a database: one server may be lost.
+fn donors() -> Outcome<(TestCluster, Logger)> {
+    let secret = new_group_secret()?;
+    let mut cluster = TestCluster::empty("copy-again", BASE_PORT, 3)?;
+    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
+    cluster.spawn(1, true).why("starting node 1")?;
+    cluster.await_synced(&[1], &|_, _| ()).why("node 1")?;
+    let mut logger = Logger::beside(&cluster, "witness", &secret)?;
+    logger.join()?;
+    cluster.spawn(2, false).why("starting node 2")?;
+    cluster.await_synced(&[2], &|_, _| ()).why("node 2")?;
+    cluster.create_account()?;
+    // A copy takes some time.
+    cluster.execute(
+        1,
+        "CREATE TABLE e2e_data.large (id INT PRIMARY KEY, v LONGBLOB)",
+    )?;
+    let rows = "SELECT seq, REPEAT(SHA2(RAND(), 256), 50000) FROM e2e_data.seq_1_to_20";
+    cluster.execute(1, &format!("INSERT INTO e2e_data.large {rows}"))?;
+    agreement::check(&cluster, &[1, 2])?;
+    Ok((cluster, logger))
 }
 
 #[test]
@@ -52,25 +79,34 @@ fn joiner_whose_copy_fails_takes_another_one() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let mut cluster = TestCluster::empty("copy-again", BASE_PORT, 3)?;
-    cluster.spawn(1, true).why("starting node 1")?;
-    cluster.await_synced(&[1], &|_, _| ()).why("node 1")?;
-    cluster.spawn(2, false).why("starting node 2")?;
-    cluster.await_synced(&[2], &|_, _| ()).why("node 2")?;
-    cluster.create_account()?;
+    let (mut cluster, _logger) = donors()?;
+    let outcome = fail_copies(&mut cluster);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+    }
+    outcome
+}
 
+fn fail_copies(cluster: &mut TestCluster) -> Outcome {
+    const AGAIN: &str = "this server takes another full copy by itself";
     cluster.spawn(JOINER, false).why("starting the joiner")?;
-    let donors = || {
-        let given = [1, 2].map(|node| copy_programs(&cluster, node));
-        let programs: Vec<i32> = given.iter().flat_map(|g| g.keys().copied()).collect();
-        (!programs.is_empty()).then_some(programs)
-    };
-    let script = wait_for(PATIENCE, donors)
-        .ok_or("none begins")
-        .why("the donor's script")?;
-    kill(script.iter())?;
-    await_joined(
-        &mut cluster,
-        "this server takes another full copy by itself",
-    )
+    let (_, script) = await_donor(cluster)?;
+    signal("-KILL", &script)?;
+    cluster.await_line(JOINER, AGAIN)?;
+    // Now the donor itself dies, with all that it runs.
+    let (donor, script) = await_donor(cluster)?;
+    cluster.kill(donor).why("killing the donor")?;
+    signal("-KILL", &script)?;
+    cluster
+        .await_synced(&[JOINER], &|_, _| ())
+        .why("the joiner")?;
+    let text = cluster.log_text(JOINER);
+    ensure(text.matches(AGAIN).count() >= 2, || {
+        format!("no second '{AGAIN}':\n{text}")
+    })?;
+    cluster.spawn(donor, false).why("the donor again")?;
+    cluster
+        .await_synced(&[donor], &|_, _| ())
+        .why("the donor")?;
+    agreement::check(cluster, &[1, 2, JOINER])
 }
