@@ -400,13 +400,12 @@ impl LocalIdentity {
             reason: RefuseReason::WrongClusterName,
             for_caller: format!(
                 "the cluster name of {name} is '{theirs}', and that of {} is another one. Make \
-                 them equal: wsrep_cluster_name of servers, cluster_name of loggers and relays. \
-                 The error log of {} names both",
+                 them equal; the error log of {} names both",
                 self.name, self.name
             ),
             for_own_log: format!(
                 "the cluster name here is '{ours}', that of {name} is '{theirs}'; both must be \
-                 the same (wsrep_cluster_name; cluster_name of loggers and relays)"
+                 the same"
             ),
         })
     }

@@ -102,44 +102,6 @@ fn server_that_differs_leaves_and_comes_back_with_the_others_data() {
     });
 }
 
-/// Appliers may not grant that: the other servers would be taken for those whose data differ.
-#[test]
-fn grant_of_a_proxy_is_refused_before_it_is_ordered_and_the_remedy_works() {
-    CLUSTER.scenario("GRANT PROXY", |cluster| {
-        let node = cluster.follower();
-        cluster.execute(node, "CREATE OR REPLACE USER proxied, proxying")?;
-        let committed = "SHOW STATUS LIKE 'wsrep_last_committed'";
-        let before = cluster.rows(node, committed)?;
-        let mut client = cluster.connect(node)?;
-        for statement in [
-            "GRANT PROXY ON proxied TO proxying",
-            "REVOKE PROXY ON proxied FROM proxying",
-        ] {
-            let refused = client.query_drop(statement).err();
-            let error = refused.map_or_else(String::new, |error| error.to_string());
-            ensure_says(&error, "1205")?;
-            let warnings: Vec<(String, u16, String)> =
-                client.query("SHOW WARNINGS").why("warnings")?;
-            ensure_says(&format!("{warnings:?}"), "SET SESSION wsrep_on = OFF")?;
-        }
-        let after = cluster.rows(node, committed)?;
-        ensure(after == before, || {
-            format!("ordered: {before:?}, then {after:?}")
-        })?;
-        for node in ALL {
-            let alone = "SET SESSION wsrep_on = OFF; GRANT PROXY ON proxied TO proxying; \
-                         SET SESSION wsrep_on = ON";
-            cluster.query(node, alone, PATIENCE).why("the remedy")?;
-            let granted = "SELECT COUNT(*) FROM mysql.proxies_priv WHERE user = 'proxying'";
-            let rows = cluster.rows(node, granted)?;
-            ensure(rows == ["1"], || format!("node{node} has {rows:?} grants"))?;
-            await_status(cluster, node, "wsrep_cluster_size", "3")?;
-            await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
-        }
-        cluster.execute(node, "DROP USER proxying, proxied")
-    });
-}
-
 /// The engine's position is past the action that was rolled back: only the member's own record says
 /// that the database lacks it.
 #[test]
