@@ -469,11 +469,11 @@ impl Core {
 /// any term, one with the last term would leave the group without elections, also after a restart
 /// of all members. So every message leaves room above the term that it brings:
 ///
-/// - up to [`NEAR_TERMS`] above the own term: as elections raise it;
-/// - further, up to [`LEAP_TERMS`] above the own term and up to [`LEAP_MAX`]: a *leap*. A forced
+/// - up to `NEAR_TERMS` above the own term: as elections raise it;
+/// - further, up to `LEAP_TERMS` above the own term and up to `LEAP_MAX`: a *leap*. A forced
 ///   primary makes one ([`crate::Core::force`]), and so does a repaired log of which the promises
 ///   are lost;
-/// - as far as [`LEADER_LEAP_MAX`], if a leader says so (an append, a heartbeat, or a base): a
+/// - as far as `LEADER_LEAP_MAX`, if a leader says so (an append, a heartbeat, or a base): a
 ///   member that was down while others were forced again and again follows at once.
 ///
 /// Leaps are rare, so a member makes at most one within the shortest election timeout. A peer that

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A leader has one order under way at a time: two operators who change the group at once would
-//! each decide on what the other is about to change. [`plan`] has the rules, [`naming`] says which
-//! member is meant.
+//! each decide on what the other is about to change. [`mod@plan`] has the rules, [`naming`] says
+//! which member is meant.
 
 mod naming;
 mod plan;
