@@ -28,10 +28,7 @@ pub enum LabError {
          choose another --name",
         lock = lock.display()
     )]
-    NameTaken {
-        name: String,
-        lock: PathBuf,
-    },
+    NameTaken { name: String, lock: PathBuf },
     #[error("{name} {value}: {reason}")]
     BadArgument {
         /// The option, as on the command line.
@@ -55,9 +52,7 @@ pub enum LabError {
         said: String,
     },
     #[error("the router, which emulates the network, ended while starting: {said}")]
-    RouterEnded {
-        said: String,
-    },
+    RouterEnded { said: String },
     #[error("the router refuses: {0}")]
     Refused(String),
     #[error("{what}: not within {seconds} s ({now})")]
