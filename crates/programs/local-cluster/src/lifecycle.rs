@@ -280,7 +280,8 @@ impl Cluster {
         if self.settings.hosts.contains_key(&node) {
             return Ok(());
         }
-        Ports::of(self.settings.base_port, node).check_free(node)
+        let ran_before = self.files(node).data.exists();
+        Ports::of(self.settings.base_port, node).check_free(node, ran_before)
     }
 
     fn formed_file(&self) -> PathBuf {

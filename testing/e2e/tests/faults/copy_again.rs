@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use synod_e2e::logger::Logger;
-use synod_e2e::programs::new_group_secret;
+use synod_e2e::programs::{self, new_group_secret};
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
-use synod_local_cluster::wait_for;
+use synod_local_cluster::{is_alive, wait_for};
 
 const BASE_PORT: u16 = 31906;
 const JOINER: u8 = 3;
@@ -108,5 +108,37 @@ fn fail_copies(cluster: &mut TestCluster) -> Outcome {
     cluster
         .await_synced(&[donor], &|_, _| ())
         .why("the donor")?;
+    agreement::check(cluster, &[1, 2, JOINER])?;
+    take_over_port(cluster)
+}
+
+/// The server alone is killed that takes a copy: its daemon stays on the port.
+fn take_over_port(cluster: &mut TestCluster) -> Outcome {
+    cluster.kill(JOINER).why("losing the joiner")?;
+    cluster.wipe(JOINER).why("and its disk")?;
+    cluster.spawn(JOINER, false).why("a new one")?;
+    let (donor, sending) = await_donor(cluster)?;
+    // So the copy lasts.
+    signal("-STOP", &sending)?;
+    programs::signal(cluster, JOINER, "-KILL")?;
+    let ended = wait_for(PATIENCE, || cluster.ended(JOINER));
+    ensure(ended.is_some(), || "the joiner lives".to_owned())?;
+    let left = copy_programs(cluster, JOINER);
+    let has_daemon = left.values().any(|name| name == "rsync");
+    ensure(has_daemon, || format!("nothing is left: {left:?}"))?;
+    // The donor takes no writes meanwhile.
+    let insert = "INSERT INTO e2e_data.large VALUES (100, 'later')";
+    cluster.execute(3 - donor, insert)?;
+    cluster.spawn(JOINER, false).why("starting it again")?;
+    cluster.await_line(JOINER, "had left programs of a full copy (SST) at work")?;
+    // The other server is its donor now.
+    let synced = cluster.await_synced(&[JOINER], &|_, _| ());
+    signal("-CONT", &sending)?;
+    synced.why("the joiner again")?;
+    let survive = left.keys().filter(|pid| is_alive(**pid)).count();
+    ensure(survive == 0, || format!("{left:?} run on"))?;
+    cluster
+        .await_synced(&[1, 2], &|_, _| ())
+        .why("the donors")?;
     agreement::check(cluster, &[1, 2, JOINER])
 }

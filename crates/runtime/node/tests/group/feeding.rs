@@ -111,7 +111,12 @@ fn forged(leader: &Member, learner: &Member) -> PeerMessage {
 }
 
 /// Sends messages in the name of a member, which does not run.
-fn send_as(name: &Member, id: (u64, u64), to: &Member, messages: &[PeerMessage]) -> TcpStream {
+pub(crate) fn send_as(
+    name: &Member,
+    id: (u64, u64),
+    to: &Member,
+    messages: &[PeerMessage],
+) -> TcpStream {
     let config = &name.config;
     let mut hello = hello(id.0, &config.cluster_name, &config.address, Lane::Bulk);
     hello.group = to.node().status().group;

@@ -1,9 +1,14 @@
 //! Entries that a member's own log lacks come from the others.
 
-use bytes::Bytes;
-use synod_node::{DataState, NodeConfig, NotFetched, Seqno, StartMode};
+use std::thread;
 
-use crate::support::{Group, eventually, seqno_of};
+use bytes::Bytes;
+use synod_consensus::{Body, EntryHeader, EntryKind, LogIndex, Message, Origin, Term};
+use synod_node::{DataState, MemberId, NodeConfig, NotFetched, Seqno, StartMode};
+use synod_wire::{FetchAnswer, FetchedEntries, PeerMessage};
+
+use crate::feeding::send_as;
+use crate::support::{Group, Member, eventually, seqno_of};
 
 /// The log of node3 keeps little, and that of the others too if `all`.
 fn with_small_logs(name: &str, all: bool) -> Group {
@@ -68,4 +73,72 @@ fn member_is_told_where_the_logs_begin_if_no_member_has_what_it_lacks() {
         let said = format!("the log of {name} begins with");
         assert!(asked.contains(&said), "{asked}");
     }
+}
+
+/// Answers to the first question of a member: one that fits nothing, and an invented entry that
+/// looks like the one after `had`. The message behind them shows that both were judged.
+fn forged(asker: &Member, had: Seqno) -> [PeerMessage; 3] {
+    let data = Bytes::from_static(b"invented");
+    let (status, (member, session)) = (asker.node().status(), asker.node().identity());
+    let header = EntryHeader {
+        term: Term(1),
+        index: LogIndex(1),
+        seqno: had.next(),
+        kind: EntryKind::Action,
+        origin: Origin::default(),
+        depends_on: Seqno::UNDEFINED,
+        payload_len: data.len() as u32,
+        payload_crc: crc32c::crc32c(&data),
+    };
+    let answer = |headers: Vec<EntryHeader>| {
+        let payloads = headers.iter().map(|_| Some(data.clone())).collect();
+        PeerMessage::Fetched(FetchAnswer {
+            session,
+            number: 1,
+            result: Ok(FetchedEntries { headers, payloads }),
+        })
+    };
+    let odd = PeerMessage::Consensus(Message {
+        from: MemberId(member.0 ^ 1),
+        to: member,
+        term: status.term,
+        body: Body::TimeoutNow,
+    });
+    [answer(Vec::new()), answer(vec![header]), odd]
+}
+
+/// The same answers of the member that was asked are judged by what is in them.
+#[test]
+fn entries_of_a_member_that_was_not_asked_are_not_even_looked_at() {
+    let mut group = with_small_logs("not-asked", false);
+    // No other member is asked during the test.
+    group.members[2].config.timing.retry_us = 2_000_000;
+    let had = outlast_log_of_node3(&mut group);
+    let ids = [0, 1].map(|at: usize| {
+        let id = group.members[at].node().identity();
+        group.members[at].stop();
+        (id.0.0, id.1.0 + 1)
+    });
+    let [asked, other, asker] = &group.members[..] else {
+        panic!("three members");
+    };
+    asker
+        .host
+        .wait("no majority", |record| record.primary == Some(false));
+    let node = asker.node().clone();
+    let _asked = send_as(asked, ids[0], asker, &[]);
+    let search = thread::spawn(move || node.find_actions_after(had));
+    asker
+        .host
+        .wait("the question", |record| record.says("asking node1 for"));
+    let ignored = |name| format!("ignoring entries that {name} sent");
+    let _other = send_as(other, ids[1], asker, &forged(asker, had));
+    asker.host.wait("the last message", |record| {
+        record.says("names other parties")
+    });
+    assert!(!asker.host.lock().says(&ignored("node2")));
+    assert!(!search.is_finished());
+    let _again = send_as(asked, ids[0], asker, &forged(asker, had)[..2]);
+    assert_eq!(search.join().unwrap(), Ok(()), "it would have been taken");
+    assert!(asker.host.lock().says(&ignored("node1")));
 }

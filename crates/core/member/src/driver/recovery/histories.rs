@@ -227,8 +227,9 @@ fn stop_with_lost_actions(ctx: &mut Context, first: Seqno, last: Seqno) {
         false => ("database", "delete this member's data"),
     };
     ctx.fail(&format!(
-        "the group was ordered to continue without a majority, and without actions from \
-         {first} to {last} that are in this member's {place}. Compare them by hand if they \
-         matter; then {remedy} and start it again"
+        "the group was ordered to continue without a majority, or most of its logs have lost \
+         their end: it continues without actions from {first} to {last} that are in this member's \
+         {place}. If others stop with this line, too, keep all data: they may be the last copy. \
+         Compare them by hand if they matter; then {remedy} and start it again"
     ));
 }
