@@ -166,6 +166,7 @@ fn recovery(server: &str, group: &str, node: &NodeStatus) -> Recovery {
         group_id: node.group.to_string(),
         group: group.to_owned(),
         is_primary: node.primary,
+        unheard: node.unheard.clone(),
         members,
     }
 }
