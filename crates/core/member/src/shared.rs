@@ -100,8 +100,8 @@ pub struct NodeStatus {
     pub presence: Vec<MemberPresence>,
     /// All configured members, as survivors: what each has, if it has said so a moment ago.
     pub survivors: Vec<SurvivorStatus>,
-    /// Why this member hears no leader although the group may run, and what to do: sentences. Empty:
-    /// it hears one, or all other voters are gone.
+    /// Why this member hears no leader although the group may run, and what to do: sentences.
+    /// Empty: it hears one, or all other voters are gone.
     pub unheard: Vec<String>,
 }
 

@@ -322,7 +322,7 @@ fn refuse_duplicate(
 }
 
 /// A member that states the address of another one calls all others and is called by none: it would
-/// hear nobody, as if the group were lost.
+/// hear none, as if the group were lost.
 fn refuse_address_of_other(
     config: &NodeConfig,
     transport: &Transport,

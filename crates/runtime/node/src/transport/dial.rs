@@ -66,7 +66,7 @@ impl DialError {
         }
     }
 
-    /// What a driver concludes from it.
+    /// The sign of life that it is.
     pub(super) fn sign(&self) -> SignOfLife {
         match self {
             DialError::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -200,7 +200,7 @@ fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
         }
         match TcpStream::connect_timeout(&candidate, limit) {
             Ok(stream) => return Ok(stream),
-            // Where an address is refused and another one silent, somebody may be at the latter.
+            // Where an address is refused and another one silent, a program may be at the latter.
             Err(error) if is_tried && error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => (last, is_tried) = (error, true),
         }

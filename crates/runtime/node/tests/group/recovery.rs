@@ -72,7 +72,7 @@ fn refused_at_last(member: &Member) -> String {
     last
 }
 
-/// A member that nobody lets in hears as little of a group that runs as of one that is lost.
+/// A member that no other lets in hears as little of a group that runs as of one that is lost.
 #[test]
 fn member_with_another_secret_does_not_continue_while_the_others_run() {
     let files = Files::new();

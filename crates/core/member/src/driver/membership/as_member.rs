@@ -48,8 +48,8 @@ impl Membership {
         authorization.publish_known(ctx, self);
     }
 
-    /// A call of this member has failed. The refusal of an address of its own list is logged, and so
-    /// is that of a member; a member that only is away is called again, which says nothing.
+    /// A call of this member has failed. A refusal is logged, and so is all that keeps an address
+    /// of its own list from being used. A member that is only away is called again without a line.
     pub(in crate::driver) fn call_failed(&mut self, ctx: &mut Context, call: FailedCall) {
         let is_final = call.sign == SignOfLife::RefusedForGood;
         let (text, level) = (

@@ -1,7 +1,7 @@
-//! What this member's calls to the addresses of others have found there.
+//! Findings of this member's calls to the addresses of others.
 //!
-//! A member that all others refuse hears nobody, as one does whose group is lost. The two differ in
-//! what is at the addresses of the others, and only the caller knows that.
+//! A member that all others refuse hears none of them, as one does whose group is lost. The two
+//! differ in what is at the addresses of the others, and only the caller knows that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use crate::driver::event::{FailedCall, SignOfLife};
 pub(in crate::driver) struct Calls {
     /// Members that this one is connected to.
     linked: BTreeSet<MemberId>,
-    /// Of members without a connection.
+    /// Findings at members without a connection.
     members: BTreeMap<MemberId, Finding>,
-    /// Of the addresses of this member's own list, until the group is found there.
+    /// Findings at the addresses of this member's own list, until the group is found there.
     listed: BTreeMap<String, Finding>,
 }
 
-/// What calls to an address have found.
+/// Findings of the calls to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct Finding {
     /// Found by the last call.
@@ -95,7 +95,7 @@ impl Calls {
         self.linked.contains(&member)
     }
 
-    /// What the last call to this member has found; none: it is connected, or no call has ended.
+    /// Finding of the last call to this member; none: it is connected, or no call has ended.
     pub(in crate::driver) fn finding(&self, member: MemberId) -> Option<&Finding> {
         self.members.get(&member)
     }

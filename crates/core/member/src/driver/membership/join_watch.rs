@@ -31,7 +31,7 @@ impl JoinWatch {
 }
 
 impl Membership {
-    /// Logs what the join waits for, if it has lasted. `unheard`: why the group may run nevertheless,
+    /// Logs what the join waits for, if it has lasted. `unheard`: why the group may run anyway,
     /// see `recovery/unheard.rs`.
     pub(in crate::driver) fn watch_join(&mut self, ctx: &Context, unheard: &[String]) {
         // A member without a database that has lost its group waits for it: no host of its own

@@ -1,6 +1,6 @@
 //! Voters that run, or may run, although this member does not hear them.
 //!
-//! A member hears nobody if its group is lost, and also if the others do not let it in, or cannot
+//! A member hears no other if its group is lost, and also if the others do not let it in, or cannot
 //! call it back: then the group runs, and an order to continue alone would make a second history.
 //! So a voter counts as gone only where its machine says that no program listens at its address, or
 //! where nothing has answered for minutes. Everything that talks to operators about a recovery
@@ -23,7 +23,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(120);
 /// Why a voter may run.
 #[derive(Debug, PartialEq, Eq)]
 enum Doubt {
-    /// It takes this member's connections, and nothing comes from it.
+    /// The voter takes this member's connections, and nothing comes from it.
     Connected,
     /// The first call to it has not ended.
     NotCalled,
@@ -33,7 +33,7 @@ enum Doubt {
     Answers { why: String, is_refusal: bool },
 }
 
-/// What is known of one voter.
+/// Signs of life of one voter.
 struct Signs<'a> {
     now: Time,
     is_linked: bool,
@@ -120,7 +120,7 @@ pub(in crate::driver) fn unheard(
     if is_occupied {
         lines.push(
             "A program that hangs, or is no member any more: stop it, or cut its machine off. An \
-             address that belongs to somebody else now: block the way from here to it, so that \
+             address that belongs to another owner now: block the way from here to it, so that \
              connections are refused"
                 .to_owned(),
         );
