@@ -32,7 +32,7 @@ use crate::shared::{SurvivorStatus, lock};
 use choice::{Facts, choose};
 use completeness::Completeness;
 use survivors::Survivors;
-use unheard::unheard;
+use unheard::{is_calling, unheard};
 
 pub(super) use histories::{may_join, may_obey, may_write};
 
@@ -137,6 +137,7 @@ impl Recovery {
         let mut status = lock(&ctx.links.shared.status);
         status.survivors = all;
         status.unheard = unheard;
+        status.is_calling = is_calling(ctx, membership);
     }
 
     /// Why the group may run although this member does not hear it, and what to do, in sentences.

@@ -128,6 +128,15 @@ pub(in crate::driver) fn unheard(
     lines
 }
 
+/// Whether no call to some other voter has ended yet: what [`unheard`] says of it is over soon.
+pub(in crate::driver) fn is_calling(ctx: &Context, membership: &Membership) -> bool {
+    let (config, me) = (&ctx.core.config().config, ctx.identity.me.member);
+    let calls = &membership.calls;
+    config
+        .voters()
+        .any(|id| id != me && !calls.is_linked(id) && calls.finding(id).is_none())
+}
+
 /// Addresses of this member's own list, beside those of voters, whose members refuse this one: the
 /// voters' addresses in its log may be old. All that lead to no member, before it knows its group.
 /// With each, whether it refuses.
