@@ -88,9 +88,9 @@ pub use deliver::{
 };
 pub use disk_read::{DiskRead, FetchRead};
 pub use driver::{
-    CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, ForceDone, FullLogPolicy,
-    LeaderPlacement, LeaveDone, Load, Me, OwnLogTimes, QuorumLossPolicy, ReadDone, Reply,
-    Submission, VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
+    CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, FailedCall, ForceDone,
+    FullLogPolicy, LeaderPlacement, LeaveDone, Load, Me, OwnLogTimes, QuorumLossPolicy, ReadDone,
+    Reply, SignOfLife, Submission, VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{

@@ -100,6 +100,11 @@ pub struct NodeStatus {
     pub presence: Vec<MemberPresence>,
     /// All configured members, as survivors: what each has, if it has said so a moment ago.
     pub survivors: Vec<SurvivorStatus>,
+    /// Why this member hears no leader although the group may run, and what to do: sentences.
+    /// Empty: it hears one, or all other voters are gone.
+    pub unheard: Vec<String>,
+    /// Whether no call to some other voter has ended yet, which decides whether it is among those.
+    pub is_calling: bool,
 }
 
 /// Whether a member is there.

@@ -15,6 +15,9 @@ pub struct Recovery {
     pub group: String,
     /// Whether the server hears a leader with a quorum: then nothing has to be recovered.
     pub is_primary: bool,
+    /// Why the group may run although the server does not hear it, and what to do: sentences. None:
+    /// it hears a leader, or all other voters are gone.
+    pub unheard: Vec<String>,
     /// All configured members, by name.
     pub members: Vec<Survivor>,
 }

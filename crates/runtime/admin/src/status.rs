@@ -16,6 +16,9 @@ pub struct Status {
     pub server: Server,
     /// The group; none while the server is not connected to one.
     pub group: Option<Group>,
+    /// Why the server hears no leader although its group may run, and what to do: sentences. None:
+    /// it hears one, or all other voters are gone.
+    pub unheard: Vec<String>,
     /// Its members, by name.
     pub members: Vec<Member>,
     pub log: Log,

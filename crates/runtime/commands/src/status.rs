@@ -34,6 +34,7 @@ pub fn of_node(
     let members = member_rows(node, links, own);
     let mut status = Status {
         group: (node.group != GroupId::NONE).then(|| group(cluster_name, node, &members)),
+        unheard: node.unheard.clone(),
         members,
         log: log(node),
         flow_control: flow_control(node),

@@ -215,6 +215,24 @@ pub enum NodeError {
         /// Advice to the operator.
         text: String,
     },
+    /// This member states the address of another one.
+    #[error(
+        "{setting} of this member is {address}, and {other} answers there: two members cannot have \
+         one address. Set {setting} to this machine's own address, and, if the configuration was \
+         copied, {name_setting} ('{name}' now) to a name of its own, and start it again"
+    )]
+    AddressOfOther {
+        /// The address.
+        address: String,
+        /// Setting that states it.
+        setting: &'static str,
+        /// Name of this member.
+        name: String,
+        /// Setting that states the name.
+        name_setting: &'static str,
+        /// The one that answers, as a part of a sentence.
+        other: String,
+    },
     /// The log is that of a member with a database, and this one has none; or the reverse.
     #[error(
         "the log in {} is that of '{name}', which {}: this member {}, so it must not continue \

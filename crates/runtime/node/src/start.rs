@@ -207,7 +207,9 @@ impl Endpoint {
             compression: config.compression,
             wall_clock: wall_us,
         })?;
-        if let Err(error) = refuse_duplicate(config, start, &transport) {
+        let refused = refuse_duplicate(config, start, &transport)
+            .and_then(|()| refuse_address_of_other(config, &transport, &**host));
+        if let Err(error) = refused {
             transport.stop();
             return Err(error);
         }
@@ -317,6 +319,25 @@ fn refuse_duplicate(
         address: address.to_owned(),
         text: transport.duplicate_identity_text(),
     })
+}
+
+/// A member that states the address of another one calls all others and is called by none: it would
+/// hear none, as if the group were lost.
+fn refuse_address_of_other(
+    config: &NodeConfig,
+    transport: &Transport,
+    host: &dyn Host,
+) -> Result<(), NodeError> {
+    match transport.other_at_own_address() {
+        None => Ok(()),
+        Some(other) => Err(NodeError::AddressOfOther {
+            address: config.address.clone(),
+            setting: host.setting_name(Setting::MemberAddress),
+            name: config.name.clone(),
+            name_setting: host.setting_name(Setting::MemberName),
+            other,
+        }),
+    }
 }
 
 /// Refuses the log of another member. A member with a database would take one without for its own

@@ -12,13 +12,17 @@ use synod_admin::recovery::{Holdings, Recovery, Survivor};
 use synod_admin::status::{Counters, Server, Status};
 use synod_commands::status::{OwnDatabase, name_of, of_node, with_name};
 use synod_commands::{NOT_CONNECTED, Surroundings, carry_out, unix_ms};
-use synod_node::{GroupId, Level, MemberStatus, NodeStatus, SurvivorReport};
+use synod_node::{GroupId, Level, MemberStatus, Node, NodeStatus, SurvivorReport};
 
 use crate::api::{Callbacks, LogLevel};
 use crate::boundary;
 use crate::provider::Provider;
 use crate::status::inputs::{GroupStatus, LocalState, StatusInputs};
 use crate::status::times::BOUNDS_US;
+
+/// Longest wait for the first calls to the voters, and the time between two looks.
+const FIRST_CALLS: Duration = Duration::from_secs(8);
+const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn answer(provider: &Provider, request: Request) -> Reply {
     match request {
@@ -139,7 +143,7 @@ fn recovery_plan(provider: &Provider) -> Reply {
     let Some(node) = provider.running_node() else {
         return Reply::refused(Reason::NotConnected, NOT_CONNECTED);
     };
-    let status = node.status();
+    let status = after_first_calls(&node);
     if status.group == GroupId::NONE {
         let text = "this server belongs to no group yet: nothing of it can be recovered here";
         return Reply::refused(Reason::NotConnected, text);
@@ -150,6 +154,19 @@ fn recovery_plan(provider: &Provider) -> Reply {
         own.is_marked = provider.position().record().needs_copy();
     }
     Reply::Answer(Answer::Recovery(Box::new(recovery)))
+}
+
+/// Status once the first call to each voter has ended, or has lasted too long. A server that has
+/// just started knows no more of the others until then.
+fn after_first_calls(node: &Node) -> NodeStatus {
+    let deadline = Instant::now() + FIRST_CALLS;
+    loop {
+        let status = node.status();
+        if !status.is_calling || Instant::now() >= deadline {
+            return status;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn recovery(server: &str, group: &str, node: &NodeStatus) -> Recovery {
@@ -166,6 +183,7 @@ fn recovery(server: &str, group: &str, node: &NodeStatus) -> Recovery {
         group_id: node.group.to_string(),
         group: group.to_owned(),
         is_primary: node.primary,
+        unheard: node.unheard.clone(),
         members,
     }
 }

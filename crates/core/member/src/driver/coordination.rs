@@ -74,6 +74,9 @@ impl Driver {
                 .is_wanted(&self.ctx, &self.membership, member)
         });
         let links = &self.ctx.links.peers;
+        self.membership
+            .calls
+            .keep_only(|member| links.knows(member));
         self.proposals
             .local
             .retain_links(|member| links.knows(member));
@@ -105,6 +108,7 @@ impl Driver {
         if is_first && may_join(&mut self.ctx, &self.membership, seqno) {
             self.membership.join.complete();
             self.ctx.links.peers.stop_seeking();
+            self.membership.calls.forget_listed();
             announce_shared_name(&self.ctx);
             self.watch_primary();
             self.ctx.links.host.joined(self.ctx.views.committed());
@@ -192,12 +196,13 @@ impl Driver {
         } else {
             let text = format!(
                 "no leader for {:?}: this member is not primary until it hears one. Configured \
-                 voters: {}. If most of them are lost for good: 'synod recover --plan'",
+                 voters: {}. {}",
                 self.leadership
                     .primary
                     .leaderless_for(now)
                     .unwrap_or_default(),
-                self.ctx.voter_names()
+                self.ctx.voter_names(),
+                self.recovery.advice(&self.ctx, &self.membership)
             );
             self.ctx.note(Topic::Leadership, Level::Info, text);
             self.proposals.withdraw_proposals(&self.ctx);

@@ -56,6 +56,38 @@ pub struct LeaveDone(pub Box<dyn FnOnce() + Send>);
 /// Takes the answer whether this member continues without a majority.
 pub struct ForceDone(pub Box<dyn FnOnce(Result<(), ForceError>) + Send>);
 
+/// A call of this member that has not led to a connection with the one that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedCall {
+    /// `host:port`.
+    pub address: String,
+    /// The member that was called; none: any, at an address of this member's own list.
+    pub member: Option<MemberId>,
+    /// The reason: the rest of a sentence that begins with the address.
+    pub why: String,
+    /// Sign of life at the address.
+    pub sign: SignOfLife,
+}
+
+/// Sign of life at an address that has not let this member in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignOfLife {
+    /// None: the system there, which runs, has said that no program listens.
+    NoneListens,
+    /// None: nothing has answered. The machine may be off, or the network between cut.
+    Silence,
+    /// A program has accepted the connection, and has not answered as a member, or not yet: it may
+    /// hang.
+    Listens,
+    /// This member has answered, which may be the caller itself, and not the one that was called.
+    OtherMember(MemberId),
+    /// The program there and this member do not trust each other: an operator has to do something,
+    /// about credentials, say.
+    Distrust,
+    /// The member there refuses this one, and asking again cannot help.
+    RefusedForGood,
+}
+
 /// Something that happened to a member.
 pub enum Event {
     /// A message of another member arrived.
@@ -101,15 +133,8 @@ pub enum Event {
         /// The group it is in; `NONE` if it has none yet.
         group: GroupId,
     },
-    /// An address refused this member.
-    SeedRefused {
-        /// The reason, for the log.
-        text: String,
-        /// Whether asking again cannot help.
-        is_final: bool,
-        /// Whether a process is there, and an operator has to do something: about credentials, say.
-        needs_operator: bool,
-    },
+    /// A call of this member has not led to a connection.
+    CallFailed(FailedCall),
     /// A member reports that another process has this member's identity.
     DuplicateIdentity {
         /// The member that reports it, called because the configuration or another member names it.

@@ -25,7 +25,8 @@ impl Driver {
         // Before the report: the leader ignores reports of members that are not present.
         self.membership
             .send_join_if_needed(&self.ctx, &self.leadership, &mut self.authorization);
-        self.membership.watch_join(&self.ctx);
+        let unheard = self.recovery.unheard(&self.ctx, &self.membership);
+        self.membership.watch_join(&self.ctx, &unheard);
         // Before the report, whose weight depends on it.
         self.leadership.watch_disk(&mut self.ctx);
         // Before the report, which says how far the database has flushed.

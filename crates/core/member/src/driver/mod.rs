@@ -98,7 +98,7 @@ use state_transfer::StateTransfers;
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
 pub(crate) use effects::{EntrySender, append_message};
-pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
+pub use event::{Event, FailedCall, ForceDone, LeaveDone, ReadDone, Reply, SignOfLife, Submission};
 pub use inspect::Load;
 pub use leadership::{LeaderPlacement, QuorumLossPolicy};
 pub use log_times::OwnLogTimes;
@@ -281,7 +281,7 @@ impl Driver {
                     version,
                 };
                 self.proposals.local.link_up(member, link);
-                self.membership.join_watch.link_up(member);
+                self.membership.calls.link_up(member);
                 self.ctx.core.peer_connected(self.ctx.turns.now, member);
                 self.proposals.repeat_proposals(&self.ctx, member);
                 self.catch_up
@@ -304,7 +304,7 @@ impl Driver {
             }
             Event::LinkDown { member } => {
                 self.catch_up.feeding.feeders.lost(member);
-                self.membership.join_watch.link_down(member);
+                self.membership.calls.link_down(member);
                 self.ctx.core.peer_disconnected(self.ctx.turns.now, member);
                 self.catch_up.fetching.fetch_elsewhere(&self.ctx, member);
             }
@@ -315,16 +315,9 @@ impl Driver {
             } => self
                 .membership
                 .found(&self.ctx, &self.authorization, member, &address, group),
-            Event::SeedRefused {
-                text,
-                is_final,
-                needs_operator,
-            } => {
-                let level = membership::refusal_level(is_final, needs_operator);
-                self.membership
-                    .refused_by_address(&mut self.ctx, &text, is_final, level)
-            }
+            Event::CallFailed(call) => self.membership.call_failed(&mut self.ctx, call),
             Event::DuplicateIdentity { by, text } => {
+                self.membership.calls.refused(self.ctx.turns.now, by, &text);
                 self.authorization
                     .duplicate_identity(&mut self.ctx, &self.membership, by, &text)
             }

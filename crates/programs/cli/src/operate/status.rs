@@ -62,16 +62,25 @@ pub(super) fn text(status: &Status) -> String {
 fn head(status: &Status) -> String {
     let server = &status.server;
     let Some(group) = &status.group else {
-        return format!(
-            "{} ({}): not connected to a group. Its error log says why",
+        let text = format!(
+            "{} ({}): not connected to a group",
             server.name, server.state
         );
+        return match status.unheard.is_empty() {
+            true => format!("{text}. Its error log says why"),
+            false => format!("{text}.\n{}", status.unheard.join("\n")),
+        };
     };
-    let primary = if group.is_primary {
-        "primary"
-    } else {
-        "NOT PRIMARY: no leader with a majority is heard, writes are refused. If the majority is \
-         lost for good: synod recover --plan"
+    let primary = match (group.is_primary, status.unheard.is_empty()) {
+        (true, _) => "primary",
+        (false, true) => {
+            "NOT PRIMARY: no leader with a majority is heard, writes are refused. If the majority \
+             is lost for good: synod recover --plan"
+        }
+        (false, false) => {
+            "NOT PRIMARY: no leader with a majority is heard, writes are refused. The group may \
+             run without this server"
+        }
     };
     // A leader that is lost, or has lost the others, is noticed before the group is.
     let primary = match group.is_primary && !group.can_commit {
@@ -87,6 +96,9 @@ fn head(status: &Status) -> String {
             group.term, group.view, group.outlook
         ),
     ];
+    if !group.is_primary {
+        lines.extend(status.unheard.iter().cloned());
+    }
     if let Some(election) = &status.last_election {
         let at = utc::text(election.at_unix_ms);
         let (term, leader, why) = (election.term, &election.leader, &election.why);
@@ -358,6 +370,28 @@ mod tests {
         let group = status.group.as_mut().unwrap();
         group.is_primary = false;
         assert!(text(&status).contains("): NOT PRIMARY: no leader"));
+    }
+
+    #[test]
+    fn voters_that_may_run_are_named_instead_of_a_recovery() {
+        let mut status = status();
+        let group = status.group.as_mut().unwrap();
+        group.is_primary = false;
+        let lost = text(&status);
+        assert!(lost.contains("synod recover --plan"), "{lost}");
+        let refuses = "db1 at db1:4567 does not let this member in: its secret differs";
+        status.unheard = vec![refuses.into()];
+        let shown = text(&status);
+        assert!(
+            shown.contains(refuses) && !shown.contains("recover"),
+            "{shown}"
+        );
+        status.group = None;
+        let shown = text(&status);
+        assert!(
+            shown.contains("not connected to a group.\ndb1 at"),
+            "{shown}"
+        );
     }
 
     #[test]

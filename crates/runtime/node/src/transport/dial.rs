@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use synod_member::SignOfLife;
 use synod_tls::TlsHandshakeError;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
@@ -30,8 +31,12 @@ pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
+    /// No program has accepted the connection.
     #[error("cannot connect: {0}")]
-    Connect(#[from] io::Error),
+    Connect(io::Error),
+    /// A program has, or the system there for it, and the connection broke.
+    #[error("{0}")]
+    Socket(#[from] io::Error),
     #[error("no encrypted connection: {0}")]
     Tls(#[from] TlsHandshakeError),
     #[error("{0}")]
@@ -47,7 +52,9 @@ impl DialError {
     /// The cause, if an operator has to fix it. `None` if the peer may only be away.
     pub(super) fn for_operator(&self) -> Option<String> {
         match self {
-            DialError::Connect(_) | DialError::Tls(TlsHandshakeError::Io(_)) => None,
+            DialError::Connect(_)
+            | DialError::Socket(_)
+            | DialError::Tls(TlsHandshakeError::Io(_)) => None,
             DialError::Tls(_) | DialError::Galera => Some(self.to_string()),
             // The peer's answer to this member's certificate comes with the first read.
             DialError::Handshake(HandshakeError::Stream(StreamError::Io(error)))
@@ -59,6 +66,32 @@ impl DialError {
         }
     }
 
+    /// The sign of life that it is.
+    pub(super) fn sign(&self) -> SignOfLife {
+        match self {
+            DialError::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                SignOfLife::NoneListens
+            }
+            DialError::Connect(_) => SignOfLife::Silence,
+            _ if self.for_operator().is_some() => SignOfLife::Distrust,
+            DialError::Socket(_)
+            | DialError::Tls(_)
+            | DialError::Handshake(_)
+            | DialError::Galera => SignOfLife::Listens,
+        }
+    }
+
+    /// The same in words: the rest of a sentence that begins with the address.
+    pub(super) fn in_words(&self) -> String {
+        match self.sign() {
+            SignOfLife::Distrust => format!("does not let this member in: {self}"),
+            SignOfLife::Listens => {
+                format!("takes connections, and does not answer as a member: {self}")
+            }
+            _ => format!("does not answer: {self}"),
+        }
+    }
+
     /// Whether what came was no answer of a member.
     fn is_foreign(&self) -> bool {
         match self {
@@ -67,6 +100,7 @@ impl DialError {
                 matches!(error, FrameError::NotAFrame { .. })
             }
             DialError::Connect(_)
+            | DialError::Socket(_)
             | DialError::Tls(_)
             | DialError::Handshake(_)
             | DialError::Galera => false,
@@ -114,7 +148,7 @@ fn attempt(
     lane: Lane,
     may_encrypt: bool,
 ) -> Result<(Channel, HelloReply), DialError> {
-    let stream = connect(transport, target)?;
+    let stream = connect(transport, target).map_err(DialError::Connect)?;
     prepare(&stream)?;
     let stopping = || io::Error::new(io::ErrorKind::Interrupted, "this member stops");
     // Until the handshake is over, a node that stops closes the socket.
@@ -158,6 +192,7 @@ fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
         None => (CONNECT_LIMIT, None),
         Some(ip) => (STRANGER_CONNECT_LIMIT, Some(ip)),
     };
+    let mut is_tried = false;
     let is_meant = |at: &SocketAddr| only_at.is_none_or(|ip| at.ip().to_canonical() == ip);
     for candidate in target.address.to_socket_addrs()?.filter(is_meant) {
         if !transport.may_open() {
@@ -165,7 +200,9 @@ fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
         }
         match TcpStream::connect_timeout(&candidate, limit) {
             Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+            // Where an address is refused and another one silent, a program may be at the latter.
+            Err(error) if is_tried && error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => (last, is_tried) = (error, true),
         }
     }
     Err(last)

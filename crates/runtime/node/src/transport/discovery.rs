@@ -1,7 +1,7 @@
 //! Looking for the group: calls the seeds until the driver says that the group is found.
 //!
 //! Each seed that answers becomes [`Event::MemberFound`], each that refuses or does not answer
-//! becomes [`Event::SeedRefused`]. Which member to join is the driver's decision.
+//! becomes [`Event::CallFailed`]. Which member to join is the driver's decision.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{MemberId, SessionId};
-use synod_member::{Event, Setting, lock};
+use synod_member::{Event, Setting, SignOfLife, lock};
 use synod_wire::{HelloReply, Lane, RefuseReason};
 
 use super::Transport;
@@ -46,11 +46,10 @@ fn call(transport: &Arc<Transport>, seed: &str) {
                     address: seed.to_owned(),
                     group,
                 }),
-                Some(text) => transport.send_event(Event::SeedRefused {
-                    text: format!("{seed} is not used: {text}"),
-                    is_final: false,
-                    needs_operator: true,
-                }),
+                Some(text) => {
+                    let why = format!("is not used: {text}");
+                    transport.call_failed(seed, None, why, SignOfLife::Distrust);
+                }
             }
         }
         Ok((
@@ -60,20 +59,13 @@ fn call(transport: &Arc<Transport>, seed: &str) {
                 ..
             },
         )) => {}
-        Ok((_, HelloReply::Refused { reason, text })) => transport.refused(seed, reason, &text),
+        Ok((_, HelloReply::Refused { reason, text })) => {
+            transport.refused(seed, None, reason, &text)
+        }
         Err(error) => {
             let setting = transport.host.setting_name(Setting::GroupAddress);
-            let what = match error {
-                DialError::Galera => "cannot be used",
-                DialError::Connect(_) | DialError::Tls(_) | DialError::Handshake(_) => {
-                    "does not answer"
-                }
-            };
-            transport.send_event(Event::SeedRefused {
-                text: format!("{seed} in {setting} {what}: {error}"),
-                is_final: false,
-                needs_operator: error.for_operator().is_some(),
-            });
+            let why = format!("in {setting} {}", error.in_words());
+            transport.call_failed(seed, None, why, error.sign());
         }
     }
 }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Level, lock};
+use synod_member::{Event, Level, SignOfLife, lock};
 use synod_tls::PeerCredential;
-use synod_wire::{HelloReply, Lane, PeerMessage, RefuseReason, has_compression};
+use synod_wire::{HelloReply, Lane, PeerMessage, has_compression};
 
 use super::Transport;
 use super::channel::Channel;
@@ -229,6 +229,9 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
             )) if member == link.member => {
                 if let Some(reason) = objection(transport, member, session, &channel) {
                     pause = RETRY_MAX;
+                    note_failed(transport, link, address, SignOfLife::Distrust, || {
+                        format!("is not used: {reason}")
+                    });
                     Some((Level::Info, reason))
                 } else {
                     let greeted = GreetedConnection {
@@ -247,8 +250,12 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                     None
                 }
             }
-            Ok((_, HelloReply::Welcome { .. })) => {
+            Ok((_, HelloReply::Welcome { member, name, .. })) => {
                 pause = RETRY_MAX;
+                let sign = SignOfLife::OtherMember(member);
+                note_failed(transport, link, address, sign, || {
+                    format!("answers as another member, {name}")
+                });
                 link.lane(lane).pause(pause);
                 continue;
             }
@@ -256,13 +263,22 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                 pause = RETRY_MAX;
                 let objection = transport.objection(link.member, channel.peer());
                 // Neither a stranger nor a process in a member's place has a say.
-                if link.is_ordered() && objection.is_none() && reason != RefuseReason::Busy {
-                    transport.refused_by_member(link.member, address, reason, &text);
+                match &objection {
+                    None if link.is_ordered() => {
+                        transport.refused_by_member(link.member, address, reason, &text);
+                    }
+                    None => {}
+                    Some(why) => {
+                        note_failed(transport, link, address, SignOfLife::Distrust, || {
+                            format!("is not used: {why}")
+                        })
+                    }
                 }
                 objection.map(|reason| (Level::Warning, reason))
             }
             Err(error) => {
                 pause = (pause * 2).min(RETRY_MAX);
+                note_failed(transport, link, address, error.sign(), || error.in_words());
                 // A member that does not answer is normal. Members that do not trust each other
                 // need their operator.
                 error.for_operator().map(|reason| (Level::Warning, reason))
@@ -270,6 +286,19 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
         };
         log_obstacle(transport, link, address, &mut logged, obstacle);
         link.lane(lane).pause(pause);
+    }
+}
+
+/// Tells the driver what a call has found that it has ordered.
+fn note_failed(
+    transport: &Transport,
+    link: &Link,
+    address: &str,
+    sign: SignOfLife,
+    why: impl FnOnce() -> String,
+) {
+    if link.is_ordered() {
+        transport.call_failed(address, Some(link.member), why(), sign);
     }
 }
 

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Host, KnownPeer, Level, Network, lock};
+use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Network, SignOfLife, lock};
 use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
@@ -253,18 +253,55 @@ impl Transport {
         )
     }
 
+    /// The other process that answers at this member's own address, if one does; a part of a
+    /// sentence. Members without the same credentials, and this one where its own host is not in
+    /// its allowlist, cannot be told apart here.
+    pub(crate) fn other_at_own_address(&self) -> Option<String> {
+        let own = lock(&self.identity).member;
+        match dial::dial(self, &Target::at(&self.address), Lane::Control) {
+            Ok((_, HelloReply::Welcome { member, name, .. })) => {
+                (member != own).then(|| format!("the member {name}"))
+            }
+            Ok((_, HelloReply::Refused { reason, text })) => match reason {
+                RefuseReason::WrongGroup
+                | RefuseReason::WrongClusterName
+                | RefuseReason::UnknownVersion => Some(format!("another member ({text})")),
+                RefuseReason::NotAllowed
+                | RefuseReason::Busy
+                | RefuseReason::Self_
+                | RefuseReason::DuplicateIdentity => None,
+            },
+            Err(_) => None,
+        }
+    }
+
     /// Advice to the operator of a process that is not the only one of this member.
     pub(crate) fn duplicate_identity_text(&self) -> String {
         session_registry::duplicate_identity_text(lock(&self.identity).member)
     }
 
+    /// A call to an address has failed: to this member, or to any.
+    fn call_failed(&self, address: &str, member: Option<MemberId>, why: String, sign: SignOfLife) {
+        // A node that stops or is isolated ends its calls itself.
+        if self.may_open() {
+            self.send_event(Event::CallFailed(FailedCall {
+                address: address.to_owned(),
+                member,
+                why,
+                sign,
+            }));
+        }
+    }
+
     /// An address refuses this member.
-    fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
-        self.send_event(Event::SeedRefused {
-            text: format!("{address} refuses this member: {text}"),
-            is_final: discovery::is_final(reason),
-            needs_operator: false,
-        });
+    fn refused(&self, address: &str, member: Option<MemberId>, reason: RefuseReason, text: &str) {
+        let sign = match reason {
+            RefuseReason::Self_ => SignOfLife::OtherMember(lock(&self.identity).member),
+            _ if discovery::is_final(reason) => SignOfLife::RefusedForGood,
+            _ => SignOfLife::Listens,
+        };
+        let why = format!("refuses this member: {text}");
+        self.call_failed(address, member, why, sign);
     }
 
     fn refused_by_member(&self, by: MemberId, address: &str, reason: RefuseReason, text: &str) {
@@ -272,7 +309,7 @@ impl Transport {
             let text = self.duplicate_identity_text();
             return self.send_event(Event::DuplicateIdentity { by, text });
         }
-        self.refused(address, reason, text);
+        self.refused(address, Some(by), reason, text);
     }
 
     /// Whether this member exchanges messages with a member's process at this host, in both

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use synod_consensus::{EntryKind, Origin, Term, VersionRange};
-use synod_member::{Delivery, DonorRequest, Remedy, StateTransferEvent, View};
+use synod_member::{Delivery, DonorRequest, Remedy, SignOfLife, StateTransferEvent, View};
 use synod_tls::Credentials;
 use synod_wire::OUR_VERSIONS;
 
@@ -207,7 +207,7 @@ fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
     home.wait_line("joined with the certificate of 'CN=two'");
     home.wait_line("this connection shows that of 'CN=three'");
     let refused = thief.wait(|event| match event {
-        Event::SeedRefused { text, is_final, .. } => Some((text, is_final)),
+        Event::CallFailed(call) => Some((call.why, call.sign == SignOfLife::RefusedForGood)),
         _ => None,
     });
     assert!(refused.0.contains("'CN=three'") && refused.1, "{refused:?}");

@@ -1,9 +1,13 @@
 //! A majority is lost for good, and an operator orders a survivor to continue.
 
+use std::net::TcpListener;
+
 use synod_node::{
-    Command, CommandRefusal, DatabasePosition, Done, NodeStatus, RefusalReason, Seqno, StartMode,
+    Command, CommandRefusal, DatabasePosition, Done, NodeError, NodeStatus, RefusalReason, Seqno,
+    StartMode,
 };
 
+use crate::secret::{Files, secret};
 use crate::support::{Group, Member, PATIENCE, Record, eventually, seqno_of};
 
 fn recover(member: &Member) -> Result<Done, CommandRefusal> {
@@ -54,6 +58,98 @@ fn group_that_lives_is_not_recovered() {
     continues(&group.members[at]);
     let status = group.members[at].node().status();
     assert_eq!(status.members.iter().filter(|m| m.voter).count(), 1);
+}
+
+/// Waits until an order is refused for another reason than that it comes too soon.
+fn refused_at_last(member: &Member) -> String {
+    let mut last = String::new();
+    eventually("the reason", || {
+        let (why, text) = refused(member);
+        assert_eq!(why, RefusalReason::NotLost, "{text}");
+        last = text;
+        !last.contains("a moment ago") && !last.contains("being called")
+    });
+    last
+}
+
+/// A member that no other lets in hears as little of a group that runs as of one that is lost.
+#[test]
+fn member_with_another_secret_does_not_continue_while_the_others_run() {
+    let files = Files::new();
+    let mut group = files.group("other-secret", &secret(1));
+    let at = group.follower();
+    group.members[at].stop();
+    files.write(&group.members[at].config.name.clone(), &[&secret(2)]);
+    group.members[at].start(StartMode::Join).unwrap();
+    let text = refused_at_last(&group.members[at]);
+    let others: Vec<usize> = (0..3).filter(|other| *other != at).collect();
+    for other in &others {
+        let config = &group.members[*other].config;
+        let named = format!("{} at {} does not let", config.name, config.address);
+        assert!(text.contains(&named), "{text}");
+    }
+    assert!(text.contains("group secret differs"), "{text}");
+    let status = group.members[at].node().status();
+    assert!(
+        text.contains(&status.unheard.join(". ")),
+        "one rule: {text}"
+    );
+    let host = &group.members[at].host;
+    host.wait("the line about the wait", |record| {
+        record.says("waiting to join for")
+    });
+    assert!(!host.lock().says("synod recover"), "it names the wrong way");
+    // Two of three secrets that differ are no majority either.
+    group.members[others[0]].stop();
+    refused_at_last(&group.members[at]);
+    group.members[others[1]].stop();
+    eventually("the others are gone", || {
+        recover(&group.members[at]).is_ok()
+    });
+    wait_primary(&group.members[at], true);
+}
+
+#[test]
+fn program_that_hangs_at_the_address_of_a_voter_may_be_the_voter() {
+    let mut group = Group::of(3, "hangs");
+    let at = group.follower();
+    let others: Vec<usize> = (0..3).filter(|other| *other != at).collect();
+    for other in &others {
+        group.members[*other].stop();
+    }
+    // The system accepts connections for a process that is stopped.
+    let hung = &group.members[others[0]].config;
+    let listener = TcpListener::bind(&hung.address).unwrap();
+    let named = format!("{} at {} takes connections", hung.name, hung.address);
+    wait_primary(&group.members[at], false);
+    let text = refused_at_last(&group.members[at]);
+    assert!(text.contains(&named), "{text}");
+    assert!(text.contains("stop it, or cut its machine off"), "{text}");
+    drop(listener);
+    let name = Ok(Done::Continues {
+        member: group.members[at].config.name.clone(),
+    });
+    eventually("the program is gone", || {
+        recover(&group.members[at]) == name
+    });
+}
+
+/// All others call it at the wrong place, so it hears none of them.
+#[test]
+fn member_with_the_address_of_another_one_does_not_start() {
+    let mut group = Group::of(3, "other-address");
+    let at = group.follower();
+    let others: Vec<usize> = (0..3).filter(|other| *other != at).collect();
+    group.members[at].stop();
+    let own = group.members[at].config.address.clone();
+    let taken = group.members[others[0]].config.address.clone();
+    group.members[at].config.listen = own;
+    group.members[at].config.address = taken.clone();
+    let error = group.members[at].start(StartMode::Join).unwrap_err();
+    assert!(matches!(error, NodeError::AddressOfOther { .. }), "{error}");
+    let text = error.to_string();
+    let other = &group.members[others[0]].config.name;
+    assert!(text.contains(other) && text.contains(&taken), "{text}");
 }
 
 #[test]

@@ -167,6 +167,13 @@ impl Session {
         let _ = self.node.set(node);
     }
 
+    /// Why no leader is heard although the group may run, and what to do; in sentences.
+    pub(crate) fn unheard(&self) -> Vec<String> {
+        self.node()
+            .map(|node| node.status().unheard)
+            .unwrap_or_default()
+    }
+
     /// The node, once there is one.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.get()

@@ -72,7 +72,12 @@ impl StartWatch {
             (Some(_), LocalState::ReceivingStateTransfer) => "Receiving a full copy (SST)",
             (Some(_), _) => "Joining the cluster",
         };
+        let is_waiting = state.joined.is_none();
         drop(state);
+        let unheard = session.unheard();
+        if is_waiting && !unheard.is_empty() {
+            return format!("Waiting for the cluster. {}", unheard.join(". "));
+        }
         match self.last_start_warning() {
             Some(warning) => format!("{waits_for}. Last warning: {warning}"),
             None => waits_for.to_owned(),

@@ -173,8 +173,12 @@ impl Provider {
                 (None, None) => None,
             }
         });
-        outcome
-            .unwrap_or_else(|| Err(patience.exhausted(connection.start_watch.last_start_warning())))
+        outcome.unwrap_or_else(|| {
+            Err(patience.exhausted(
+                &connection.session.unheard(),
+                connection.start_watch.last_start_warning(),
+            ))
+        })
     }
 
     /// Patience of `connect` with the group; `None`: it does not wait.
@@ -223,8 +227,13 @@ impl Patience {
     }
 
     /// Why the server does not start, with the last warning: often that of a refused connection.
-    fn exhausted(&self, last_warning: Option<String>) -> String {
+    /// `unheard`: what is at the addresses of the others, if the group may run.
+    fn exhausted(&self, unheard: &[String], last_warning: Option<String>) -> String {
         let (limit, name) = (self.limit.unwrap_or_default(), self.name);
+        if !unheard.is_empty() {
+            let lines = unheard.join(". ");
+            return format!("the group was not reached within {limit:?} ({name}). {lines}");
+        }
         let last_resort = if self.is_member {
             " If the other members are lost for good: 'synod recover --plan' while this server \
              waits (synod.rejoin_timeout=0: without end). Or write 'safe_to_bootstrap: 1' into \

@@ -11,9 +11,9 @@ use super::Membership;
 use super::join::Refusal;
 use super::leave::{LeaveFacts, LeaveStep};
 use super::protocol_version::Obeyed;
-use crate::driver::LeaveDone;
 use crate::driver::authorization::Authorization;
 use crate::driver::context::Context;
+use crate::driver::event::{FailedCall, LeaveDone, SignOfLife};
 use crate::driver::leadership::Leadership;
 use crate::host::{Level, Topic};
 use crate::setting::Setting;
@@ -37,6 +37,7 @@ impl Membership {
         address: &str,
         group: GroupId,
     ) {
+        self.calls.found(address);
         if member == ctx.identity.me.member || !self.is_searching(ctx) {
             return;
         }
@@ -47,14 +48,22 @@ impl Membership {
         authorization.publish_known(ctx, self);
     }
 
-    /// An address did not let this member in.
-    pub(in crate::driver) fn refused_by_address(
-        &mut self,
-        ctx: &mut Context,
-        text: &str,
-        is_final: bool,
-        level: Level,
-    ) {
+    /// A call of this member has failed. A refusal is logged, and so is all that keeps an address
+    /// of its own list from being used. A member that is only away is called again without a line.
+    pub(in crate::driver) fn call_failed(&mut self, ctx: &mut Context, call: FailedCall) {
+        let is_final = call.sign == SignOfLife::RefusedForGood;
+        let (text, level) = (
+            format!("{} {}", call.address, call.why),
+            level_of(call.sign),
+        );
+        let is_refusal = is_final || call.member.is_none();
+        self.calls.failed(ctx.turns.now, call);
+        if is_refusal {
+            self.refused_by_address(ctx, &text, is_final, level);
+        }
+    }
+
+    fn refused_by_address(&mut self, ctx: &mut Context, text: &str, is_final: bool, level: Level) {
         let (has_leader, is_in_group) = (
             ctx.core.leader().is_some(),
             ctx.identity.group != GroupId::NONE,
@@ -67,7 +76,11 @@ impl Membership {
 
     pub(super) fn refused_by_group(&mut self, ctx: &mut Context, text: &str, is_final: bool) {
         let refusal = self.join.refused_by_group(text, is_final);
-        follow_refusal(ctx, text, refusal_level(is_final, false), refusal);
+        let level = match is_final {
+            true => Level::Error,
+            false => Level::Info,
+        };
+        follow_refusal(ctx, text, level, refusal);
     }
 
     /// Whether the leader has this session among the members that are present, as far as this
@@ -234,6 +247,7 @@ impl Membership {
         let follows = is_without_view && ctx.core.leader().is_some();
         if follows && is_committed_member(ctx) && self.join.take_part() {
             ctx.links.peers.stop_seeking();
+            self.calls.forget_listed();
             let text = format!(
                 "this member takes part in group {} without a database",
                 ctx.identity.group
@@ -313,11 +327,14 @@ impl Membership {
 }
 
 /// Level of the line about a refusal, of which an operator may have to know.
-pub(in crate::driver) fn refusal_level(is_final: bool, needs_operator: bool) -> Level {
-    match (is_final, needs_operator) {
-        (true, _) => Level::Error,
-        (false, true) => Level::Warning,
-        (false, false) => Level::Info,
+fn level_of(sign: SignOfLife) -> Level {
+    match sign {
+        SignOfLife::RefusedForGood => Level::Error,
+        SignOfLife::Distrust => Level::Warning,
+        SignOfLife::NoneListens
+        | SignOfLife::Silence
+        | SignOfLife::Listens
+        | SignOfLife::OtherMember(_) => Level::Info,
     }
 }
 

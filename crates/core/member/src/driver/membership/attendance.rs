@@ -128,7 +128,11 @@ impl Membership {
 
     /// For how long nothing has come from a member, to this one or to a leader that it followed;
     /// none: since this process began.
-    fn silent_for(&self, ctx: &Context, member: MemberId) -> Option<Duration> {
+    pub(in crate::driver) fn silent_for(
+        &self,
+        ctx: &Context,
+        member: MemberId,
+    ) -> Option<Duration> {
         if member == ctx.identity.me.member {
             return Some(Duration::ZERO);
         }

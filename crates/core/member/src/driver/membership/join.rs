@@ -113,11 +113,6 @@ impl Join {
         !self.contacts.is_empty()
     }
 
-    /// Whether only members were found that refuse this one.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused_since.is_some()
-    }
-
     /// The leader of this term has accepted this session.
     pub(super) fn accepted(&mut self, now: Time, term: Term) {
         self.accepted = Some((term, now));

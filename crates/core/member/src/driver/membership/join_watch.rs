@@ -3,10 +3,9 @@
 //! A server may wait for its group without end, so its error log has to say which servers it lacks.
 //! See `driver/repeated_warning.rs` for when.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, MemberId, Role, Time};
+use synod_consensus::{GroupId, Member, MemberId, Role, Time};
 
 use super::Membership;
 use crate::driver::context::Context;
@@ -18,21 +17,9 @@ use crate::setting::Setting;
 #[derive(Default)]
 pub(in crate::driver) struct JoinWatch {
     lasting: Lasting,
-    /// Members that this one is connected to.
-    linked: BTreeSet<MemberId>,
 }
 
 impl JoinWatch {
-    /// There is a connection to this member.
-    pub(in crate::driver) fn link_up(&mut self, member: MemberId) {
-        self.linked.insert(member);
-    }
-
-    /// The connection to this member broke.
-    pub(in crate::driver) fn link_down(&mut self, member: MemberId) {
-        self.linked.remove(&member);
-    }
-
     /// How long this member has waited to join, if that is to be logged now.
     fn look(&mut self, now: Time, has_joined: bool) -> Option<Duration> {
         if has_joined {
@@ -44,8 +31,9 @@ impl JoinWatch {
 }
 
 impl Membership {
-    /// Logs what the join waits for, if it has lasted.
-    pub(in crate::driver) fn watch_join(&mut self, ctx: &Context) {
+    /// Logs what the join waits for, if it has lasted. `unheard`: why the group may run anyway,
+    /// see `recovery/unheard.rs`.
+    pub(in crate::driver) fn watch_join(&mut self, ctx: &Context, unheard: &[String]) {
         // A member without a database that has lost its group waits for it: no host of its own
         // tells its operator.
         let is_lost = !ctx.identity.config.has_data && !ctx.links.shared.is_primary();
@@ -55,8 +43,8 @@ impl Membership {
         };
         let missing = match (ctx.core.leader(), ctx.identity.group) {
             (Some(leader), _) => self.missing_admission(ctx, leader),
-            (None, GroupId::NONE) => self.missing_group(ctx),
-            (None, _) => self.missing_majority(ctx),
+            (None, GroupId::NONE) => self.missing_group(ctx, unheard),
+            (None, _) => self.missing_majority(ctx, unheard),
         };
         let text = format!("waiting to join for {}: {missing}", seconds(lasted));
         ctx.log(Level::Info, text);
@@ -74,7 +62,7 @@ impl Membership {
     }
 
     /// This member was in no group before, and knows no leader.
-    fn missing_group(&self, ctx: &Context) -> String {
+    fn missing_group(&self, ctx: &Context, unheard: &[String]) -> String {
         let name = |setting| ctx.links.host.setting_name(setting);
         if self.join.has_contacts() {
             return format!(
@@ -86,43 +74,64 @@ impl Membership {
             );
         }
         let setting = name(Setting::GroupAddress);
-        format!(
+        let text = format!(
             "no address in {setting} leads to a member of a group that lets this one in. Start one \
-             there, or correct the addresses. If a warning above names a refused connection, \
-             remove its cause first: all members need the same secret or authority ({}) and the \
-             same cluster name",
-            name(Setting::Encryption),
-        )
+             there, or correct the addresses"
+        );
+        with_lines(text, unheard)
     }
 
     /// This member's log names the voters, and no leader is heard.
-    fn missing_majority(&self, ctx: &Context) -> String {
+    fn missing_majority(&self, ctx: &Context, unheard: &[String]) -> String {
         let me = ctx.identity.me.member;
-        let linked = &self.join_watch.linked;
         let members = &ctx.core.config().config.members;
         let voters = members
             .iter()
             .filter(|(_, member)| member.role == Role::Voter);
-        let (present, absent): (Vec<_>, Vec<_>) = voters
-            .map(|(id, member)| (*id == me || linked.contains(id), member))
-            .partition(|(linked, _)| *linked);
+        let (present, absent): (Vec<_>, Vec<_>) =
+            voters.partition(|(id, _)| **id == me || self.calls.is_linked(**id));
         let all = present.len() + absent.len();
-        let absent: Vec<String> = absent
-            .iter()
-            .map(|(_, member)| format!("{} ({})", member.name, member.address))
-            .collect();
-        let last_resort = match self.join.is_refused() {
-            // The voters may be in another group, which replaces this one.
-            true => "",
-            false => " If they are lost for good: 'synod recover --plan'",
-        };
-        format!(
-            "no leader is heard. {} of {all} voters are connected, and {} must be; missing: {}. \
-             Start those servers, or see why they cannot be reached.{last_resort}",
+        let text = format!(
+            "no leader is heard. {} of {all} voters are connected, and {} must be",
             present.len(),
             all / 2 + 1,
-            absent.join(", "),
+        );
+        if !unheard.is_empty() {
+            return with_lines(text, unheard);
+        }
+        let absent: Vec<String> = absent
+            .iter()
+            .map(|(id, member)| self.absent(**id, member))
+            .collect();
+        match absent.as_slice() {
+            [] => format!("{text}: an election is under way"),
+            absent => format!(
+                "{text}; missing: {}. Start those servers, or see why they cannot be reached. If \
+                 they are lost for good: 'synod recover --plan'",
+                absent.join(", ")
+            ),
+        }
+    }
+
+    /// A voter that is not connected, with what the last call to it has found.
+    fn absent(&self, id: MemberId, member: &Member) -> String {
+        let why = self
+            .calls
+            .finding(id)
+            .map(|found| format!(": {}", found.why));
+        format!(
+            "{} ({}{})",
+            member.name,
+            member.address,
+            why.unwrap_or_default()
         )
+    }
+}
+
+fn with_lines(text: String, lines: &[String]) -> String {
+    match lines {
+        [] => text,
+        lines => format!("{text}. {}", lines.join(". ")),
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - [`Join`]: this member's way into the group, until it gives up;
 //! - [`JoinWatch`]: the time that this has taken, to be logged;
+//! - [`Calls`]: what its calls to the others' addresses have found;
 //! - [`Admission`]: the leader's decision about a member that asks to join;
 //! - [`Presence`]: the members that are present for a leader, and their reports;
 //! - [`Attendance`]: the members that are present, as operators are told;
@@ -16,6 +17,7 @@ mod admission;
 mod as_leader;
 mod as_member;
 mod attendance;
+mod calls;
 mod join;
 mod join_watch;
 mod leave;
@@ -38,6 +40,7 @@ use crate::payload::view::View;
 use crate::tuning::Tuning;
 use admission::Admission;
 use attendance::Attendance;
+use calls::Calls;
 use join::Join;
 use join_watch::JoinWatch;
 use leave::Leave;
@@ -46,7 +49,8 @@ use protocol_version::ProtocolVersion;
 use silence::Silence;
 
 pub(super) use as_leader::{correct_own_record, raise_protocol};
-pub(super) use as_member::{announce_shared_name, refusal_level};
+pub(super) use as_member::announce_shared_name;
+pub(super) use calls::Finding;
 pub(super) use leave::LEAVE_LIMIT;
 pub(super) use views::Views;
 pub use voter_policy::VoterPolicy;
@@ -55,6 +59,7 @@ pub use voter_policy::VoterPolicy;
 pub(super) struct Membership {
     pub(super) join: Join,
     pub(super) join_watch: JoinWatch,
+    pub(super) calls: Calls,
     pub(super) admission: Admission,
     pub(super) presence: Presence,
     pub(super) attendance: Attendance,
@@ -74,6 +79,7 @@ impl Membership {
         Membership {
             join: Join::new(mode),
             join_watch: JoinWatch::default(),
+            calls: Calls::default(),
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
             attendance: Attendance::default(),
@@ -192,6 +198,7 @@ mod tests {
         Membership {
             join: Join::new(StartMode::Join),
             join_watch: JoinWatch::default(),
+            calls: Calls::default(),
             admission: Admission::new(1000),
             presence: Presence::default(),
             attendance: Attendance::default(),

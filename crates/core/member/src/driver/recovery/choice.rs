@@ -25,6 +25,8 @@ pub(super) struct Facts<'a> {
     pub(super) leaderless_for: Duration,
     /// How long that is ordinary.
     pub(super) patience: Duration,
+    /// Why voters may run that this member does not hear, see [`super::unheard`].
+    pub(super) unheard: Vec<String>,
     /// The order came from another member, which serves clients afterwards.
     pub(super) is_passed_on: bool,
 }
@@ -143,6 +145,12 @@ fn check_lost(facts: &Facts) -> Result<(), CommandRefusal> {
             facts.patience.as_secs().max(1)
         ));
     }
+    if !facts.unheard.is_empty() {
+        return not_lost(format!(
+            "the group may run without this server, and would then have two histories. {}",
+            facts.unheard.join(". ")
+        ));
+    }
     Ok(())
 }
 
@@ -242,6 +250,7 @@ mod tests {
             report_of: &known,
             leaderless_for: Duration::from_secs(5),
             patience: Duration::from_secs(5),
+            unheard: Vec::new(),
             is_passed_on,
         };
         let chosen = choose(&facts).map(|id| id.0);
@@ -349,6 +358,7 @@ mod tests {
             report_of: &|_| None,
             leaderless_for: Duration::from_secs(4),
             patience: Duration::from_secs(5),
+            unheard: Vec::new(),
             is_passed_on: false,
         };
         let refusal = choose(&facts).unwrap_err();

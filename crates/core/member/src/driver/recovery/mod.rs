@@ -8,6 +8,7 @@
 //!
 //! - [`Survivors`]: what was heard, and when;
 //! - [`Completeness`]: since when this member's log may lack something that is committed;
+//! - `unheard`: voters that run, or may, and say nothing to this member: then nothing is lost;
 //! - `choice`: the rule that allows or refuses the order;
 //! - `histories`: a database that may be of a history that the group has left.
 
@@ -15,6 +16,7 @@ mod choice;
 mod completeness;
 mod histories;
 mod survivors;
+mod unheard;
 
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ use crate::shared::{SurvivorStatus, lock};
 use choice::{Facts, choose};
 use completeness::Completeness;
 use survivors::Survivors;
+use unheard::{is_calling, unheard};
 
 pub(super) use histories::{may_join, may_obey, may_write};
 
@@ -130,7 +133,31 @@ impl Recovery {
             report: Some(self.survivor_report(ctx, membership)),
         };
         let all = others.chain([own]).collect();
-        lock(&ctx.links.shared.status).survivors = all;
+        let unheard = self.unheard(ctx, membership);
+        let mut status = lock(&ctx.links.shared.status);
+        status.survivors = all;
+        status.unheard = unheard;
+        status.is_calling = is_calling(ctx, membership);
+    }
+
+    /// Why the group may run although this member does not hear it, and what to do, in sentences.
+    /// None while it hears a leader, or if the other voters are gone.
+    pub(super) fn unheard(&self, ctx: &Context, membership: &Membership) -> Vec<String> {
+        if ctx.core.leader().is_some() {
+            return Vec::new();
+        }
+        let now = ctx.turns.now;
+        unheard(ctx, membership, |id| {
+            self.survivors.current(now, id).is_some()
+        })
+    }
+
+    /// Advice to the operator of a member that hears no leader.
+    pub(super) fn advice(&self, ctx: &Context, membership: &Membership) -> String {
+        match self.unheard(ctx, membership).as_slice() {
+            [] => "If most of them are lost for good: 'synod recover --plan'".to_owned(),
+            lines => lines.join(". "),
+        }
     }
 
     // --- the order ---------------------------------------------------------------------------
@@ -153,6 +180,7 @@ impl Recovery {
             report_of: &|id| survivors.current(now, id).map(|(_, report)| report),
             leaderless_for: leaderless.unwrap_or_default(),
             patience: ctx.group_patience(),
+            unheard: self.unheard(ctx, membership),
             is_passed_on,
         })
     }

@@ -67,7 +67,8 @@ impl Plan {
     /// The plan; or, in a sentence, why there is nothing to recover.
     pub(super) fn of(asked: &[Asked]) -> Result<Plan, String> {
         let members = merged(asked);
-        check_lost(&members).map_err(|why| match defects(&members).as_slice() {
+        let lost = check_lost(&members).and_then(|()| check_gone(asked));
+        lost.map_err(|why| match defects(&members).as_slice() {
             [] => why,
             defects => format!(
                 "{}.\n{}\n{NO_DATA}",
@@ -135,6 +136,22 @@ fn check_lost(members: &[Survivor]) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// All other voters are gone, as far as the servers know that were asked: by the same rule these
+/// refuse the order.
+fn check_gone(asked: &[Asked]) -> Result<(), String> {
+    match asked
+        .iter()
+        .find(|asked| !asked.recovery.unheard.is_empty())
+    {
+        None => Ok(()),
+        Some(Asked { recovery, .. }) => Err(format!(
+            "the group may run without {}, and would then have two histories.\n{}",
+            recovery.server,
+            recovery.unheard.join("\n")
+        )),
+    }
 }
 
 /// Whether the member may lead alone, if its log is long enough. A member without a vote has what
@@ -259,6 +276,25 @@ pub(super) mod tests {
         ];
         let why = plan(&two).unwrap_err();
         assert!(why.contains("2 of 3 voters answer"), "{why}");
+    }
+
+    #[test]
+    fn plan_is_refused_while_voters_may_run() {
+        let refuses = "db1 at db1:4567 does not let this member in: its secret differs";
+        let recovery = Recovery {
+            server: "db3".into(),
+            unheard: vec![refuses.into()],
+            members: vec![member("db1", None), member("db3", Some((2, 9)))],
+            ..Recovery::default()
+        };
+        let asked = Asked {
+            dir: None,
+            recovery,
+        };
+        let Err(why) = Plan::of(&[asked]) else {
+            panic!("there is a plan");
+        };
+        assert!(why.contains(refuses) && !why.contains("--force"), "{why}");
     }
 
     #[test]

@@ -1,0 +1,250 @@
+//! Voters that run, or may run, although this member does not hear them.
+//!
+//! A member hears no other if its group is lost, and also if the others do not let it in, or cannot
+//! call it back: then the group runs, and an order to continue alone would make a second history.
+//! So a voter counts as gone only where its machine says that no program listens at its address, or
+//! where nothing has answered for minutes. Everything that talks to operators about a recovery
+//! follows this one rule: the order, the plan, the status, the log lines.
+
+use std::time::Duration;
+
+use synod_consensus::{Config, Member, MemberId, Time};
+
+use crate::driver::context::Context;
+use crate::driver::event::SignOfLife;
+use crate::driver::membership::{Finding, Membership};
+use crate::driver::repeated_warning::seconds;
+use crate::setting::Setting;
+
+/// A machine from which nothing comes any more may be cut off, and not off: for so long after its
+/// last sign of life it counts as running.
+const SILENCE_MIN: Duration = Duration::from_secs(120);
+
+/// Why a voter may run.
+#[derive(Debug, PartialEq, Eq)]
+enum Doubt {
+    /// The voter takes this member's connections, and nothing comes from it.
+    Connected,
+    /// The first call to it has not ended.
+    NotCalled,
+    /// Nothing answers, after so long a time since the last sign of life.
+    Silent(Duration),
+    /// A program is at its address; the rest of a sentence.
+    Answers { why: String, is_refusal: bool },
+}
+
+/// Signs of life of one voter.
+struct Signs<'a> {
+    now: Time,
+    is_linked: bool,
+    finding: Option<&'a Finding>,
+    /// For how long nothing has come from it to this process, or to its leaders.
+    silent_for: Option<Duration>,
+}
+
+/// Why a voter that says nothing may run; none: it is gone. `is_member`: a member of the group that
+/// is at the address of the voter counts for itself.
+fn doubt(signs: &Signs, is_member: impl Fn(MemberId) -> bool) -> Option<Doubt> {
+    if signs.is_linked {
+        return Some(Doubt::Connected);
+    }
+    let Some(finding) = signs.finding else {
+        return Some(Doubt::NotCalled);
+    };
+    let answers = |is_refusal| {
+        let why = finding.why.clone();
+        Some(Doubt::Answers { why, is_refusal })
+    };
+    match finding.sign {
+        SignOfLife::NoneListens => None,
+        SignOfLife::OtherMember(other) if is_member(other) => None,
+        SignOfLife::Silence => {
+            let answered = finding.answered.map(|at| signs.now.since(at));
+            let last = signs.silent_for.into_iter().chain(answered).min()?;
+            (last < SILENCE_MIN).then_some(Doubt::Silent(last))
+        }
+        SignOfLife::Listens | SignOfLife::OtherMember(_) => answers(false),
+        SignOfLife::Distrust | SignOfLife::RefusedForGood => answers(true),
+    }
+}
+
+/// A sentence for each voter, beside this member and those that report, that runs or may run; then
+/// what to do about them. Empty: all others are gone. Before this member knows its group: why each
+/// address of its list leads to none.
+pub(in crate::driver) fn unheard(
+    ctx: &Context,
+    membership: &Membership,
+    reports: impl Fn(MemberId) -> bool,
+) -> Vec<String> {
+    let config = &ctx.core.config().config;
+    let me = ctx.identity.me.member;
+    let signs = |id| Signs {
+        now: ctx.turns.now,
+        is_linked: membership.calls.is_linked(id),
+        finding: membership.calls.finding(id),
+        silent_for: membership.silent_for(ctx, id),
+    };
+    let others = config.voters().filter(|id| *id != me && !reports(*id));
+    let doubts = others.filter_map(|id| {
+        let member = config.members.get(&id)?;
+        let doubt = doubt(&signs(id), |other| config.members.contains_key(&other))?;
+        Some((member, doubt))
+    });
+    let doubts: Vec<(&Member, Doubt)> = doubts.collect();
+    let mut lines: Vec<String> = doubts.iter().map(|(m, doubt)| sentence(m, doubt)).collect();
+    let listed = others_of_the_list(config, membership);
+    lines.extend(listed.iter().map(|(line, _)| line.clone()));
+    let is_any = |holds: &dyn Fn(&Doubt) -> bool| doubts.iter().any(|(_, doubt)| holds(doubt));
+    let is_connected = is_any(&|doubt| *doubt == Doubt::Connected);
+    let is_occupied = is_any(&|doubt| matches!(doubt, Doubt::Answers { .. }));
+    let refuses = |doubt: &Doubt| matches!(doubt, Doubt::Answers { is_refusal, .. } if *is_refusal);
+    let is_refused = is_any(&refuses) || listed.iter().any(|(_, is_refusal)| *is_refusal);
+    let name = |setting| ctx.links.host.setting_name(setting);
+    if is_connected {
+        lines.push(format!(
+            "Those that take this member's connections may be unable to call it at {} ({}): see \
+             that this is its own address, that no other member has it, and that no firewall is \
+             between",
+            ctx.identity.config.address,
+            name(Setting::MemberAddress),
+        ));
+    }
+    if is_refused {
+        lines.push(format!(
+            "Correct the settings of this member that do not fit ({}; the cluster's name; {}), and \
+             restart it: it joins by itself",
+            name(Setting::Encryption),
+            name(Setting::MemberAddress),
+        ));
+    }
+    if is_occupied {
+        lines.push(
+            "A program that hangs, or is no member any more: stop it, or cut its machine off. An \
+             address that belongs to another owner now: block the way from here to it, so that \
+             connections are refused"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// Whether no call to some other voter has ended yet: what [`unheard`] says of it is over soon.
+pub(in crate::driver) fn is_calling(ctx: &Context, membership: &Membership) -> bool {
+    let (config, me) = (&ctx.core.config().config, ctx.identity.me.member);
+    let calls = &membership.calls;
+    config
+        .voters()
+        .any(|id| id != me && !calls.is_linked(id) && calls.finding(id).is_none())
+}
+
+/// Addresses of this member's own list, beside those of voters, whose members refuse this one: the
+/// voters' addresses in its log may be old. All that lead to no member, before it knows its group.
+/// With each, whether it refuses.
+fn others_of_the_list(config: &Config, membership: &Membership) -> Vec<(String, bool)> {
+    let is_voters = |address: &str| {
+        let mut voters = config.voters().filter_map(|id| config.members.get(&id));
+        voters.any(|voter| voter.address == address)
+    };
+    let is_refusal = |finding: &Finding| {
+        matches!(
+            finding.sign,
+            SignOfLife::Distrust | SignOfLife::RefusedForGood
+        )
+    };
+    let listed = membership.calls.listed();
+    let listed = listed.filter(|(address, finding)| {
+        config.members.is_empty() || is_refusal(finding) && !is_voters(address)
+    });
+    let line = |(address, finding): (&str, &Finding)| {
+        (format!("{address} {}", finding.why), is_refusal(finding))
+    };
+    listed.map(line).collect()
+}
+
+fn sentence(member: &Member, doubt: &Doubt) -> String {
+    let Member { name, address, .. } = member;
+    match doubt {
+        Doubt::Connected => {
+            format!("{name} at {address} runs: it takes connections, and nothing comes from it")
+        }
+        Doubt::NotCalled => format!("{name} at {address} is being called: ask again in 10 s"),
+        Doubt::Silent(for_so_long) => format!(
+            "{name} at {address} was there {} ago and does not answer since: a cut network looks \
+             the same. If it stays so, it counts as gone in {}",
+            seconds(*for_so_long),
+            seconds(SILENCE_MIN.saturating_sub(*for_so_long)),
+        ),
+        Doubt::Answers { why, .. } => format!("{name} at {address} {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1_000_000_000);
+
+    fn finding(sign: SignOfLife, answered_ago: Option<u64>) -> Finding {
+        let ago = |seconds: u64| Time(NOW.0 - seconds * 1_000_000);
+        Finding {
+            sign,
+            why: "says no".to_owned(),
+            answered: answered_ago.map(ago),
+        }
+    }
+
+    fn found(sign: SignOfLife, answered_ago: Option<u64>, silent: Option<u64>) -> Option<Doubt> {
+        let signs = Signs {
+            now: NOW,
+            is_linked: false,
+            finding: Some(&finding(sign, answered_ago)),
+            silent_for: silent.map(Duration::from_secs),
+        };
+        doubt(&signs, |id| id == MemberId(4))
+    }
+
+    #[test]
+    fn program_at_the_address_is_no_voter_that_is_gone() {
+        for (sign, refuses) in [
+            (SignOfLife::Listens, false),
+            (SignOfLife::OtherMember(MemberId(9)), false),
+            (SignOfLife::Distrust, true),
+            (SignOfLife::RefusedForGood, true),
+        ] {
+            let (why, is_refusal) = ("says no".to_owned(), refuses);
+            let expected = Some(Doubt::Answers { why, is_refusal });
+            assert_eq!(found(sign, Some(0), Some(3600)), expected, "{sign:?}");
+        }
+    }
+
+    #[test]
+    fn address_without_a_program_or_with_another_member_is_that_of_a_lost_one() {
+        assert_eq!(found(SignOfLife::NoneListens, None, Some(1)), None);
+        let other = SignOfLife::OtherMember(MemberId(4));
+        assert_eq!(found(other, Some(0), Some(1)), None);
+    }
+
+    #[test]
+    fn silence_counts_from_the_last_sign_of_life_of_any_kind() {
+        let silent = |answered, heard| found(SignOfLife::Silence, answered, heard);
+        let after = |seconds| Some(Doubt::Silent(Duration::from_secs(seconds)));
+        assert_eq!(silent(None, None), None, "never there for this process");
+        assert_eq!(silent(None, Some(119)), after(119));
+        assert_eq!(silent(None, Some(120)), None);
+        assert_eq!(silent(Some(7), Some(500)), after(7), "it hung");
+        assert_eq!(silent(Some(500), Some(500)), None);
+    }
+
+    #[test]
+    fn member_that_takes_connections_runs_and_one_not_called_may() {
+        let mut signs = Signs {
+            now: NOW,
+            is_linked: true,
+            finding: None,
+            silent_for: None,
+        };
+        assert_eq!(doubt(&signs, |_| true), Some(Doubt::Connected));
+        signs.is_linked = false;
+        assert_eq!(doubt(&signs, |_| true), Some(Doubt::NotCalled));
+    }
+}
