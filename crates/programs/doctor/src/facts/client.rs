@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 /// Error of a server that is out of its group and refuses to read tables.
 const NOT_READY: &str = "ERROR 1047 ";
 
+/// Error of the program: nothing listens on the server's socket.
+const NO_SERVER: &str = "ERROR 2002 ";
+
 #[derive(Clone, Debug)]
 pub struct SqlClient {
     arguments: Vec<String>,
@@ -27,6 +30,16 @@ pub enum ClientError {
          doctor --host HOST --user USER, with the password in ~/.my.cnf"
     )]
     Refused(String),
+}
+
+impl ClientError {
+    /// Whether no server answers at the place where one of this machine would.
+    pub(super) fn is_without_server(&self) -> bool {
+        match self {
+            ClientError::NotRun(_) => true,
+            ClientError::Refused(text) => text.contains(NO_SERVER),
+        }
+    }
 }
 
 impl SqlClient {
