@@ -129,14 +129,11 @@ Leave the servers of that group as they are. On each server of the OTHER group o
   systemctl start mariadb                                    # joins, with a full copy (SST)";
 
 fn size(status: &Status) -> String {
-    let members = status.members.len();
-    let (word, seqno) = match &status.group {
-        Some(group) => (
-            if members == 1 { "member" } else { "members" },
-            group.commit_seqno,
-        ),
-        None => return String::new(),
+    let Some(group) = &status.group else {
+        return String::new();
     };
+    let (members, seqno) = (status.members.len(), group.commit_seqno);
+    let word = if members == 1 { "member" } else { "members" };
     format!(" ({members} {word}, {seqno} actions)")
 }
 

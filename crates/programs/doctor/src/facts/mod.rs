@@ -224,9 +224,28 @@ impl LocalFacts {
     }
 }
 
+/// The data directory, unless an option names another.
 fn log_dir(options: &ConfiguredOptions, data_dir: &Path) -> PathBuf {
-    match &options.read {
-        Ok((options, _)) => PathBuf::from(options.text(key::LOG_DIR)),
-        Err(_) => data_dir.to_owned(),
+    let read = options.read.as_ref().ok();
+    match read.map_or("", |(options, _)| options.text(key::LOG_DIR)) {
+        "" => data_dir.to_owned(),
+        named => PathBuf::from(named),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library's socket is in it.
+    #[test]
+    fn log_is_in_the_data_directory_unless_an_option_says_otherwise() {
+        let dir_of = |text: &str| {
+            let options = configured_options(&ServerFacts::default(), Some(text.to_owned()));
+            log_dir(&options, Path::new("/data"))
+        };
+        assert_eq!(dir_of(""), Path::new("/data"));
+        assert_eq!(dir_of("synod.log_dir=/log"), Path::new("/log"));
+        assert_eq!(dir_of("no option"), Path::new("/data"), "refused");
     }
 }
