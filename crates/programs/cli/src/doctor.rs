@@ -92,6 +92,12 @@ struct Document<'a> {
 pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
     let place = Place {
         client: client_arguments(arguments),
+        is_named: [
+            arguments.host.is_some(),
+            arguments.port.is_some(),
+            arguments.socket.is_some(),
+        ]
+        .contains(&true),
     };
     let (facts, findings) = examine(&place)?;
     if let Some(path) = &arguments.fix_config {

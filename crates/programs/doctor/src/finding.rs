@@ -24,6 +24,8 @@ pub enum Subject {
     Version,
     /// The server's place in the group, and its data.
     Data,
+    /// The group and its members.
+    Group,
     Settings,
     Options,
     /// Engines and keys of tables.
@@ -53,6 +55,7 @@ impl Subject {
         match self {
             Subject::Version => "version",
             Subject::Data => "data",
+            Subject::Group => "group",
             Subject::Settings => "settings",
             Subject::Options => "options",
             Subject::Tables => "tables",

@@ -183,7 +183,12 @@ fn details(status: &Status) -> String {
 
 fn server(status: &Status) -> String {
     let (server, queues) = (&status.server, &status.queues);
-    let ready = if server.is_ready { "" } else { " (not ready)" };
+    // A member without a database has no clients.
+    let has_clients = status.own().is_none_or(|own| own.kind == "database");
+    let ready = match has_clients && !server.is_ready {
+        true => " (clients are refused until it is synced, in a group with a majority)",
+        false => "",
+    };
     format!(
         "{}: {}{ready}, library {}, pid {}; {} actions wait for the group, {} to be applied",
         server.name,

@@ -5,6 +5,8 @@ mod clock;
 mod credentials;
 mod disk;
 mod features;
+mod group;
+mod identity;
 mod leftovers;
 mod limits;
 mod memory;
@@ -12,6 +14,7 @@ mod network;
 mod options;
 mod programs;
 mod replication;
+mod running;
 mod settings;
 mod sst_account;
 mod table_remedy;
@@ -21,24 +24,36 @@ mod version;
 
 pub use settings::{Setting, wrong_settings};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};
 
 /// Judges all facts; the worst findings come first.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
-    let mut findings = vec![version::judge(server)];
-    findings.extend(trouble::judge(server));
+    let own = facts.own.as_deref();
+    let changed = facts
+        .local
+        .as_ref()
+        .and_then(|local| local.changed_file.as_ref());
+    let mut findings: Vec<Finding> = running::stale(server, changed).into_iter().collect();
+    match &server.silence {
+        Some(silence) => {
+            let local = facts.local.as_ref();
+            let busy = local.map_or(&[][..], |local| &local.busy_ports);
+            findings.extend(running::silent(silence, server, own, busy));
+        }
+        None => findings.extend(of_running_server(server)),
+    }
+    findings.extend(group::judge(server, own, &facts.peers));
     findings.extend(settings::judge(server));
-    findings.extend(replication::judge(server));
-    findings.extend(sst_account::judge(server));
     findings.extend(options::judge(&facts.options));
-    findings.extend(tables::judge(server));
-    findings.extend(features::judge(server));
     findings.extend(network::judge(server, &facts.peers));
+    findings.extend(network::to_be_open(server, &facts.peers));
     match &facts.local {
         Some(local) => {
-            findings.extend(network::busy_ports(server, &local.busy_ports));
+            findings.extend(identity::judge(server, local, &facts.peers));
+            let is_member = server.replicates() || server.is_silent();
+            findings.extend(network::busy_ports(is_member, &local.busy_ports));
             findings.push(disk::judge_speed(&local.disk));
             findings.extend(disk::judge_space(&local.disk, &facts.options));
             findings.push(credentials::judge(&facts.options, &local.data_dir));
@@ -55,6 +70,17 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         None => findings.push(elsewhere(server.variable("hostname"))),
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+/// Checks of what only a server that answers tells.
+fn of_running_server(server: &ServerFacts) -> Vec<Finding> {
+    let mut findings = vec![version::judge(server)];
+    findings.extend(trouble::judge(server));
+    findings.extend(replication::judge(server));
+    findings.extend(sst_account::judge(server));
+    findings.extend(tables::judge(server));
+    findings.extend(features::judge(server));
     findings
 }
 

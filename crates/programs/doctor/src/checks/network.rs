@@ -13,8 +13,25 @@ const SMALL_MTU: u32 = 1280;
 
 pub(super) fn judge(server: &ServerFacts, peers: &[PeerFacts]) -> Vec<Finding> {
     let half_way = server.is_in_group().then(|| half_way(peers)).flatten();
-    let each = peers.iter().flat_map(judge_peer);
+    let others = peers.iter().filter(|peer| !peer.is_own);
+    let each = others.flat_map(judge_peer);
     half_way.into_iter().chain(each).collect()
+}
+
+/// A server that may take a full copy cannot see whether the others get through to it.
+pub(super) fn to_be_open(server: &ServerFacts, peers: &[PeerFacts]) -> Option<Finding> {
+    let is_member = server.replicates() && !server.is_silent();
+    (!is_member && !peers.is_empty()).then(|| {
+        Finding::new(
+            Subject::Network,
+            Severity::Note,
+            "whether a firewall lets the other servers in cannot be seen from here",
+            "they connect to port 4567 of this machine, and send a full copy (SST) to port 4444, \
+             where nothing listens before",
+            "run synod doctor on another server: it tries both ports of this one. Or here: socat \
+             -u TCP-LISTEN:4444 - ; and there: nc -vz THIS-SERVER 4444",
+        )
+    })
 }
 
 /// This server runs Synod: none of its peers may run Galera.
@@ -45,9 +62,11 @@ fn judge_peer(peer: &PeerFacts) -> Vec<Finding> {
                 Subject::Network,
                 Severity::Warning,
                 format!("{address} is not reached: {error}"),
-                "members talk over this port; if the server there does not run yet, this is as \
+                "members talk over this port; if the server there is not configured yet, this is as \
                  expected",
-                "open the ports 4567 and 4444 between all servers, and start the other server",
+                "refused: nothing listens there. Was the server restarted with its configuration \
+                 (on it: systemctl restart mariadb; 'start' does nothing to a server that runs)? \
+                 No answer: open the ports 4567 and 4444 between all servers",
             )];
         }
     };
@@ -91,8 +110,9 @@ fn copies_are_blocked(peer: &PeerFacts) -> Option<Finding> {
 }
 
 /// Another program has what a server that is to join a group will want.
-pub(super) fn busy_ports(server: &ServerFacts, busy: &[u16]) -> Vec<Finding> {
-    if server.replicates() {
+/// `is_member`: it is the server itself that listens.
+pub(super) fn busy_ports(is_member: bool, busy: &[u16]) -> Vec<Finding> {
+    if is_member {
         return Vec::new();
     }
     let each = busy.iter().map(|port| {
@@ -118,6 +138,10 @@ mod tests {
     fn peer(seen: Result<Reached, String>) -> PeerFacts {
         PeerFacts {
             address: "db2:4567".to_owned(),
+            host: "db2".to_owned(),
+            is_here: Some(false),
+            is_own: false,
+            answer: None,
             seen,
             blocked_copies: None,
             is_galera: false,
@@ -161,15 +185,22 @@ mod tests {
 
     #[test]
     fn ports_of_a_server_that_runs_in_a_group_are_its_own() {
-        let mut server = ServerFacts::default();
-        let found = busy_ports(&server, &[4444]);
+        let found = busy_ports(false, &[4444]);
         assert_eq!(found[0].severity, Severity::Problem);
         assert_eq!(found[0].what, "another program listens at port 4444");
-        let variables = [("wsrep_on", "ON"), ("wsrep_provider", "/usr/lib/galera.so")];
-        for (name, value) in variables {
+        assert_eq!(busy_ports(true, &[4444]), []);
+    }
+
+    #[test]
+    fn server_that_may_take_a_copy_is_told_which_ports_others_need() {
+        let mut server = ServerFacts::default();
+        let peers = [peer(Err("not asked".to_owned()))];
+        assert!(to_be_open(&server, &peers).is_some());
+        assert_eq!(to_be_open(&server, &[]), None, "no group is meant");
+        for (name, value) in [("wsrep_on", "ON"), ("wsrep_provider", "libsynod.so")] {
             server.variables.insert(name.to_owned(), value.to_owned());
         }
-        assert_eq!(busy_ports(&server, &[4444]), []);
+        assert_eq!(to_be_open(&server, &peers), None, "a member");
     }
 
     #[test]

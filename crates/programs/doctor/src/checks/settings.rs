@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::replication;
-use crate::facts::ServerFacts;
+use crate::facts::{ServerFacts, is_on};
 use crate::finding::{Finding, Severity, Subject};
 
 /// A variable and what it should be.
@@ -14,7 +14,7 @@ pub struct Setting {
     pub line: &'static str,
     /// Cost of a wrong value.
     why: &'static str,
-    severity: Severity,
+    pub severity: Severity,
     accepts: fn(&str) -> bool,
     applies: Applies,
 }
@@ -162,10 +162,20 @@ pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Set
     })
 }
 
+/// The settings that are wrong in the running server, and right in its files.
+pub(super) fn right_in_files(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
+    applying(server).filter(|setting| {
+        let is_right = (setting.accepts)(server.variable(setting.name));
+        !is_right && matches!(setting.in_files(server), Some((_, true)))
+    })
+}
+
 fn applying(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
-    let known = SETTINGS
-        .iter()
-        .filter(|setting| server.variables.contains_key(setting.name));
+    let known = |name| match server.is_silent() {
+        true => server.in_files.contains_key(name),
+        false => server.variables.contains_key(name),
+    };
+    let known = SETTINGS.iter().filter(move |setting| known(setting.name));
     known.filter(move |setting| setting.applies.to(server))
 }
 
@@ -173,28 +183,22 @@ impl Setting {
     /// The value in the configuration files, and whether it is as it should be.
     fn in_files<'a>(&self, server: &'a ServerFacts) -> Option<(&'a str, bool)> {
         let value = server.in_files.get(self.name)?;
-        let is_on = matches!(value.to_ascii_lowercase().as_str(), "1" | "on" | "true");
-        Some((
-            value,
-            (self.accepts)(value) || is_on && (self.accepts)("ON"),
-        ))
+        let is_right = (self.accepts)(value) || is_on(value) && (self.accepts)("ON");
+        Some((value, is_right))
     }
 
     /// Compares the running server and its files with the setting; names which of them is wrong.
+    /// What is right in the files is said once, for all settings.
     fn judge(&self, server: &ServerFacts) -> Option<Finding> {
         let running = server.variable(self.name);
         let (what, remedy) = match ((self.accepts)(running), self.in_files(server)) {
-            (true, None | Some((_, true))) => return None,
+            (true, None) | (_, Some((_, true))) => return None,
             (true, Some((value, false))) => (
                 format!("{} is {running}, and {value} in the files", self.name),
                 format!(
                     "{}: the server reads its files at its next start",
                     self.line
                 ),
-            ),
-            (false, Some((_, true))) => (
-                format!("{} is {running}", self.name),
-                "in the files it is right: restart the server".to_owned(),
             ),
             (false, None | Some((_, false))) => {
                 (format!("{} is {running}", self.name), self.line.to_owned())
@@ -231,12 +235,12 @@ fn listens_to_itself(server: &ServerFacts) -> Option<Finding> {
     if !is_loopback("bind_address") || is_loopback("wsrep_node_address") {
         return None;
     }
-    let remedy = match server.in_files.get("bind_address") {
-        Some(value) if !matches!(value.as_str(), "127.0.0.1" | "localhost" | "::1") => {
-            "in the files it is right: restart the server"
-        }
-        _ => "bind_address = *, and a firewall that lets clients reach port 3306",
-    };
+    // Another value in the files is said once, with the other settings there.
+    let in_files = server.in_files.get("bind_address");
+    if in_files.is_some_and(|value| value != server.variable("bind_address")) {
+        return None;
+    }
+    let remedy = "bind_address = *, and a firewall that lets clients reach port 3306";
     let severity = match server.replicates() {
         true => Severity::Warning,
         false => Severity::Note,
@@ -309,9 +313,8 @@ mod tests {
             let finding = judge(&server).remove(0);
             (finding.what, finding.remedy, written)
         };
-        let (what, remedy, written) = judged("MIXED", "ROW");
-        assert_eq!(what, "binlog_format is MIXED");
-        assert_eq!(remedy, "in the files it is right: restart the server");
+        let (what, _, written) = judged("MIXED", "ROW");
+        assert_eq!(what, "the server's settings fit", "said with others");
         assert!(!written);
         let (what, remedy, written) = judged("ROW", "MIXED");
         assert_eq!(what, "binlog_format is ROW, and MIXED in the files");

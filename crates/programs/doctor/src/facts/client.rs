@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 /// Error of a server that is out of its group and refuses to read tables.
 const NOT_READY: &str = "ERROR 1047 ";
 
+/// Error of the program: nothing listens on the server's socket.
+const NO_SERVER: &str = "ERROR 2002 ";
+
 #[derive(Clone, Debug)]
 pub struct SqlClient {
     arguments: Vec<String>,
@@ -17,7 +20,9 @@ pub struct SqlClient {
 pub enum ClientError {
     /// The program is missing.
     #[error(
-        "cannot run the program 'mariadb': {0}. Install it (Debian: apt-get install mariadb-client)"
+        "cannot run the program 'mariadb': {0}. On the machine of a logger or relay there is no \
+         server for the doctor: 'synod status' shows that member. On a server's machine, or to ask \
+         one elsewhere (--host), install it (Debian: apt-get install mariadb-client)"
     )]
     NotRun(#[source] io::Error),
     /// The program says why.
@@ -27,6 +32,16 @@ pub enum ClientError {
          doctor --host HOST --user USER, with the password in ~/.my.cnf"
     )]
     Refused(String),
+}
+
+impl ClientError {
+    /// Whether no server answers at the place where one of this machine would.
+    pub(super) fn is_without_server(&self) -> bool {
+        match self {
+            ClientError::NotRun(_) => true,
+            ClientError::Refused(text) => text.contains(NO_SERVER),
+        }
+    }
 }
 
 impl SqlClient {

@@ -1,14 +1,21 @@
-//! The other servers: whether they are reached, and how long that takes.
+//! The servers that the configuration names: whether they are reached, how long that takes, and to
+//! which group each belongs by its own answer.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use synod_node::galera;
-use synod_options::Peer;
+use synod_admin::protocol::{Answer, Request};
+use synod_admin::status::Status;
+use synod_admin::{Client, ClientError, RemoteMember};
+use synod_node::{Credentials, galera};
+use synod_options::{Address, Peer};
 
 /// Time limit for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time limit for an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections that are timed; the fastest counts.
 const TRIES: usize = 3;
@@ -17,6 +24,12 @@ const TRIES: usize = 3;
 pub struct PeerFacts {
     /// Name or address, and port.
     pub address: String,
+    /// Name or address.
+    pub host: String,
+    /// Whether an address of that name is one of the doctor's machine; none: the name is not known.
+    pub is_here: Option<bool>,
+    /// The member whose configuration this is.
+    pub is_own: bool,
     /// Result of the connection, or why it failed.
     pub seen: Result<Reached, String>,
     /// The port there at which full copies arrive, and why it is not reached; none: it is let
@@ -25,6 +38,20 @@ pub struct PeerFacts {
     /// A node of Galera answers there. Asked only for a server that runs Synod; one that encrypts
     /// its connections is not recognised.
     pub is_galera: bool,
+    /// Its status as a member, or why it does not give it; none: it was not asked.
+    pub answer: Option<Result<Box<Status>, String>>,
+}
+
+/// The member whose configuration is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    /// Address at which the others reach it.
+    pub(super) address: Address,
+    pub(super) cluster_name: String,
+    /// Usable credentials; none: no member would answer.
+    pub(super) credentials: Option<Credentials>,
+    /// Whether it runs Synod.
+    pub(super) is_in_group: bool,
 }
 
 /// A server that was reached.
@@ -36,19 +63,74 @@ pub struct Reached {
     pub path_mtu: Option<u32>,
 }
 
-/// `asks_for_galera` costs a second for each peer that is none.
-pub(super) fn look(peers: Vec<Peer>, copy_port: u16, asks_for_galera: bool) -> Vec<PeerFacts> {
-    let looked = peers.iter().map(|peer| {
+/// Reaches each peer, and asks it for its status.
+pub(super) fn look(asker: &Asker, peers: &[Peer], copy_port: u16) -> Vec<PeerFacts> {
+    peers
+        .iter()
+        .map(|peer| asker.look(peer, copy_port))
+        .collect()
+}
+
+impl Asker {
+    fn look(&self, peer: &Peer, copy_port: u16) -> PeerFacts {
+        let is_here = is_here(&peer.host);
+        let is_own = is_here == Some(true) && self.is_at(peer);
         let seen = reach(peer);
-        let blocked = seen.is_ok().then(|| blocked(peer, copy_port)).flatten();
+        let is_reached = seen.is_ok();
+        let blocked = (is_reached && !is_own).then(|| blocked(peer, copy_port));
+        let answer = is_reached.then(|| self.ask(peer)).flatten();
+        // Costs a second for each that is none.
+        let may_be_galera = self.is_in_group && is_reached && !matches!(answer, Some(Ok(_)));
         PeerFacts {
-            address: format!("{}:{}", peer.host, peer.port),
-            blocked_copies: blocked.map(|error| (copy_port, error)),
-            is_galera: asks_for_galera && seen.is_ok() && is_galera(peer),
+            address: peer.to_string(),
+            host: peer.host.clone(),
+            is_here,
+            is_own,
+            blocked_copies: blocked.flatten().map(|error| (copy_port, error)),
+            is_galera: may_be_galera && is_galera(peer),
             seen,
+            answer,
         }
-    });
-    looked.collect()
+    }
+
+    /// A server whose own address is wrong is the one on its machine, at its port.
+    fn is_at(&self, peer: &Peer) -> bool {
+        let own = Peer {
+            host: self.address.host.clone(),
+            port: self.address.port.unwrap_or(peer.port),
+        };
+        let is_same = own == *peer || address_of(&own).is_ok_and(|own| address_of(peer) == Ok(own));
+        is_same || is_here(&own.host) != Some(true) && own.port == peer.port
+    }
+
+    /// Asks as `synod status --member` does.
+    fn ask(&self, peer: &Peer) -> Option<Result<Box<Status>, String>> {
+        let member = RemoteMember {
+            address: peer.to_string(),
+            cluster_name: self.cluster_name.clone(),
+            credentials: self.credentials.clone()?,
+        };
+        Some(status_of(Client::connect_to(&member)).map_err(|error| error.to_string()))
+    }
+}
+
+/// The status that a member gives.
+pub(super) fn status_of(client: Result<Client, ClientError>) -> Result<Box<Status>, ClientError> {
+    let mut client = client?;
+    match client.ask(Request::Status, ANSWER_LIMIT)? {
+        Answer::Status(status) => Ok(status),
+        _ => Err(client.unexpected()),
+    }
+}
+
+/// Whether an address of this name is one of this machine; none: the name is not known.
+pub(super) fn is_here(host: &str) -> Option<bool> {
+    let mut addresses = (host, 0).to_socket_addrs().ok()?.peekable();
+    addresses.peek()?;
+    let is_foreign = |error: &io::Error| error.kind() == io::ErrorKind::AddrNotAvailable;
+    Some(
+        addresses.any(|address| !TcpListener::bind(address).is_err_and(|error| is_foreign(&error))),
+    )
 }
 
 fn address_of(peer: &Peer) -> Result<SocketAddr, String> {
@@ -138,7 +220,13 @@ mod tests {
             peer_that_says(greeting),
             peer_that_says(b"SSH-2.0-OpenSSH\r\n"),
         ];
-        let is_galera = look(peers, 1, true)
+        let asker = Asker {
+            address: Address::any(1),
+            cluster_name: String::new(),
+            credentials: None,
+            is_in_group: true,
+        };
+        let is_galera = look(&asker, &peers, 1)
             .iter()
             .map(|peer| peer.is_galera)
             .collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! Facts that the server reports.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::client::{ClientError, SqlClient};
 use super::tables::{self, SequenceFacts, TableFacts};
@@ -9,6 +10,8 @@ use super::tables::{self, SequenceFacts, TableFacts};
 #[derive(Debug, Default)]
 pub struct ServerFacts {
     pub version: String,
+    /// Why it does not answer: only its files tell; none: it answers.
+    pub silence: Option<String>,
     /// Global variables by name; paths with the data directory in front.
     pub variables: BTreeMap<String, String>,
     /// Variables that the configuration files of the server's machine set, if they are this
@@ -67,6 +70,7 @@ impl ServerFacts {
         let version = version.into_iter().flatten().next().unwrap_or_default();
         let mut facts = ServerFacts {
             version,
+            silence: None,
             variables: pairs(client.rows("SHOW GLOBAL VARIABLES")?),
             in_files: BTreeMap::new(),
             status: pairs(client.rows("SHOW GLOBAL STATUS")?),
@@ -96,9 +100,48 @@ impl ServerFacts {
         Ok(facts)
     }
 
-    /// A variable's value; empty if the server does not know it.
+    /// A server that does not answer.
+    pub(super) fn silent(why: String) -> ServerFacts {
+        ServerFacts {
+            silence: Some(why),
+            ..ServerFacts::default()
+        }
+    }
+
+    pub fn is_silent(&self) -> bool {
+        self.silence.is_some()
+    }
+
+    /// A variable's value, that of the files if the server does not answer; empty if it is not
+    /// known.
     pub fn variable(&self, name: &str) -> &str {
-        self.variables.get(name).map_or("", String::as_str)
+        let known = if self.is_silent() {
+            &self.in_files
+        } else {
+            &self.variables
+        };
+        known.get(name).map_or("", String::as_str)
+    }
+
+    /// A variable's value in the group that the server is in, or that its files have it join.
+    pub fn planned(&self, name: &str) -> &str {
+        match self.in_files.get(name) {
+            Some(value) if !self.replicates() => value,
+            _ => self.variable(name),
+        }
+    }
+
+    pub fn data_dir(&self) -> &str {
+        match self.variable("datadir") {
+            "" => USUAL_DATA_DIR,
+            named => named,
+        }
+    }
+
+    /// How long it has run.
+    pub fn uptime(&self) -> Option<Duration> {
+        let seconds = self.status.get("uptime")?.parse().ok()?;
+        Some(Duration::from_secs(seconds))
     }
 
     /// A variable's value as a number.
@@ -114,7 +157,7 @@ impl ServerFacts {
 
     /// Whether the server runs in a group now.
     pub fn replicates(&self) -> bool {
-        self.variable("wsrep_on") == "ON" && !matches!(self.variable("wsrep_provider"), "" | "none")
+        is_on(self.variable("wsrep_on")) && !matches!(self.variable("wsrep_provider"), "" | "none")
     }
 
     /// Whether it is a replica, as far as the doctor's account sees.
@@ -134,7 +177,7 @@ impl ServerFacts {
             .get("datadir")
             .map_or(USUAL_DATA_DIR, String::as_str);
         let own = self.variable("datadir");
-        if own.trim_end_matches('/') == of_files.trim_end_matches('/') {
+        if self.is_silent() || own.trim_end_matches('/') == of_files.trim_end_matches('/') {
             self.in_files = configured;
         }
     }
@@ -146,6 +189,11 @@ impl ServerFacts {
             self.variables.insert("pid_file".to_owned(), absolute);
         }
     }
+}
+
+/// Whether a switch is on, in the words of a file or of a server.
+pub(crate) fn is_on(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "on" | "true")
 }
 
 fn pairs(rows: Vec<Vec<String>>) -> BTreeMap<String, String> {
