@@ -134,7 +134,6 @@ impl LogView {
         self.tail.get(usize::try_from(offset).ok()?)
     }
 
-    /// Headers in memory from `index` on.
     pub(crate) fn headers_from(&self, index: LogIndex) -> impl Iterator<Item = &EntryHeader> {
         let skip = index.0.saturating_sub(self.tail_first().0);
         self.tail

@@ -103,7 +103,7 @@ impl Shared {
 
 /// The control file of an open log, shared by the writer and the threads that work beside it.
 ///
-/// What the file is to say is kept in memory. Each replacement writes all of it as it is then, one
+/// The file's content is kept in memory. Each replacement writes all of it as it is then, one
 /// replacement at a time. So a change that is made in memory before a replacement is ordered never
 /// gets lost behind another.
 pub(crate) struct ControlKeeper {

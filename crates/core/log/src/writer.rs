@@ -70,7 +70,6 @@ pub(crate) struct ActiveSegment {
 pub(crate) struct Stream {
     pub(crate) tip: Tip,
     pub(crate) vote: HardState,
-    /// Number of the next batch.
     pub(crate) next_batch: u64,
     /// Segment of the last reset, if the control file does not know of that reset yet.
     pub(crate) reset_in: Option<u64>,

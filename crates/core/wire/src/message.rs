@@ -101,7 +101,6 @@ pub enum PeerMessage {
     CommandAnswer {
         session: SessionId,
         number: u64,
-        /// Result of the command, or why it was refused.
         answer: Result<Done, CommandRefusal>,
     },
     /// From the leader: an operator has ordered that the receiver votes, or does not. In force
@@ -314,7 +313,6 @@ pub struct Join {
     pub db_group: GroupId,
     /// Position of its database; [`Seqno::UNDEFINED`] if none.
     pub db_seqno: Seqno,
-    /// The last entry of its log.
     pub last: EntryId,
     pub versions: VersionRange,
     /// Whether its process has taken part in the group before. One that is in no configuration any
@@ -579,7 +577,6 @@ pub struct HeardMember {
 /// to choose the one that continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurvivorReport {
-    /// The last entry of its log.
     pub last: EntryId,
     /// Its log is durable up to here.
     pub durable: LogIndex,

@@ -32,7 +32,6 @@ pub(crate) fn render(settings: &Settings, node: u8, provider: &Path) -> String {
     text
 }
 
-/// Settings of every server.
 fn server_part(settings: &Settings, node: u8) -> String {
     let files = NodeFiles::of(&settings.dir, node);
     let ports = Ports::of(settings.base_port, node);

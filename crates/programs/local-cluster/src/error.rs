@@ -12,7 +12,6 @@ use thiserror::Error;
 /// An error of any cluster operation. The text names the thing and the remedy.
 #[derive(Debug, Error)]
 pub enum ClusterError {
-    /// A file or process operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
         /// Attempted action, as a verb ("create", "read", "start").
@@ -20,33 +19,25 @@ pub enum ClusterError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A program this needs is not installed.
     #[error(
         "the program '{program}' is not installed; install it with \
          'apt-get install {package}', or run scripts/install-packages"
     )]
     ProgramMissing {
-        /// Name of the program.
         program: &'static str,
         /// The Debian package that has it.
         package: &'static str,
     },
-    /// There is no cluster in the directory.
     #[error(
         "there is no cluster in {dir}; create it with 'synod demo up' (or name another --dir)",
         dir = dir.display()
     )]
-    NoCluster {
-        /// The directory looked into.
-        dir: PathBuf,
-    },
-    /// The directory exists, is not empty, and was not made by us.
+    NoCluster { dir: PathBuf },
     #[error(
         "{dir} holds other files and no cluster; name an empty or new directory with --dir",
         dir = dir.display()
     )]
     ForeignDirectory { dir: PathBuf },
-    /// Another user has made the directory or its settings, or may change them.
     #[error(
         "{path} is not used: {reason}, and what stands there is run. Remove it, or name a \
          directory of your own with --dir",
@@ -57,14 +48,12 @@ pub enum ClusterError {
         path: PathBuf,
         reason: String,
     },
-    /// The file with the cluster's settings cannot be understood.
     #[error(
         "{path} is damaged ({reason}); if the data may be lost, remove the directory and run \
          'synod demo up'",
         path = path.display()
     )]
     BadSettings { path: PathBuf, reason: String },
-    /// An option differs from what the cluster was created with.
     #[error(
         "the cluster in {dir} was created with {name} {stored}, not {asked}; leave the option out, \
          use another --dir, or remove the cluster with 'synod demo destroy'",
@@ -74,11 +63,9 @@ pub enum ClusterError {
         dir: PathBuf,
         /// The option, as on the command line.
         name: &'static str,
-        /// Its value at creation.
         stored: String,
         asked: String,
     },
-    /// A setting is outside its range.
     #[error("{name} {value} is not possible: {reason}")]
     SettingOutOfRange {
         /// The option, as on the command line.
@@ -87,29 +74,21 @@ pub enum ClusterError {
         /// The rule it breaks.
         reason: &'static str,
     },
-    /// Another command works on this cluster.
     #[error(
         "another synod command is working on {dir}; wait until it has finished",
         dir = dir.display()
     )]
     Locked { dir: PathBuf },
-    /// The node number does not exist.
     #[error("there is no node {node}: the cluster has nodes 1 to {nodes}")]
-    NoSuchNode {
-        node: u8,
-        /// Number of nodes.
-        nodes: u8,
-    },
+    NoSuchNode { node: u8, nodes: u8 },
     /// The operation needs a running node.
     #[error("node {node} is not running; start it with 'synod demo start {node}'")]
     NotRunning { node: u8 },
-    /// The operation needs a node that does not run.
     #[error(
         "node {node} is running (pid {pid}); end it first with 'synod demo stop {node}' or \
          'synod demo kill {node}'"
     )]
     Running { node: u8, pid: i32 },
-    /// Another program listens on a port that a node needs.
     #[error(
         "port {port} on 127.0.0.1 is in use, and node {node} needs it for {purpose}; end the \
          program that listens there ('ss -ltnp sport = :{port}' shows it), or create the cluster \
@@ -117,18 +96,15 @@ pub enum ClusterError {
     )]
     PortInUse {
         port: u16,
-        /// Purpose of the port.
         purpose: &'static str,
         node: u8,
     },
-    /// The provider library does not exist.
     #[error(
         "there is no provider library at {path}; build it with 'make build', or name one with \
          --provider",
         path = path.display()
     )]
     ProviderMissing { path: PathBuf },
-    /// The unprivileged user cannot reach the directory.
     #[error(
         "the servers run as user '{user}', who cannot reach {dir}; name a directory below one that \
          all users may enter (for instance --dir /var/tmp/synod-demo), or allow it: \
@@ -138,15 +114,12 @@ pub enum ClusterError {
     )]
     Unreachable {
         dir: PathBuf,
-        /// The user that servers run as.
         user: String,
         /// The outermost directory that user may not enter.
         blocking: PathBuf,
     },
-    /// Started by root, but no unprivileged user exists.
     #[error("started by root, but there is no user 'mysql' or 'nobody' to run servers as")]
     NoUnprivilegedUser,
-    /// The socket's path would be longer than the system allows.
     #[error(
         "the socket {path} would have a path of {length} bytes, and the system allows {max}; \
          choose a directory with a shorter path by --dir",
@@ -154,19 +127,15 @@ pub enum ClusterError {
     )]
     PathTooLong {
         path: PathBuf,
-        /// Its length in bytes.
         length: usize,
-        /// The most that is allowed.
         max: usize,
     },
-    /// `mariadb-install-db` failed.
     #[error("node {node}: creating an empty database failed:\n{output}")]
     InstallFailed {
         node: u8,
         /// The last lines it printed.
         output: String,
     },
-    /// `mariadbd --wsrep-recover` printed no position.
     #[error(
         "node {node}: mariadbd --wsrep-recover printed no position ({status}); its log {log} \
          ends:\n\
@@ -177,10 +146,8 @@ pub enum ClusterError {
         node: u8,
         status: String,
         log: PathBuf,
-        /// The lines of the log that matter.
         tail: Lines,
     },
-    /// A server ended before it was ready.
     #[error(
         "node {node}: the server ended while starting ({status}); its log {log} says:\n{tail}",
         log = log.display()
@@ -189,7 +156,6 @@ pub enum ClusterError {
         node: u8,
         status: String,
         log: PathBuf,
-        /// The lines of the log that matter.
         tail: Lines,
     },
     /// A server runs, has left its group, and does not come back by itself.
@@ -202,10 +168,8 @@ pub enum ClusterError {
         node: u8,
         why: String,
         log: PathBuf,
-        /// The lines of the log that matter.
         tail: Lines,
     },
-    /// A condition did not come true in time.
     #[error(
         "node {node}: still not {waiting_for} after {} s (now: {now}); its log {log} says:\n{tail}",
         waited.as_secs(),
@@ -219,7 +183,6 @@ pub enum ClusterError {
         /// The last state seen.
         now: String,
         log: PathBuf,
-        /// The lines of the log that matter.
         tail: Lines,
     },
     #[error("node {node}: {message}")]
@@ -277,7 +240,6 @@ impl fmt::Display for Lines {
     }
 }
 
-/// Shorthand for results of cluster operations.
 pub type Result<T> = std::result::Result<T, ClusterError>;
 
 /// Turns an I/O result into one of a cluster, with the verb and the path that a reader needs.

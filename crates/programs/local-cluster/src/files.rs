@@ -17,7 +17,6 @@ const SOCKET_PATH_MAX: usize = 107;
 /// The files of one node. Everything is below [`NodeFiles::root`].
 #[derive(Debug, Clone)]
 pub struct NodeFiles {
-    /// The node's own directory.
     pub root: PathBuf,
     /// The server's data directory; the group's durable log lies in it, too.
     pub data: PathBuf,
@@ -36,7 +35,6 @@ pub struct NodeFiles {
 }
 
 impl NodeFiles {
-    /// The files of node `node` of the cluster in `dir`.
     pub fn of(dir: &Path, node: u8) -> NodeFiles {
         let root = dir.join(format!("node{node}"));
         NodeFiles {
@@ -58,9 +56,6 @@ impl NodeFiles {
     }
 
     /// Makes the directories that are missing, owned by the user that servers run as.
-    ///
-    /// # Errors
-    /// When one cannot be made, or the socket's path is too long for the system.
     pub fn create(&self, user: &ServerUser) -> Result<()> {
         let length = self.socket.as_os_str().len();
         if length > SOCKET_PATH_MAX {
@@ -90,7 +85,6 @@ impl NodeFiles {
 /// The files that encrypt full copies (SST), the same for all nodes.
 #[derive(Debug, Clone)]
 pub struct SstFiles {
-    /// The directory of both.
     pub dir: PathBuf,
     /// The certificate, which is its own authority.
     pub certificate: PathBuf,
@@ -98,12 +92,10 @@ pub struct SstFiles {
 }
 
 impl SstFiles {
-    /// The files of the cluster in `dir`.
     pub fn of(dir: &Path) -> SstFiles {
         SstFiles::in_dir(dir.join("sst"))
     }
 
-    /// The files in this directory.
     pub fn in_dir(dir: PathBuf) -> SstFiles {
         SstFiles {
             certificate: dir.join("synod-sst.pem"),

@@ -7,7 +7,6 @@ use std::fs;
 use crate::error::{IoContext, Result};
 use crate::files::NodeFiles;
 
-/// Marks the node as safe to bootstrap from in `grastate.dat`.
 pub(crate) fn mark_safe_to_bootstrap(files: &NodeFiles) -> Result<()> {
     let path = files.data.join("grastate.dat");
     if !path.exists() {

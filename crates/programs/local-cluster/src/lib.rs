@@ -161,7 +161,6 @@ impl Cluster {
         &mut self.settings
     }
 
-    /// The user that servers run as.
     pub fn user(&self) -> &ServerUser {
         &self.user
     }

@@ -42,7 +42,6 @@ pub enum Started {
     AwaitingMajority {
         /// Running servers, this one included.
         running: usize,
-        /// Number needed.
         needed: usize,
     },
 }
@@ -50,9 +49,6 @@ pub enum Started {
 impl Cluster {
     /// Starts every node that does not run, and waits until all are synced. On a cluster
     /// without data, creates it.
-    ///
-    /// # Errors
-    /// When a node cannot be started, or is not synced in time.
     pub fn up(&mut self, progress: Progress<'_>) -> Result<()> {
         for (node, pid) in self
             .nodes()
@@ -85,9 +81,6 @@ impl Cluster {
     }
 
     /// Starts one node without bootstrap.
-    ///
-    /// # Errors
-    /// When it cannot be started, ends early, or is not synced in time though a majority runs.
     pub fn start(&mut self, node: u8, progress: Progress<'_>) -> Result<Started> {
         self.check_node(node)?;
         if let Some(pid) = self.pid(node) {
@@ -147,9 +140,6 @@ impl Cluster {
     }
 
     /// Deletes a stopped node's data, so that its next start must be a full copy.
-    ///
-    /// # Errors
-    /// [`ClusterError::Running`] when it runs.
     pub fn wipe(&mut self, node: u8) -> Result<()> {
         self.check_node(node)?;
         match self.pid(node) {
@@ -189,9 +179,6 @@ impl Cluster {
     }
 
     /// Starts a node's server and returns at once. `bootstrap` makes it found a new group.
-    ///
-    /// # Errors
-    /// When a port is taken, the configuration cannot be written, or the server not be started.
     pub fn spawn(&mut self, node: u8, bootstrap: bool) -> Result<()> {
         self.check_node(node)?;
         let position = self.prepare(node, bootstrap)?;

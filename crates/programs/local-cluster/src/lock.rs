@@ -18,9 +18,6 @@ pub struct ClusterLock {
 
 impl ClusterLock {
     /// Takes the lock of the cluster in `dir`, which must exist.
-    ///
-    /// # Errors
-    /// [`ClusterError::Locked`] when another process has it.
     pub fn take(dir: &Path) -> Result<ClusterLock> {
         let path = dir.join(".lock");
         let mut options = OpenOptions::new();

@@ -24,7 +24,6 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports of node `node` (from 1) of a cluster at `base_port`.
     pub fn of(base_port: u16, node: u8) -> Ports {
         let node = u16::from(node);
         Ports {

@@ -32,9 +32,6 @@ struct ProcessInfo {
 }
 
 /// Finds a program in `PATH` and in the system directories that plain users lack there.
-///
-/// # Errors
-/// [`ClusterError::ProgramMissing`] with the package that has it.
 pub fn find_program(program: &'static str, package: &'static str) -> Result<PathBuf> {
     let path = search_path();
     std::env::split_paths(&path)

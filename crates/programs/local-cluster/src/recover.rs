@@ -21,9 +21,6 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 const MARK: &str = "WSREP: Recovered position:";
 
 /// Creates an empty database whose only account is the administrator's, by socket.
-///
-/// # Errors
-/// When `mariadb-install-db` is missing or fails.
 pub(crate) fn install_database(settings: &Settings, node: u8, user: &ServerUser) -> Result<()> {
     let files = NodeFiles::of(&settings.dir, node);
     let program = find_program("mariadb-install-db", "mariadb-server")?;

@@ -84,7 +84,6 @@ pub struct Settings {
     /// Absolute path of the cluster's directory. Not stored: the file lies in it.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// `wsrep_cluster_name`.
     pub cluster_name: String,
     /// SQL port of node 1; see [`crate::ports`] for the others.
     pub base_port: u16,
@@ -92,7 +91,6 @@ pub struct Settings {
     pub nodes: u8,
     /// Absolute path of the wsrep provider library.
     pub provider: PathBuf,
-    /// Method of joiners' full copies.
     pub sst_method: SstMethod,
     /// Password of the user that copies with `mariabackup`; generated.
     pub sst_password: String,
@@ -201,9 +199,6 @@ impl Settings {
     }
 
     /// Checks the ranges.
-    ///
-    /// # Errors
-    /// [`ClusterError::SettingOutOfRange`] naming the option.
     pub fn check(&self) -> Result<()> {
         if self.nodes == 0 || self.nodes > NODES_MAX {
             return Err(ClusterError::SettingOutOfRange {

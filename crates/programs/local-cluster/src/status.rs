@@ -1,7 +1,7 @@
 //! The status of a node: one row of `synod demo status`.
 //!
-//! It comes from the server's own status variables, so it works with Synod and with Galera; what
-//! only one of them has is optional.
+//! The row comes from the server's own status variables, so it works with Synod and with Galera;
+//! what only one of them has is optional.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Waiting for a condition, with a limit.
 //!
-//! What a server does shows only from outside (processes, status variables), so this looks again
-//! and again.
+//! A server's state shows only from outside (processes, status variables), so conditions are
+//! polled.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! `synod relay`: a member without a database that serves the group's log as a binlog.
 //!
-//! It is a logger, a learner unless its file says otherwise, and speaks the replication protocol of
-//! MariaDB as a primary does. It stores nothing besides the log: what a reader gets is a function
-//! of the log alone, so every relay of a group gives the same transactions the same GTIDs, and a
-//! reader may change relays at any time.
+//! A relay is a logger, a learner unless its file says otherwise, and speaks the replication
+//! protocol of MariaDB as a primary does. It stores nothing besides the log: what a reader gets is
+//! a function of the log alone, so every relay of a group gives the same transactions the same
+//! GTIDs, and a reader may change relays at any time.
 //!
 //! - [`config`]: its file; [`accounts`]: who may read; [`encryption`]: TLS to them;
 //! - `service`: the socket; `admission`: callers, until they have proven a password; `reader`: one

@@ -350,7 +350,7 @@ fn check_account(accounts: &Accounts, account: &str, server_id: u32) -> Result<(
 
 /// The error for a reader whose dump ends because a newer reader has its `server_id`.
 ///
-/// Its text begins as that of MySQL does: a relay that reads from this one knows these words.
+/// The text begins as that of MySQL does: a relay that reads from this one knows these words.
 pub(crate) fn displaced_by(server_id: u32, newer: SocketAddr) -> Refusal {
     Refusal::dump(format!(
         "A slave with the same server_uuid/server_id as this one has connected to this relay, from \

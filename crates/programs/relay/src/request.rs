@@ -186,7 +186,6 @@ impl Identity {
         gtid.may_be(of_group)
     }
 
-    /// The GTID of the action with this seqno.
     pub(crate) fn gtid(self, seqno: Seqno) -> Gtid {
         Gtid {
             domain: self.domain,

@@ -198,7 +198,6 @@ pub(crate) type Row = Vec<Option<String>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
-    /// The server refused, with an error.
     Failed(ServerError),
     /// So many columns follow, then rows.
     Columns(u64),

@@ -30,7 +30,6 @@ impl fmt::Display for Position {
     }
 }
 
-/// Position of a reader of MySQL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MysqlPosition {
     /// The transactions that it has.

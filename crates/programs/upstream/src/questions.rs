@@ -119,7 +119,6 @@ impl Session {
         Ok(row.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// The GTIDs that a position stands for.
     fn start(&mut self, position: &Position) -> Result<GtidList, UpstreamError> {
         let text = match position {
             Position::Gtids(list) => return Ok(list.clone()),

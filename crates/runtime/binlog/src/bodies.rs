@@ -204,7 +204,6 @@ impl RowsHead {
         })
     }
 
-    /// Whether its statement ends with it.
     pub fn ends_statement(self) -> bool {
         self.flags & STATEMENT_END != 0
     }

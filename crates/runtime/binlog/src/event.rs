@@ -201,7 +201,6 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// All bytes of an event of this type.
     pub(crate) fn of(event_type: EventType, bytes: &'a [u8]) -> Fields<'a> {
         Fields {
             event_type,

@@ -75,7 +75,6 @@ impl fmt::Display for Gtid {
     }
 }
 
-/// A text that is no GTID, or no list of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GtidTextError {
     #[error("'{0}' is no GTID: it is written domain-server-sequence, such as 1-10-4711")]

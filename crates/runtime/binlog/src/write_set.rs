@@ -128,7 +128,6 @@ fn encode_header(flags: WsFlags, note: Note, trx: u64, conn: u64) -> [u8; HEADER
     header
 }
 
-/// An action that is no write set of this program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "action {seqno} is no write set that this program reads: {len} bytes of version {version}, it \

@@ -112,7 +112,6 @@ impl Options {
         }
     }
 
-    /// `synod.commit_wait`
     pub fn commit_wait(&self) -> CommitWait {
         match self.word(key::COMMIT_WAIT) {
             "applied" => CommitWait::Applied,

@@ -88,8 +88,8 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .for_experts()
         .works(
             "With yes, this member hands leadership over to a voter of higher \
-             synod.leader_weight that has kept up for two election timeouts. With no, only a \
-             leader of weight 0 does.",
+             synod.leader_weight that has kept up for four times synod.election_timeout. With no, \
+             only a leader of weight 0 does.",
         ),
     int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64)
         .dynamic()

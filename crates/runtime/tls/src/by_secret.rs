@@ -92,7 +92,6 @@ impl Acceptance {
     }
 }
 
-/// The key pair of a secret.
 #[derive(Debug)]
 struct SecretKey {
     signing: Arc<dyn SigningKey>,

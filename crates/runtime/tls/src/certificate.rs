@@ -35,7 +35,6 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
     (ObjectIdentifier::new_unwrap("2.5.4.11"), "OU"),
 ];
 
-/// A file that a setting names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettingFile<'a> {
     /// Name of the setting in texts.

@@ -22,7 +22,6 @@ pub enum TlsError {
         switch: &'static str,
         setting: &'static str,
     },
-    /// A file cannot be read.
     #[error(
         "cannot read {path} ({setting}): {source}. \
         It must exist and be readable for the user that the server runs as",
@@ -84,7 +83,6 @@ pub enum TlsError {
         /// Why the certificate is refused.
         reason: String,
     },
-    /// Key and certificate are not a pair.
     #[error(
         "the key in {key} ({key_setting}) does not belong to the certificate in {certificate} \
         ({certificate_setting})",

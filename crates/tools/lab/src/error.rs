@@ -9,7 +9,6 @@ use thiserror::Error;
 
 use crate::meters::MeterError;
 
-/// An error of any command of the lab.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// Namespaces and devices need the administrator's rights.
@@ -24,18 +23,12 @@ pub enum LabError {
          it; a container needs '--device /dev/net/tun --cap-add NET_ADMIN --cap-add SYS_ADMIN'"
     )]
     NoTun,
-    /// Another lab of this name runs.
     #[error(
         "another lab named '{name}' is running (it holds {lock}); wait until it has ended, or \
          choose another --name",
         lock = lock.display()
     )]
-    NameTaken {
-        name: String,
-        /// The lock that it holds.
-        lock: PathBuf,
-    },
-    /// An argument cannot be used.
+    NameTaken { name: String, lock: PathBuf },
     #[error("{name} {value}: {reason}")]
     BadArgument {
         /// The option, as on the command line.
@@ -44,16 +37,13 @@ pub enum LabError {
         /// Reason, with the values that are valid.
         reason: String,
     },
-    /// A file or process operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
         /// Operation attempted, as a verb ("create", "read", "start").
         action: &'static str,
         path: PathBuf,
-        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A program that was run failed.
     #[error("'{command}' failed ({status}): {said}")]
     Failed {
         command: String,
@@ -61,16 +51,10 @@ pub enum LabError {
         /// The end of what it printed.
         said: String,
     },
-    /// The router did not start.
     #[error("the router, which emulates the network, ended while starting: {said}")]
-    RouterEnded {
-        /// Output of the router.
-        said: String,
-    },
-    /// The router refuses a request.
+    RouterEnded { said: String },
     #[error("the router refuses: {0}")]
     Refused(String),
-    /// A condition did not come true in time.
     #[error("{what}: not within {seconds} s ({now})")]
     Timeout {
         /// Condition that was waited for.
@@ -79,23 +63,19 @@ pub enum LabError {
         /// The state at the end.
         now: String,
     },
-    /// Output of a program cannot be parsed.
     #[error("cannot understand what {program} printed: no {missing} in:\n{text}")]
     NotUnderstood {
         program: &'static str,
         /// Item that the output lacks.
         missing: &'static str,
-        /// Output of the program.
         text: String,
     },
-    /// Operation on the servers failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
     Meter(#[from] MeterError),
 }
 
-/// Shorthand for results in the lab.
 pub type Result<T> = std::result::Result<T, LabError>;
 
 impl LabError {

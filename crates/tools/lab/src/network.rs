@@ -31,9 +31,6 @@ pub struct Network {
 
 impl Network {
     /// Makes the hosts and connects them, without delays. `program` is `synod`.
-    ///
-    /// # Errors
-    /// Fails if an `ip` command fails, the router does not start, or a host does not answer.
     pub fn create(place: OwnPlace, servers: usize, program: &Path) -> Result<Network> {
         let hosts = Hosts::new(place.name(), servers);
         hosts.create()?;
@@ -64,7 +61,6 @@ impl Network {
         &self.place
     }
 
-    /// Sets all links to a topology, while everything runs.
     pub fn set(&self, topology: &Topology) -> Result<()> {
         self.router
             .set(changes(&self.hosts, topology, self.own_delay))
@@ -100,7 +96,6 @@ impl Network {
     }
 }
 
-/// All ordered pairs of hosts.
 fn pairs(hosts: &Hosts) -> impl Iterator<Item = (&Host, &Host)> {
     let all = || hosts.all();
     let pairs = all().flat_map(move |from| all().map(move |to| (from, to)));

@@ -23,7 +23,6 @@ pub struct Results {
     pub command: String,
     /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
-    /// The machine it ran on.
     pub machine: Machine,
     /// Version of each program and library, by name (`synod`, `mariadbd`, `galera`, `sysbench`).
     pub versions: BTreeMap<String, String>,
@@ -35,16 +34,12 @@ pub struct Results {
     pub measurements: Vec<Measurement>,
 }
 
-/// The machine of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor.
     pub processor: String,
     /// Cores that the operating system sees.
     pub cores: u32,
-    /// Memory, bytes.
     pub memory_bytes: u64,
-    /// Kernel's name and release.
     pub kernel: String,
     /// Time of one `fdatasync` after a write of 4 KiB where the databases lie, microseconds; the
     /// median of some. 0: it could not be measured.
@@ -111,7 +106,6 @@ pub struct Key {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// System, network and load that were measured.
     pub key: Key,
     /// Number of the repetition, from 1.
     pub repetition: u32,
@@ -126,7 +120,6 @@ pub struct Measurement {
     pub tps_by_second: Vec<f64>,
     /// Transactions committed in the measured time, all clients.
     pub transactions: u64,
-    /// Latency of transactions, all clients.
     pub latency: Latency,
     /// The loads, one per server that was written to.
     pub loads: Vec<Load>,
@@ -174,7 +167,6 @@ pub struct Load {
     pub errors_by_second: Vec<f64>,
     /// Number of reconnects of clients.
     pub reconnects: u64,
-    /// Latency of its transactions.
     pub latency: Latency,
     /// Number of transactions in each bucket of latency.
     pub histogram: Vec<Bucket>,

@@ -163,9 +163,6 @@ fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// Reads a bandwidth, bits per second: `100M`, `1G`, `10G`, or a plain number.
-///
-/// # Errors
-/// Fails if the text is not a positive bandwidth in one of these forms.
 pub fn parse_bandwidth(text: &str) -> std::result::Result<u64, String> {
     let wrong = || format!("'{text}' is not a bandwidth such as 100M, 1G or 10G (bits per second)");
     let (digits, factor) = match text.char_indices().last() {

@@ -81,7 +81,6 @@ pub struct Config {
 pub struct ConfigAt {
     /// Index of the config entry; zero for the initial one of an empty log.
     pub index: LogIndex,
-    /// The configuration.
     pub config: Config,
 }
 
@@ -236,7 +235,6 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 /// Bytes that are not an encoded [`Config`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeConfigError {
-    /// Encoded by a later version of this program.
     #[error(
         "configuration encoded in version {found}, this program reads {ENCODING_OLDEST} to \
          {ENCODING_NEWEST}: run a newer program"

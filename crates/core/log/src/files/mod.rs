@@ -3,8 +3,8 @@
 //! [`RealFiles`] is the operating system. [`MemoryFiles`] and [`FaultyFiles`] are for tests and the
 //! simulator: the first can lose power, the second fails chosen operations of either.
 //!
-//! This is the only place where the crate meets a disk, a clock or randomness. So a test that
-//! replaces it decides everything.
+//! Only here the crate meets a disk, a clock or randomness. So a test that replaces it decides
+//! everything.
 
 mod real;
 

@@ -47,7 +47,6 @@ pub(crate) struct StreamPosition {
 /// Content of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Control {
-    /// The format in which the log is written.
     pub(crate) format: LogFormat,
     /// The member and the group that the log belongs to.
     pub(crate) identity: Identity,

@@ -52,7 +52,6 @@ pub(crate) struct BatchHeader {
     pub(crate) number: u64,
     /// Everything in this segment before this offset was durable when the batch was written.
     pub(crate) floor: u64,
-    /// Bytes of records that follow.
     pub(crate) records_bytes: u64,
     pub(crate) records: u32,
     /// The member's promises after these records.

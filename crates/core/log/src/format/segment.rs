@@ -47,7 +47,6 @@ pub(crate) struct SegmentHeader {
     pub(crate) seqno: Seqno,
     /// Vote in force when the segment was made: votes in purged segments must not be lost.
     pub(crate) vote: HardState,
-    /// Number of the first batch.
     pub(crate) first_batch: u64,
     /// Creation time, in milliseconds since 1970: all entries of the predecessor are older.
     pub(crate) created_ms: u64,

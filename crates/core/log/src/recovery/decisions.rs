@@ -32,7 +32,6 @@ pub(crate) struct DirectoryFacts {
     pub(crate) segments: bool,
 }
 
-/// Decision about a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryDecision {
     /// A new log, with a new member id.
@@ -45,7 +44,6 @@ pub(crate) enum DirectoryDecision {
     RefuseControlMissing,
     /// The control file is never torn (it is replaced by renaming), so it is damaged.
     RefuseControlDamaged,
-    /// All segments are missing.
     RefuseSegmentsMissing,
     /// Written by another program version.
     RefuseVersion,

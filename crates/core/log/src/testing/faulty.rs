@@ -21,11 +21,9 @@ pub enum Op {
     Write,
     /// [`File::read_at`].
     Read,
-    /// [`File::set_len`].
     SetLen,
     /// [`File::sync_data`] and [`File::sync_all`].
     Sync,
-    /// [`Files::sync_dir`].
     SyncDir,
     /// [`Files::rename`].
     Rename,

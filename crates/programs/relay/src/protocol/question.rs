@@ -356,7 +356,6 @@ fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     (begin.eq_ignore_ascii_case(word) && ends).then(|| rest.trim_start())
 }
 
-/// Rest of a text after these words.
 fn after_words<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     words
         .iter()

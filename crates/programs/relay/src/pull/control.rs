@@ -39,7 +39,6 @@ pub(crate) enum OrderRefusal {
     Unknown,
 }
 
-/// An order, and who waits for its result.
 pub(crate) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
 
 #[derive(Clone, Debug, Default)]

@@ -126,7 +126,6 @@ impl Puller {
         self.control.pause(turn, LOOK);
     }
 
-    /// The upstream, with what operators have ordered.
     fn upstream(&self, orders: &Orders) -> UpstreamConfig {
         let mut config = self.settings.config.clone();
         // All relays of the group are one reader, so the dump of a former leader ends.

@@ -1,6 +1,6 @@
 //! Leaving out a transaction of MySQL that cannot be followed, by an operator's order.
 //!
-//! Its GTID is given all the same, to a statement that fails on every replica and says why: so no
+//! The GTID is given all the same, to a statement that fails on every replica and says why: so no
 //! replica continues without the changes unless an operator has looked at it.
 
 use bytes::Bytes;

@@ -8,9 +8,10 @@
 //! than it has: whatever was committed when it was submitted precedes every later term, and each
 //! of them refuses it.
 //!
-//! That needs an action of the pull's own term before its first part: a pull begins with an entry
-//! that says where the upstream is, and waits for its result. The result may be known before the
-//! node says that the entry is committed, so results count as well as what the node says.
+//! To state one less needs an action of the pull's own term before its first part: a pull begins
+//! with an entry that says where the upstream is, and waits for its result. The result may be known
+//! before the node says that the entry is committed, so results count as well as what the node
+//! says.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};

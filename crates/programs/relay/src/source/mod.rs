@@ -3,9 +3,9 @@
 //! - [`streams`]: fragments of streamed transactions;
 //! - [`statement`]: statements in total order, and how they have ended in the group.
 //!
-//! What servers do with an action decides what readers get of it: a write set is a transaction, a
-//! statement in total order is one of its own if it succeeds, a fragment is nothing until its
-//! transaction commits, and a rollback is nothing.
+//! Readers get of an action what servers do with it: a write set is a transaction, a statement in
+//! total order is one of its own if it succeeds, a fragment is nothing until its transaction
+//! commits, and a rollback is nothing.
 
 mod statement;
 mod streams;

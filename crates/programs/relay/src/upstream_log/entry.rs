@@ -165,7 +165,6 @@ impl Head {
         after
     }
 
-    /// The bytes of an entry with these events.
     pub(crate) fn encode(&self, events: &[Bytes]) -> Result<Bytes, EntryError> {
         let address = self.orders.address.as_deref().unwrap_or_default();
         let gtids = self.before.list().0;

@@ -201,7 +201,6 @@ impl GtidState {
         self.0.iter().copied()
     }
 
-    /// The newest GTID of a domain.
     pub(crate) fn of_domain(&self, domain: u32) -> Option<Gtid> {
         self.0.get(self.place(domain).ok()?).copied()
     }

@@ -119,7 +119,6 @@ impl KeptSource {
         KeptSource::open(log, tail, lacks, start)
     }
 
-    /// The transactions after an action.
     pub(crate) fn after_action(
         log: &CommittedLog,
         tail: &Arc<Tail>,

@@ -1,9 +1,8 @@
 //! Kinds of events for a reader that passes them on, of statements by their first words, and of
 //! changes that are not whole rows.
 //!
-//! What the upstream's settings say about rows is checked when a connection to it begins. Its
-//! clients may set others (`SET SESSION binlog_format`, as pt-table-checksum does), or an operator
-//! later.
+//! The upstream's settings about rows are checked when a connection to it begins. Its clients may
+//! set others (`SET SESSION binlog_format`, as pt-table-checksum does), or an operator later.
 
 use synod_binlog::bodies::{Query, have_all_columns};
 use synod_binlog::words::{excerpt, words};

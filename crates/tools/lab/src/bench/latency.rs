@@ -27,7 +27,6 @@ fn percentile(histogram: &[Bucket], percent: u64) -> f64 {
     0.0
 }
 
-/// One histogram of several, buckets in order.
 pub(super) fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
     let mut all: Vec<Bucket> = histograms.flatten().cloned().collect();
     all.sort_by(|a, b| a.ms.total_cmp(&b.ms));

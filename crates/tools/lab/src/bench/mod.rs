@@ -33,7 +33,6 @@ use workload::Workload;
 /// Takes progress, a line each, for people.
 pub type Progress<'a> = &'a dyn Fn(&str);
 
-/// A bench that runs.
 struct Bench<'a> {
     plan: &'a Plan,
     setup: &'a Setup,
@@ -135,7 +134,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Makes every system and its tables, one after the other.
     fn set_up(&mut self) -> Result<()> {
         self.network.clear()?;
         for measured in &self.plan.systems {
@@ -205,7 +203,6 @@ impl Bench<'_> {
         system.down()
     }
 
-    /// Makes the tables of a load.
     fn prepare(&self, system: &System, workload: Workload) -> Result<()> {
         system.empty_database()?;
         let target = turn::target(system, self.network, 0);

@@ -12,7 +12,6 @@ use crate::topology::Topology;
 pub struct Plan {
     /// The command, as it can be typed again.
     pub command: String,
-    /// The systems, in the order of their turns.
     pub systems: Vec<MeasuredSystem>,
     /// The networks; at least one, all with equally many servers.
     pub topologies: Vec<Topology>,
@@ -26,7 +25,6 @@ pub struct Plan {
     pub repetitions: u32,
     /// Servers that clients write to.
     pub write_to: WriteTo,
-    /// Amount of data.
     pub sizes: Sizes,
 }
 

@@ -35,18 +35,12 @@ pub(super) struct Target<'a> {
 }
 
 /// Makes the tables of a load.
-///
-/// # Errors
-/// Fails with the output of sysbench.
 pub(super) fn prepare(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("prepare")).map(|_| ())
 }
 
 /// Checks what a load has left in a server's tables.
-///
-/// # Errors
-/// Fails with the output of the check.
 pub(super) fn check(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("check")).map(|_| ())
@@ -143,7 +137,6 @@ fn text_of(output: &Output) -> Result<String> {
     })
 }
 
-/// Reads the report of a load.
 fn parse(text: &str) -> Result<Load> {
     let missing = |missing| LabError::NotUnderstood {
         program: "sysbench",

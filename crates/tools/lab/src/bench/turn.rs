@@ -26,7 +26,6 @@ struct Reading {
     own: ProcessUse,
 }
 
-/// Values of the meters of one server.
 struct ServerReading {
     process: ProcessUse,
     database_fsyncs: Option<u64>,
@@ -122,7 +121,6 @@ fn read_server(system: &System, server: usize) -> Result<ServerReading> {
     })
 }
 
-/// The figures of all loads together.
 fn of_loads(loads: Vec<Load>) -> Measurement {
     let histogram = latency::merge(loads.iter().map(|load| load.histogram.as_slice()));
     let transactions: u64 = loads.iter().map(|load| load.transactions).sum();

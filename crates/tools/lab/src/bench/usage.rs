@@ -25,7 +25,6 @@ pub(crate) struct ProcessUse {
     pub(crate) voluntary_switches: u64,
     /// Number of times that the kernel took the processor from a thread that still exists.
     pub(crate) involuntary_switches: u64,
-    /// Resident memory, bytes.
     pub(crate) resident_bytes: u64,
 }
 

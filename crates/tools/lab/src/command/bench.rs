@@ -89,7 +89,6 @@ Synod beside Galera, which syncs nothing at commit, and Galera that syncs:
 
 docs/performance.md says how it measures, and what to mind when reading the figures.";
 
-/// Runs the bench.
 pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
     let plan = plan(arguments)?;
     let lab = place.place()?;

@@ -49,7 +49,6 @@ pub(super) struct LinkArgs {
     one_way: bool,
 }
 
-/// Brings the network up, measures it, prints it.
 pub(super) fn run(place: &PlaceArgs, arguments: &NetworkArgs) -> Result<u8> {
     let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
     let network = Network::create(place.take()?, topology.servers, &own_program()?)?;

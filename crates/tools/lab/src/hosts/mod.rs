@@ -36,7 +36,6 @@ const NAMESPACES: &str = "/run/netns";
 /// The most database hosts: as many as a cluster on one machine may have nodes.
 pub const SERVERS_MAX: usize = synod_local_cluster::NODES_MAX as usize;
 
-/// A host of the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// `db1`, `client1`, ...
@@ -119,9 +118,6 @@ impl Hosts {
     }
 
     /// Makes the namespaces, without devices yet.
-    ///
-    /// # Errors
-    /// Fails if an `ip` command fails.
     pub fn create(&self) -> Result<()> {
         for host in self.all() {
             ip(&["netns", "add", &host.namespace])?;
@@ -131,9 +127,6 @@ impl Hosts {
     }
 
     /// Gives the devices, which the router has made, their addresses.
-    ///
-    /// # Errors
-    /// Fails if an `ip` command fails.
     pub fn connect(&self) -> Result<()> {
         for host in self.all() {
             let address = format!("{}/24", host.address);
@@ -154,7 +147,6 @@ impl Hosts {
     }
 }
 
-/// Prefix of the names of all namespaces of a lab.
 fn namespace_prefix(lab: &str) -> String {
     format!("synod-lab-{lab}-")
 }
@@ -181,9 +173,6 @@ pub fn in_namespace<T>(file: &Path, work: impl FnOnce() -> io::Result<T>) -> io:
 }
 
 /// Checks that this process may make namespaces and devices.
-///
-/// # Errors
-/// [`LabError::NotRoot`], [`LabError::NoTun`], or the error of a missing program.
 pub fn check_machine() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(LabError::NotRoot);

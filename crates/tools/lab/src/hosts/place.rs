@@ -70,7 +70,6 @@ impl Place {
         &self.name
     }
 
-    /// The directory of the servers' data.
     pub fn data(&self) -> &Path {
         &self.data
     }

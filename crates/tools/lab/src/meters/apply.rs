@@ -16,21 +16,14 @@ const ROWS: u32 = 100_000;
 /// Longest time to apply what is left.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApplyPlan {
     /// Place of the server that is written to.
     pub origin: usize,
-    /// Duration of the load.
     pub seconds: u64,
-    /// Clients of the load.
     pub clients: u32,
 }
 
-/// Runs the meter.
-///
-/// # Errors
-/// Fails if a server refuses a statement of the meter itself, or does not apply all in time.
 #[allow(clippy::cast_precision_loss)]
 pub fn run(group: &Group, plan: &ApplyPlan) -> Result<ApplyFindings> {
     let _database = group.make_database()?;

@@ -41,9 +41,7 @@ pub fn mark(begun_us: u64) -> String {
 /// A crew of clients: as many on each server of a list.
 #[derive(Debug, Clone)]
 pub struct Crew {
-    /// Transaction of each client.
     pub work: Work,
-    /// Clients of each server.
     pub clients: u32,
     /// Transactions per second of all clients of all servers. None: each begins the next one at
     /// once.

@@ -26,19 +26,16 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 /// Rows of the load's table: so many that its clients rarely meet.
 const LOAD_ROWS: u32 = 100_000;
 
-/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DelayPlan {
     /// Place of the server that is written to.
     pub writer: usize,
     /// Place of the server that is read from.
     pub reader: usize,
-    /// Duration of each of the six parts.
     pub seconds: u64,
     pub load_clients: u32,
 }
 
-/// Runs the meter.
 pub fn run(group: &Group, plan: &DelayPlan) -> Result<DelayFindings> {
     let _database = group.make_database()?;
     let numbers = "id INT PRIMARY KEY, n BIGINT NOT NULL";
@@ -96,7 +93,6 @@ fn rate_of(load: Running, time: Duration) -> Result<f64> {
     Ok(commits as f64 / time.as_secs_f64())
 }
 
-/// Writes and reads, one after the other.
 struct Sampler<'a> {
     group: &'a Group,
     plan: DelayPlan,

@@ -5,7 +5,6 @@ use thiserror::Error;
 /// An error of a meter. The text says what to do.
 #[derive(Debug, Error)]
 pub enum MeterError {
-    /// A server does not take a connection.
     #[error(
         "cannot connect to {server} at {address} as '{user}': {source}; check that the server \
          runs, and that the account may connect from here"
@@ -14,19 +13,15 @@ pub enum MeterError {
         server: String,
         address: String,
         user: String,
-        /// Error of the client library. Boxed: it is large.
         source: Box<mysql::Error>,
     },
-    /// A statement of the meter itself failed; what clients are refused is counted instead.
     #[error("{server} refuses '{statement}': {source}")]
     Statement {
         server: String,
         /// The statement, or its beginning.
         statement: String,
-        /// Error of the server. Boxed: it is large.
         source: Box<mysql::Error>,
     },
-    /// An argument cannot be used.
     #[error("{name} {value}: {reason}")]
     BadArgument {
         /// The option, as on the command line.
@@ -35,13 +30,11 @@ pub enum MeterError {
         /// Reason, with the values that are valid.
         reason: String,
     },
-    /// A file could not be read or written.
     #[error("cannot {action} {path}: {source}")]
     Io {
         /// Operation attempted, as a verb.
         action: &'static str,
         path: String,
-        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Only a server on this machine can be slowed down.
@@ -50,7 +43,6 @@ pub enum MeterError {
          tenth of a core; run the meter on its machine"
     )]
     NotHere { server: String },
-    /// A condition did not come true in time.
     #[error("{what}: not within {seconds} s")]
     Timeout {
         /// Condition that was waited for.
@@ -77,7 +69,6 @@ impl MeterError {
     }
 }
 
-/// The result of observing.
 pub type Result<T> = std::result::Result<T, MeterError>;
 
 /// Adds to an error of the system what was attempted.

@@ -37,7 +37,6 @@ const MARGIN: Duration = Duration::from_secs(3);
 /// Longest time to apply a huge transaction.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Parameters of the meter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GiantPlan {
     /// Rows that the statement changes.
@@ -221,7 +220,6 @@ struct Statement {
     rows: u64,
 }
 
-/// Result of the statement.
 struct Answer {
     seconds: f64,
     refused: Option<String>,

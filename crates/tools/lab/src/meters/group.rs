@@ -21,7 +21,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// One statement that changes millions of rows takes minutes.
 const GIANT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Time limit for a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rows that one statement inserts: small enough that filling a table stalls no member.
@@ -30,7 +29,6 @@ const ROWS_PER_FILL: u64 = 20_000;
 /// Interval of looks whether members have caught up.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A server, and how its clients reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// `db1`, or host and port.
@@ -62,7 +60,6 @@ pub struct Group {
 pub type Status = BTreeMap<String, String>;
 
 impl Server {
-    /// Opens a connection for a client.
     pub fn connect(&self) -> Result<Conn> {
         self.connect_patiently(ANSWER_TIMEOUT)
     }
@@ -225,7 +222,6 @@ impl Group {
     }
 }
 
-/// The meters' database; dropped with this.
 #[derive(Debug)]
 pub struct MetersDatabase {
     server: Server,

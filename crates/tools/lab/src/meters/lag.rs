@@ -24,7 +24,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest time to catch up when the load has ended.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Parameters of the meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LagPlan {
     /// Place of the server that gets slow.
@@ -33,17 +32,12 @@ pub struct LagPlan {
     pub share: f64,
     /// Place of the server that is written to.
     pub origin: usize,
-    /// Clients of the load.
     pub clients: u32,
     /// Duration of each part: before, slow, and after. The server has twice that time to catch up
     /// under load.
     pub seconds: u64,
 }
 
-/// Runs the meter.
-///
-/// # Errors
-/// Fails if a server refuses a statement of the meter itself, or the server cannot be slowed down.
 pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
     let _database = group.make_database()?;
     let columns = "id INT PRIMARY KEY, n BIGINT NOT NULL";

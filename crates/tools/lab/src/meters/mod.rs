@@ -7,8 +7,9 @@
 //! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
 //! | [`lag`] | what does one slow server do to the group, and does it catch up again? |
 //!
-//! They take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a test
-//! group of a DBA (`--servers`). Clients are threads of this process; all times are by one clock.
+//! Meters take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a
+//! test group of a DBA (`--servers`). Clients are threads of this process; all times are by one
+//! clock.
 //!
 //! - [`group`]: the servers and connections to them; the meters' own database.
 //! - [`clients`]: clients that run transactions and record the result of each.

@@ -21,7 +21,6 @@ pub struct MeterRecord {
     pub command: String,
     /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
-    /// The machine it ran on.
     pub machine: Machine,
     /// Version of each program and library, by name.
     pub versions: BTreeMap<String, String>,
@@ -63,16 +62,12 @@ impl Findings {
     }
 }
 
-/// Found by `delay`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayFindings {
-    /// Server that was written to.
     pub writer: String,
-    /// Server that was read from.
     pub reader: String,
     /// Clients of the load, where there was one.
     pub load_clients: u32,
-    /// The parts of the run.
     pub phases: Vec<DelayPhase>,
 }
 
@@ -81,9 +76,7 @@ pub struct DelayFindings {
 #[serde(rename_all = "snake_case")]
 pub enum LoadOn {
     Nothing,
-    /// The one that was written to.
     Writer,
-    /// The one that was read from.
     Reader,
 }
 
@@ -120,12 +113,10 @@ impl DelayPhase {
     }
 }
 
-/// Found by `apply`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyFindings {
     /// Server that was written to.
     pub origin: String,
-    /// Clients of the load.
     pub clients: u32,
     /// Duration of the load, seconds.
     pub seconds: u64,
@@ -193,7 +184,6 @@ pub struct GiantServer {
     pub library_bytes: BTreeMap<String, i64>,
 }
 
-/// Found by `lag`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LagFindings {
     pub slow_server: String,
@@ -201,7 +191,6 @@ pub struct LagFindings {
     pub slowed_by: String,
     /// Server that was written to.
     pub origin: String,
-    /// Clients of the load.
     pub clients: u32,
     /// The group before, with the server as fast as the others.
     pub before: Pace,

@@ -43,13 +43,11 @@ impl Attempt {
     }
 }
 
-/// Microseconds as milliseconds.
 #[allow(clippy::cast_precision_loss)] // times here are below 2^52 microseconds
 pub fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// Number of commits.
 pub fn commits(attempts: &[Attempt]) -> u64 {
     attempts.iter().map(|a| u64::from(a.is_commit())).sum()
 }

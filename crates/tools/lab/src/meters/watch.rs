@@ -21,7 +21,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Connects to all servers and begins.
     pub fn start(group: &Group) -> Result<Watch> {
         let mut connections = Vec::new();
         for server in &group.servers {

@@ -13,10 +13,8 @@ mod table;
 use crate::meters::MeterRecord;
 use crate::results::Results;
 
-/// Contents of a report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// Runs of the bench.
     pub benches: Vec<Results>,
     /// Runs of meters; those of the same meter are shown side by side.
     pub meters: Vec<MeterRecord>,

@@ -13,7 +13,6 @@ use super::stalls::StallsRead;
 /// The router answers at once; longer means that it hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Request to the router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -25,19 +24,14 @@ pub enum Request {
 /// The new settings of one direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkChange {
-    /// The sending host's name.
     pub from: String,
-    /// The receiving host's name.
     pub to: String,
-    /// Settings from now on.
     pub settings: LinkSettings,
 }
 
-/// Answer of the router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The links are changed.
     Done,
     /// The request names a host that does not exist, or cannot be read.
     Refused(String),
@@ -56,13 +50,10 @@ pub struct Counters {
 /// The two ends of one direction of a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkName {
-    /// The sending host's name.
     pub from: String,
-    /// The receiving host's name.
     pub to: String,
 }
 
-/// Asks the router at this socket.
 pub fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -57,10 +57,6 @@ impl Router {
         Err(LabError::RouterEnded { said })
     }
 
-    /// Changes links.
-    ///
-    /// # Errors
-    /// Fails if the router does not know a host, or does not answer.
     pub fn set(&self, changes: Vec<LinkChange>) -> Result<()> {
         set(&self.socket, changes)
     }
@@ -86,10 +82,6 @@ impl Drop for Router {
     }
 }
 
-/// Changes links of the router at this socket.
-///
-/// # Errors
-/// Fails if the router does not know a host, does not run, or does not answer.
 pub fn set(socket: &Path, changes: Vec<LinkChange>) -> Result<()> {
     match ask(socket, &Request::Set(changes))? {
         Answer::Done | Answer::Counters(_) => Ok(()),
@@ -108,9 +100,6 @@ pub fn argument(host: &RouterHost) -> String {
 }
 
 /// Reads what [`argument`] wrote.
-///
-/// # Errors
-/// Fails if the text is not `NAME=ADDRESS=NAMESPACE-FILE`.
 pub fn parse_argument(text: &str) -> std::result::Result<RouterHost, String> {
     let wrong = || format!("'{text}' is not NAME=ADDRESS=FILE");
     let (name, rest) = text.split_once('=').ok_or_else(wrong)?;

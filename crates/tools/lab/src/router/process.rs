@@ -1,6 +1,7 @@
 //! The router's process: one thread moves packets, others wait for requests.
 //!
-//! It ends when its standard input ends, which the lab holds open: it cannot outlive the lab.
+//! The process ends when its standard input ends, which the lab holds open: it cannot outlive the
+//! lab.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -39,7 +40,6 @@ pub const READY: &str = "ready";
 pub struct RouterHost {
     pub name: String,
     pub address: Ipv4Addr,
-    /// The file of its network namespace.
     pub namespace: PathBuf,
 }
 
@@ -50,9 +50,6 @@ type Asked = (Request, Sender<Answer>);
 static STALLS: Stalls = Stalls::new();
 
 /// Makes the devices, prints [`READY`], and moves packets until standard input ends.
-///
-/// # Errors
-/// Fails if a device or the socket cannot be made, or waiting fails.
 pub fn run(socket: &Path, hosts: &[RouterHost]) -> io::Result<()> {
     let devices = hosts
         .iter()

@@ -39,7 +39,6 @@ pub struct LinkCounters {
     pub late: u64,
 }
 
-/// A packet that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     pub to: usize,

@@ -45,7 +45,7 @@ pub fn spread(values: &[f64]) -> Option<(f64, f64)> {
 /// The standard deviation of the values (not of a population that they are drawn from) as a share
 /// of their mean: 0 is perfectly even. None also if the mean is zero.
 ///
-/// Of transactions in each second, it says how steady a server is.
+/// For transactions in each second, the share says how steady a server is.
 pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|mean| *mean != 0.0)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

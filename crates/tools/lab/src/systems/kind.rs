@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A system to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SystemKind {
     /// Synod: durable on a majority.

@@ -60,7 +60,6 @@ pub struct Setup {
     pub extra_lines: Vec<String>,
 }
 
-/// One system, running or not.
 #[derive(Debug)]
 pub struct System {
     measured: MeasuredSystem,
@@ -151,7 +150,6 @@ impl System {
         }
     }
 
-    /// Address and port at which clients reach a server.
     pub fn address(&self, server: usize) -> (IpAddr, u16) {
         let port = Ports::of(self.base_port, node(server)).sql;
         (self.hosts[server].address.into(), port)
@@ -166,17 +164,11 @@ impl System {
     }
 
     /// Runs statements on a server as its administrator; gives the rows.
-    ///
-    /// # Errors
-    /// Fails with the server's message if a statement fails.
     pub fn query(&self, server: usize, sql: &str) -> Result<Vec<Vec<String>>> {
         self.query_within(server, sql, SQL_TIMEOUT)
     }
 
     /// Like [`System::query`], with another time limit.
-    ///
-    /// # Errors
-    /// Fails with the server's message if a statement fails.
     pub fn query_within(
         &self,
         server: usize,
@@ -210,9 +202,6 @@ impl System {
     }
 
     /// Drops the database of the loads, and makes it again.
-    ///
-    /// # Errors
-    /// Fails with the server's message if a statement fails.
     pub fn empty_database(&self) -> Result<()> {
         let sql = format!("DROP DATABASE IF EXISTS {DATABASE}; CREATE DATABASE {DATABASE}");
         self.query_within(0, &sql, EMPTY_TIMEOUT).map(|_| ())

@@ -295,9 +295,6 @@ impl MysqlServers {
     }
 
     /// Runs statements on a server as its administrator; gives the rows.
-    ///
-    /// # Errors
-    /// With the server's message.
     pub(super) fn query(
         &self,
         number: usize,

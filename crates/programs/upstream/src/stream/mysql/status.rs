@@ -131,7 +131,6 @@ const LANGUAGES: [u16; 22] = [
 const LIST: u16 = 256;
 const LIST_OF_ALL: u16 = 279;
 
-/// The number in MariaDB of a collation of MySQL.
 fn collation_in_mariadb(number: u16) -> u16 {
     let language = |list: u16| {
         let at = usize::from(number.checked_sub(list)?);
