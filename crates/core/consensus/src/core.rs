@@ -16,6 +16,7 @@ use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
 use crate::election::Round;
 use crate::election::priority::{Deference, Priorities};
+use crate::election::succession::Succession;
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
 use crate::params::{CoreParams, Limits, Recovered, Timing};
@@ -97,8 +98,8 @@ pub struct Core {
     pub(crate) deference: Deference,
     /// Leader weights, this member's and the others'.
     pub(crate) priorities: Priorities,
-    /// This member's disk has stalled, see [`Core::set_disk_stalled`].
-    pub(crate) disk_stalled: bool,
+    /// Why another voter should lead, and the handovers begun.
+    pub(crate) succession: Succession,
     /// Write tickets that are pending or durable, and the durable index.
     pub(crate) durability: Durability,
     /// Answers that wait for the disk, in order.
@@ -217,7 +218,7 @@ impl Core {
             may_stand_as_learner: false,
             deference: Deference::default(),
             priorities: Priorities::default(),
-            disk_stalled: false,
+            succession: Succession::default(),
             durability: Durability::new(log.last().index),
             waiting: VecDeque::new(),
             effects: VecDeque::new(),

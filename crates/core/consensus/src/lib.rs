@@ -132,6 +132,7 @@ pub use commands::{
 };
 pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
 pub use election::priority::{LeaderPreference, LeaderWeight};
+pub use election::succession::{Preferred, Reason, StalledDisk, WritingPlace};
 pub use membership::config::{
     CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member,
     Role, VersionRange, WRITERS_SINCE, Writers,

@@ -4,7 +4,10 @@
 mod harness;
 
 use harness::{MS, Options, SECOND, Sim, id};
-use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId};
+use proptest::prelude::*;
+use synod_consensus::{
+    ConfigChange, LeaderPreference, LeaderWeight, MemberId, Reason, StalledDisk, Time, WritingPlace,
+};
 
 /// From the loss of a leader to the election of a member without a broken connection that defers to
 /// no other: the longest default timeout, and a little for the votes.
@@ -13,6 +16,11 @@ const ORDINARY_US: u64 = 3 * SECOND + 500 * MS;
 const STEP_US: u64 = 1500 * MS;
 /// The trial time by default: two longest election timeouts, and a look every `promise_us`.
 const TRIAL_US: u64 = 7 * SECOND;
+
+const STALLED: Option<StalledDisk> = Some(StalledDisk {
+    since: Time(0),
+    quick_us: 200 * MS,
+});
 
 fn preference(weight: u8, hands_over: bool) -> LeaderPreference {
     let weight = LeaderWeight::new(weight).expect("0 to 100");
@@ -389,7 +397,7 @@ fn member_whose_disk_has_stalled_is_no_candidate_until_it_answers() {
         let mut sim = group(seed, true, &[50, 50, 50]);
         let term = sim.core(id(1)).term();
         for n in [2, 3] {
-            sim.with(id(n), |core, _| core.set_disk_stalled(true));
+            sim.with(id(n), |core, _| core.set_stalled_disk(STALLED));
         }
         // Not by the leader's order either.
         let ordered = sim.with(id(1), |core, now| {
@@ -402,7 +410,150 @@ fn member_whose_disk_has_stalled_is_no_candidate_until_it_answers() {
         sim.run_for(20 * SECOND);
         assert_eq!(sim.leader(), None, "seed {seed}");
         assert_eq!(sim.core(id(2)).term(), term, "seed {seed}");
-        sim.with(id(3), |core, _| core.set_disk_stalled(false));
+        sim.with(id(3), |core, _| core.set_stalled_disk(None));
         sim.expect("a leader", 10 * SECOND, |sim| leads(sim, id(3)));
+    }
+}
+
+#[test]
+fn leader_with_a_stalled_disk_hands_over_to_a_voter_with_a_quick_one() {
+    for seed in 1..10 {
+        let mut sim = group(seed, true, &[50, 50, 90]);
+        // Writes of the leader are under way from now on; those of the heavier voter, too.
+        let since = sim.with(id(1), |_, now| now);
+        sim.hold_disk(id(1), true);
+        sim.hold_disk(id(3), true);
+        sim.with(id(1), |core, _| {
+            core.set_stalled_disk(Some(StalledDisk {
+                since,
+                quick_us: 200 * MS,
+            }))
+        });
+        sim.submit(id(1));
+        sim.run_for(2 * SECOND);
+        assert!(
+            leads(&sim, id(1)),
+            "seed {seed}: no majority has more than the leader"
+        );
+        sim.hold_disk(id(3), false);
+        sim.submit(id(1));
+        sim.expect("another leader", 14 * SECOND, |sim| {
+            sim.ready_leader().is_some_and(|leader| leader != id(1))
+        });
+        assert_eq!(
+            sim.core(id(1)).handovers(Reason::StalledDisk),
+            1,
+            "seed {seed}"
+        );
+    }
+}
+
+// --- writers ------------------------------------------------------------------------------------
+
+const WRITERS_TRIAL_US: u64 = 10 * SECOND;
+const PAUSE_US: u64 = 30 * SECOND;
+
+/// Tells the leader, for so long, that nearly all writes come from these members.
+fn write_from(sim: &mut Sim, writes: &[(u64, u64)], us: u64) {
+    let end = sim.now + us;
+    while sim.now < end {
+        let leader = sim.ready_leader();
+        for node in sim.up() {
+            let is_elsewhere = leader == Some(node) && !writes.iter().any(|(n, _)| id(*n) == node);
+            let place = (is_elsewhere && !writes.is_empty()).then(|| WritingPlace {
+                writes: writes.iter().map(|(n, count)| (id(*n), *count)).collect(),
+                trial_us: WRITERS_TRIAL_US,
+                pause_us: PAUSE_US,
+            });
+            sim.with(node, |core, _| core.set_writing_place(place));
+        }
+        sim.run_for(SECOND.min(end - sim.now));
+    }
+}
+
+#[test]
+fn leader_follows_the_writers_after_the_pause_once() {
+    let mut sim = group(20, true, &[50, 50, 50]);
+    write_from(&mut sim, &[(3, 9)], PAUSE_US - 3 * SECOND);
+    assert!(leads(&sim, id(1)), "it has to lead for the pause");
+    write_from(&mut sim, &[(3, 9)], 4 * SECOND);
+    assert!(leads(&sim, id(3)));
+    let term = sim.core(id(3)).term();
+    write_from(&mut sim, &[(3, 9)], 120 * SECOND);
+    assert_eq!(sim.core(id(3)).term(), term);
+    assert_eq!(sim.core(id(1)).handovers(Reason::Writers), 1);
+}
+
+#[test]
+fn writers_of_less_than_the_trial_time_move_nothing() {
+    let mut sim = group(21, true, &[50, 50, 50]);
+    for _ in 0..10 {
+        write_from(&mut sim, &[(3, 9)], WRITERS_TRIAL_US - SECOND);
+        write_from(&mut sim, &[], SECOND);
+    }
+    assert!(leads(&sim, id(1)));
+}
+
+#[test]
+fn heaviest_voter_of_the_place_leads_and_of_equals_the_one_that_writes_most() {
+    let leader_after = |weights: &[u8], writes: &[(u64, u64)]| {
+        let mut sim = group(22, true, weights);
+        write_from(&mut sim, writes, PAUSE_US + WRITERS_TRIAL_US);
+        sim.leader().expect("nothing fails")
+    };
+    assert_eq!(leader_after(&[50, 90, 50, 50], &[(3, 1), (4, 9)]), id(4));
+    assert_eq!(leader_after(&[50, 50, 60, 50], &[(3, 0), (4, 9)]), id(3));
+    let lighter = leader_after(&[50, 50, 49, 0], &[(3, 1), (4, 9)]);
+    assert_eq!(lighter, id(1), "lighter than the leader");
+    let zero = leader_after(&[0, 0, 0, 0], &[(3, 1), (4, 9)]);
+    assert_eq!(zero, id(1), "weight zero never");
+}
+
+#[test]
+fn leadership_goes_to_the_writers_only_if_they_keep_up() {
+    let mut sim = group(23, true, &[50, 50, 50]);
+    sim.hold_disk(id(3), true);
+    for _ in 0..50 {
+        sim.submit(id(1));
+        write_from(&mut sim, &[(3, 9)], SECOND);
+    }
+    assert!(leads(&sim, id(1)), "its disk does not answer");
+    sim.hold_disk(id(3), false);
+    write_from(&mut sim, &[(3, 9)], WRITERS_TRIAL_US + 3 * SECOND);
+    assert!(leads(&sim, id(3)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn weights_and_writers_do_not_play_leadership_back_and_forth(
+        weights in proptest::array::uniform4(0_u8..4),
+        hands_over in any::<bool>(),
+        phases in proptest::collection::vec((1_u64..40, 1_u64..=4), 1..12),
+    ) {
+        let mut sim = group(24, true, &weights);
+        for (n, weight) in (1..).zip(weights) {
+            sim.prefer(id(n), preference(weight, hands_over));
+        }
+        let weight_of = |node: MemberId| weights[node.0 as usize - 1];
+        let (mut leader, mut since) = (id(1), 0);
+        for (seconds, writer) in phases {
+            for _ in 0..seconds {
+                let before = sim.core(leader).handovers(Reason::Writers);
+                write_from(&mut sim, &[(writer, 9)], SECOND);
+                let Some(next) = sim.ready_leader().filter(|next| *next != leader) else {
+                    continue;
+                };
+                let (old, new) = (weight_of(leader), weight_of(next));
+                if sim.core(leader).handovers(Reason::Writers) > before {
+                    prop_assert!(new > 0 && new >= old, "{leader} to {next}");
+                    prop_assert!(sim.now >= since + PAUSE_US, "{leader} to {next}");
+                } else {
+                    prop_assert!(new > old, "{leader} to {next}");
+                }
+                (leader, since) = (next, sim.now - SECOND);
+            }
+        }
     }
 }

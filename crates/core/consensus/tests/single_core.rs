@@ -953,7 +953,7 @@ fn leader_transfer_stops_proposals_and_changes() {
     assert_eq!(to_a_stranger, Err(no_voter));
 
     assert_eq!(core.transfer_leadership(ELECTED, Some(id(3))), Ok(id(3)));
-    assert_eq!(core.leader_transfer_target(), Some(id(3)));
+    assert_eq!(core.leader_transfer().map(|to| to.member), Some(id(3)));
     let again = core.transfer_leadership(ELECTED, None);
     let in_progress = LeaderTransferError::InProgress { to: id(3) };
     assert_eq!(again, Err(in_progress));
@@ -964,7 +964,7 @@ fn leader_transfer_stops_proposals_and_changes() {
     // Member 3 lacks the entry, and never acknowledges it: the leader gives up.
     let given_up = ELECTED.plus_us(Timing::default().election_timeout_min_us);
     core.handle_tick(given_up);
-    assert_eq!(core.leader_transfer_target(), None);
+    assert_eq!(core.leader_transfer(), None);
     core.propose(given_up, proposal(10)).expect("leads again");
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use synod_consensus::MemberId;
+use synod_consensus::{MemberId, Reason};
 use synod_member::{DiskRead, Driver, Event as Input, Job, Level};
 use synod_wire::{DataState, PeerMessage};
 
@@ -79,19 +79,20 @@ impl World {
 
     /// One turn of the driver; then the disk and the appliers get work, and the checkers look.
     pub(crate) fn turn(&mut self, id: MemberId) {
-        let transfers = self.core(id).preferred_transfers();
-        let (moves, term) = (
-            self.process(id).driver.moves_to_writers(),
-            self.core(id).term(),
+        let core = self.core(id);
+        let (ranked, moves) = (
+            core.handovers(Reason::Rank),
+            core.handovers(Reason::Writers),
         );
+        let term = core.term();
         self.drive(id, Driver::turn);
         if !self.is_up(id) || self.violation.is_some() {
             return;
         }
-        if self.core(id).preferred_transfers() > transfers {
+        if self.core(id).handovers(Reason::Rank) > ranked {
             self.coverage.count("leader transfer for a weight");
         }
-        if self.process(id).driver.moves_to_writers() > moves {
+        if self.core(id).handovers(Reason::Writers) > moves {
             self.coverage.count("leader moved to the writers");
             let (now_us, pause_us) = (self.now_us, self.options.leader_pause_us());
             let moves = &mut self.checks.leader_moves;

@@ -1,14 +1,15 @@
 //! Elections: terms, pre-votes, votes, promises.
 //!
 //! A leader exists per term at most once, because every voter has one vote per term and stores it
-//! before it answers. [`priority`] delays candidacies, moves leadership by weight and hands it
-//! over; it never changes who may vote for whom. [`Round`] says how long members wait for the votes
+//! before it answers. [`priority`] delays candidacies, and [`succession`] hands leadership over;
+//! neither changes who may vote for whom. [`Round`] says how long members wait for the votes
 //! of a term.
 //!
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
+pub(crate) mod succession;
 
 use std::collections::BTreeSet;
 
@@ -263,7 +264,7 @@ impl Core {
 
     /// No leader was heard for too long, or a round of votes or pre-votes has failed.
     pub(crate) fn election_timeout(&mut self) {
-        if self.disk_stalled {
+        if self.succession.stalled_disk.is_some() {
             // Another term would only wait for the same slow disk.
             return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         }

@@ -1,44 +1,24 @@
-//! Leader weights: which member should rather lead; and the transfer of leadership to it.
+//! Leader weights: which member should rather lead.
 //!
 //! Weights are preferences, never vetoes. They act in two places. A follower *defers*: it becomes a
-//! candidate later if a voter of higher weight may become one first. And a leader *hands over*: it
-//! begins a leader transfer to a voter of higher weight that keeps up. Votes ignore weights, so
-//! nothing here touches safety. A follower defers for a bounded time only, so a group whose
-//! preferred members are dead elects another. Neither Raft nor the dissertation has weights; the
-//! handover is the dissertation's leadership transfer (section 3.10).
+//! candidate later if a voter of higher weight may become one first. And a leader hands over to a
+//! voter of higher weight (`succession`). Votes ignore weights, so nothing here touches safety. A
+//! follower defers for a bounded time only, so a group whose preferred members are dead elects
+//! another. Neither Raft nor the dissertation has weights.
 //!
 //! A member without a database (a logger) ranks below all that have one, whatever their weights:
 //! see [`Rank`].
-//!
-//! # How long a voter has to keep up before the leader hands over
-//!
-//! The *trial time* is two longest election timeouts at first. A voter may be good until it leads,
-//! and then lose leadership at once, so that the group would hand over again and again. Therefore
-//! each handover doubles the trial time of the next one, at most five times (32-fold). A group that
-//! has made no handover for eight of the latest trial times counts as calm, and the trial time
-//! starts again at two timeouts. A leader without a database hands over sooner: its first trial
-//! time is the shortest election timeout.
 
 use std::collections::BTreeMap;
 
-use synod_planted::planted;
-
-use crate::commands::LeaderTransferError;
 use crate::core::{Core, State};
-use crate::effect::RoleName;
-use crate::message::Body;
-use crate::replication::progress::Peer;
-use crate::types::{EntryId, LogIndex, MemberId, Time};
+use crate::types::{EntryId, MemberId, Time};
 
 /// Most steps that a member of ordinary weight defers, one for each voter of higher weight. More
 /// would only prolong the time without a leader.
 const STEPS_MAX: u64 = 2;
 /// Steps that a member of weight zero defers if any voter has a higher weight.
 const STEPS_OF_ZERO: u64 = 4;
-/// Most doublings of the trial time.
-const DOUBLINGS_MAX: u32 = 5;
-/// After this many trial times without a handover the group counts as calm.
-const CALM_TRIALS: u64 = 8;
 
 /// How much a member should lead, compared with the others: 0 to 100, ordinarily 50. A member of
 /// weight zero leads only if no voter of higher weight can.
@@ -75,14 +55,14 @@ impl std::fmt::Display for LeaderWeight {
 /// How much a voter is preferred: by whether it has a database, then by its weight. What a logger
 /// leads costs every client a way to another machine, and its own machine may be a small one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    has_data: bool,
-    weight: LeaderWeight,
+pub(crate) struct Rank {
+    pub(crate) has_data: bool,
+    pub(crate) weight: LeaderWeight,
 }
 
 impl Rank {
     /// Whether a voter of this rank leads only if no voter of a higher one can.
-    fn is_last_choice(self) -> bool {
+    pub(crate) fn is_last_choice(self) -> bool {
         !self.has_data || self.weight.get() == 0
     }
 }
@@ -97,18 +77,13 @@ pub struct LeaderPreference {
     pub hands_over: bool,
 }
 
-/// Leader weights that a member knows, and the handovers that it has begun.
+/// Leader weights that a member knows.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
-    own: LeaderPreference,
+    pub(crate) own: LeaderPreference,
     /// Weights of the others that are fit to lead, as the driver set them last. This member defers
     /// to no other voter. `None`: not set since the start.
     others: Option<BTreeMap<MemberId, LeaderWeight>>,
-    /// When this member last handed over because of a weight, and how often the trial time had
-    /// doubled then, that handover's doubling included.
-    latest_handover: Option<(Time, u32)>,
-    /// Handovers because of a weight since the start.
-    handovers: u64,
 }
 
 /// The delay of a follower's candidacy. Ends when a leader is heard or a vote is given.
@@ -130,26 +105,11 @@ struct Delay {
     lost_leader: Option<MemberId>,
 }
 
-/// A leader's observation of voters of higher weight.
-#[derive(Debug, Default)]
-pub(crate) struct Succession {
-    /// Time since which each of them has kept up at every look.
-    keeps_up_since: BTreeMap<MemberId, Time>,
-    /// Commit index at the latest look, and when the next look is due. `None`: no look yet.
-    latest_look: Option<(LogIndex, Time)>,
-}
-
 impl Core {
     /// Sets this member's leader preference.
     pub fn set_leader_preference(&mut self, preference: LeaderPreference) {
         self.priorities.own = preference;
         self.weights_changed();
-    }
-
-    /// This member's disk does not finish its writes, or does again. Meanwhile the member is no
-    /// candidate: its vote for itself would not be durable, and it would follow no leader.
-    pub fn set_disk_stalled(&mut self, stalled: bool) {
-        self.disk_stalled = stalled;
     }
 
     pub fn leader_preference(&self) -> LeaderPreference {
@@ -192,8 +152,6 @@ impl Core {
             self.election_at = self.election_at.map(|at| at.min(self.now));
         }
     }
-
-    // --- deferring --------------------------------------------------------------------------
 
     /// Delays this candidacy by up to two steps (four for a member of weight zero, or without a
     /// database) while a voter of higher rank may become a candidate. A step is the time within
@@ -288,12 +246,12 @@ impl Core {
         others.get(&member).copied().filter(|_| member != self.id)
     }
 
-    fn own_rank(&self) -> Rank {
+    pub(crate) fn own_rank(&self) -> Rank {
         self.rank(self.id, self.priorities.own.weight)
     }
 
     /// The rank of another member that is fit to lead.
-    fn rank_of(&self, member: MemberId) -> Option<Rank> {
+    pub(crate) fn rank_of(&self, member: MemberId) -> Option<Rank> {
         Some(self.rank(member, self.weight_of(member)?))
     }
 
@@ -303,256 +261,6 @@ impl Core {
         Rank {
             has_data: known.is_none_or(|member| member.has_data),
             weight,
-        }
-    }
-
-    // --- handing over -----------------------------------------------------------------------
-
-    /// How many handovers because of a weight this member has begun since its start.
-    pub fn preferred_transfers(&self) -> u64 {
-        self.priorities.handovers
-    }
-
-    /// Hands over to the voter of the highest rank that has kept up for the trial time, if this
-    /// leader should. Looks at the voters once per `promise_us`, when called often enough.
-    pub(crate) fn consider_handover(&mut self) {
-        let (now, commit) = (self.now, self.commit);
-        let next_look = now.plus_us(self.timing.promise_us);
-        let wanted = self.preferred_voters();
-        let State::Leader(leading) = &mut self.state else {
-            return;
-        };
-        let succession = &mut leading.succession;
-        let latest_look = succession.latest_look;
-        if latest_look.is_some_and(|(_, next)| now < next) {
-            return;
-        }
-        succession.latest_look = Some((commit, next_look));
-        let Some((committed_before, _)) = latest_look else {
-            return;
-        };
-        let peers = &leading.peers;
-        let keeps_up = |id: &MemberId| {
-            peers.get(id).is_some_and(|peer| {
-                let is_heard = peer
-                    .last_heard
-                    .is_some_and(|at| now.since_us(at) < self.timing.promise_us);
-                is_heard && peer.match_index >= committed_before
-            })
-        };
-        let since = &mut succession.keeps_up_since;
-        since.retain(|id, _| wanted.contains_key(id) && keeps_up(id));
-        for id in wanted.keys().filter(|id| keeps_up(id)) {
-            since.entry(*id).or_insert(now);
-        }
-        self.hand_over_to_one_of(&wanted);
-    }
-
-    /// Voters of higher rank that this leader would hand over to.
-    fn preferred_voters(&self) -> BTreeMap<MemberId, Rank> {
-        let own = self.own_rank();
-        let is_last_choice = own.is_last_choice();
-        let must = planted!(KeepLoggerLeading, is_last_choice, else own.weight.get() == 0);
-        if !self.priorities.own.hands_over && !must {
-            return BTreeMap::new();
-        }
-        let voters = self.log.config().config.voters();
-        voters
-            .filter_map(|id| Some((id, self.rank_of(id).filter(|other| *other > own)?)))
-            .collect()
-    }
-
-    fn hand_over_to_one_of(&mut self, wanted: &BTreeMap<MemberId, Rank>) {
-        let (now, trial_us) = (self.now, self.trial_us(self.recent_doublings()));
-        // Not during a change of the configuration or a leader transfer.
-        if self.may_change_config().is_err() {
-            return;
-        }
-        let Some(leading) = self.leading() else {
-            return;
-        };
-        let since = &leading.succession.keeps_up_since;
-        let ready = since
-            .iter()
-            .filter(|(_, since)| now.since_us(**since) >= trial_us);
-        let chosen = ready
-            .filter_map(|(id, _)| Some((*wanted.get(id)?, leading.peers.get(id)?.match_index, *id)))
-            .max();
-        let Some((_, _, to)) = chosen else {
-            return;
-        };
-        if self.transfer_leadership(now, Some(to)).is_ok() {
-            self.note_handover();
-        }
-    }
-
-    /// How long a voter of higher rank has to keep up, after so many doublings (section "trial
-    /// time" of the module's documentation).
-    fn trial_us(&self, doublings: u32) -> u64 {
-        let first = match self.own_rank().has_data {
-            true => 2 * self.timing.election_timeout_max_us,
-            false => self.timing.election_timeout_min_us,
-        };
-        first << doublings
-    }
-
-    /// How often the trial time has doubled since the group was calm.
-    fn recent_doublings(&self) -> u32 {
-        let recent = self.priorities.latest_handover.filter(|(at, doublings)| {
-            self.now.since_us(*at) < CALM_TRIALS * self.trial_us(*doublings)
-        });
-        recent.map_or(0, |(_, doublings)| doublings)
-    }
-
-    fn note_handover(&mut self) {
-        let doublings = (self.recent_doublings() + 1).min(DOUBLINGS_MAX);
-        self.priorities.latest_handover = Some((self.now, doublings));
-        self.priorities.handovers += 1;
-        if let Some(leading) = self.leading_mut() {
-            // If the leader transfer fails, every voter has to keep up for a whole trial time
-            // again.
-            leading.succession = Succession::default();
-        }
-    }
-}
-
-/// A leader transfer in progress (Raft dissertation, section 3.10). The leader stops taking
-/// proposals, waits until the target has the whole log, and then orders the target to become a
-/// candidate at once. If no other leader appears in time, it takes proposals again.
-#[derive(Debug)]
-pub(crate) struct LeaderTransfer {
-    /// The target.
-    to: MemberId,
-    /// When the leader gives up and takes proposals again.
-    pub(crate) deadline: Time,
-    /// Whether the target was ordered to become a candidate.
-    ordered: bool,
-}
-
-impl Core {
-    /// Hands leadership to `to`, or without one to the best successor, and returns the target. The
-    /// leader takes no proposals until that has happened, or until the shortest election timeout
-    /// has passed.
-    pub fn transfer_leadership(
-        &mut self,
-        now: Time,
-        to: Option<MemberId>,
-    ) -> Result<MemberId, LeaderTransferError> {
-        self.observe(now);
-        let leader = self.leader;
-        let Some(leading) = self.leading() else {
-            return Err(LeaderTransferError::NotLeader { leader });
-        };
-        if let Some(leader_transfer) = &leading.leader_transfer {
-            let to = leader_transfer.to;
-            return Err(LeaderTransferError::InProgress { to });
-        }
-        let to = match to {
-            Some(to) if to == self.id => return Err(LeaderTransferError::AlreadyLeader { to }),
-            Some(to) if !self.log.config().config.is_voter(to) => {
-                return Err(LeaderTransferError::NotVoter { to });
-            }
-            Some(to) => to,
-            None => self
-                .best_successor()
-                .ok_or(LeaderTransferError::NoCandidate)?,
-        };
-        let deadline = self.now.plus_us(self.timing.election_timeout_min_us);
-        if let Some(leading) = self.leading_mut() {
-            leading.leader_transfer = Some(LeaderTransfer {
-                to,
-                deadline,
-                ordered: false,
-            });
-        }
-        self.advance_leader_transfer();
-        Ok(to)
-    }
-
-    /// The target of the leader transfer in progress; `None`: there is none.
-    pub fn leader_transfer_target(&self) -> Option<MemberId> {
-        Some(self.leading()?.leader_transfer.as_ref()?.to)
-    }
-
-    /// Best successor among the other voters that have answered lately: one with a database that
-    /// keeps up; then the one of the highest rank that has everything committed, or else the one
-    /// with the most complete log. A logger often has an entry more than a server.
-    pub(crate) fn best_successor(&self) -> Option<MemberId> {
-        self.best_successor_of(|_| true)
-    }
-
-    /// Best successor, at the leader, among voters that have shown a quick disk after `since`. Such
-    /// a voter has acknowledged an entry within `within_us` of its appending, and no later one
-    /// waits for longer.
-    pub fn successor_with_quick_disk(
-        &mut self,
-        now: Time,
-        since: Time,
-        within_us: u64,
-    ) -> Option<MemberId> {
-        self.observe(now);
-        self.best_successor_of(|peer| peer.writes_within(within_us, self.now, since))
-    }
-
-    fn best_successor_of(&self, is_fit: impl Fn(&Peer) -> bool) -> Option<MemberId> {
-        let leading = self.leading()?;
-        let lately = |heard: Option<Time>| {
-            heard.is_some_and(|at| self.now.since_us(at) < self.timing.election_timeout_min_us)
-        };
-        let candidates = self.log.config().config.voters().filter_map(|id| {
-            let peer = leading
-                .peers
-                .get(&id)
-                .filter(|peer| lately(peer.last_heard) && is_fit(peer))?;
-            let has_all = peer.match_index >= self.commit;
-            let keeps_up = has_all || lately(peer.acknowledged_at());
-            let rank = self.rank_of(id);
-            let serves = keeps_up && rank.is_some_and(|rank| rank.has_data);
-            Some((serves, rank.filter(|_| has_all), peer.match_index, id))
-        });
-        candidates.max().map(|(_, _, _, id)| id)
-    }
-
-    /// Orders the target to become a candidate once its log is complete. From then on the target
-    /// may win in spite of all promises, whenever its requests arrive.
-    pub(crate) fn advance_leader_transfer(&mut self) {
-        let last = self.log.last().index;
-        let Some(leading) = self.leading_mut() else {
-            return;
-        };
-        let Some(leader_transfer) = &mut leading.leader_transfer else {
-            return;
-        };
-        let matched = leading
-            .peers
-            .get(&leader_transfer.to)
-            .map_or(LogIndex(0), |peer| peer.match_index);
-        if leader_transfer.ordered || matched < last {
-            return;
-        }
-        leader_transfer.ordered = true;
-        leading.has_ordered_election = true;
-        let to = leader_transfer.to;
-        self.send(to, Body::TimeoutNow);
-    }
-
-    /// Gives a leader transfer up when its time is over.
-    pub(crate) fn tick_leader_transfer(&mut self) {
-        let now = self.now;
-        let Some(leading) = self.leading_mut() else {
-            return;
-        };
-        leading
-            .leader_transfer
-            .take_if(|leader_transfer| leader_transfer.deadline <= now);
-    }
-
-    /// The leader of this term orders this member to become a candidate. Without a pre-vote, which
-    /// that leader's promises would refuse.
-    pub(crate) fn handle_timeout_now(&mut self, from: MemberId) {
-        let expected = self.leader == Some(from) && self.role() == RoleName::Follower;
-        if expected && self.may_stand() && !self.disk_stalled {
-            self.campaign(true);
         }
     }
 }

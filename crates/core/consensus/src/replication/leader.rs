@@ -14,8 +14,7 @@ use synod_planted::planted;
 use crate::commands::{Proposal, ProposeError};
 use crate::core::{Core, State};
 use crate::effect::{Effect, SendEntries};
-use crate::election::priority::LeaderTransfer;
-use crate::election::priority::Succession;
+use crate::election::succession::{LeaderTransfer, Trials};
 use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::quorum::reached_by_majority;
@@ -33,7 +32,7 @@ pub(crate) struct Leading {
     uncommitted_bytes: u64,
     /// When the member became leader. Until a voter answers, this counts as the time of its latest
     /// answer.
-    since: Time,
+    pub(crate) since: Time,
     /// When the next heartbeats are due.
     heartbeat_at: Time,
     pub(crate) leader_transfer: Option<LeaderTransfer>,
@@ -41,7 +40,7 @@ pub(crate) struct Leading {
     /// arrive at any time in the rest of the term.
     pub(crate) has_ordered_election: bool,
     pub(crate) reads: LeaderReads,
-    pub(crate) succession: Succession,
+    pub(crate) trials: Trials,
 }
 
 impl Leading {
@@ -54,7 +53,7 @@ impl Leading {
             leader_transfer: None,
             has_ordered_election: false,
             reads: LeaderReads::default(),
-            succession: Succession::default(),
+            trials: Trials::default(),
         }
     }
 

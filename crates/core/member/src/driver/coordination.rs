@@ -167,7 +167,7 @@ impl Driver {
         }
         membership.leave.stay_for_others(now);
         membership.silence.begin();
-        self.leadership.follow_writers.begin_leading(now);
+        self.leadership.begin_leading(&mut self.ctx);
         self.commands.begin_leading();
         self.catch_up.feeding.feeders.begin_leading();
         membership.successor = None;

@@ -97,8 +97,8 @@ impl Driver {
         // Weights before the status, so that the leader uses what it is about to send.
         self.leadership
             .weigh_reports(&mut self.ctx, &self.membership);
-        // After the weights and regions, which decide where to.
-        self.leadership.follow_writers(&mut self.ctx);
+        // After the regions, which say where writers are.
+        self.leadership.watch_writers(&mut self.ctx);
         // After the regions, too.
         self.catch_up
             .feeding

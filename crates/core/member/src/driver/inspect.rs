@@ -62,11 +62,6 @@ impl Driver {
         self.authorization.refused.count()
     }
 
-    /// How often this member has begun to move leadership to the writers.
-    pub fn moves_to_writers(&self) -> u64 {
-        self.leadership.follow_writers.moves()
-    }
-
     /// The member that has sent entries last, of those that this member's log lacks. None: nothing
     /// was fetched, or no member has any.
     pub fn fetches_from(&self) -> Option<MemberId> {

@@ -371,7 +371,7 @@ impl Driver {
             Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
             Event::LeaderPlacement(placement) => {
                 let now = self.ctx.turns.now;
-                self.leadership.follow_writers.set_placement(now, placement);
+                self.leadership.writers.set_placement(now, placement);
             }
             Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
             Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,

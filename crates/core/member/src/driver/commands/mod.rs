@@ -396,7 +396,7 @@ fn progress_of(ctx: &Context, work: &Work) -> Progress {
                 );
                 Progress::Ended(Err(refuse(RefusalReason::TransferFailed, text)))
             }
-            Some(_) if ctx.core.leader_transfer_target().is_none() => {
+            Some(_) if ctx.core.leader_transfer().is_none() => {
                 let text = format!(
                     "{} has not taken leadership over: see that it runs, can be reached and \
                      does not lag, and repeat the command",

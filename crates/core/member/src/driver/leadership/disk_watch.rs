@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use synod_consensus::{Time, WriteTicket};
+use synod_consensus::{StalledDisk, Time, WriteTicket};
 
 /// Writes that are handed to the disk within this time are watched as one.
 const GROUP: Duration = Duration::from_millis(50);
@@ -28,8 +28,6 @@ pub(in crate::driver) struct DiskWatch {
     was_late: bool,
     /// The disk has stalled, by the looks so far.
     stalled: bool,
-    /// Leader only: leadership is not handed over again for this reason before this time.
-    next_handover: Time,
 }
 
 /// News that a look at the disk has brought.
@@ -49,7 +47,6 @@ impl DiskWatch {
             latest: WriteTicket(0),
             was_late: false,
             stalled: false,
-            next_handover: Time(0),
         }
     }
 
@@ -75,7 +72,7 @@ impl DiskWatch {
     }
 
     /// When the oldest write that is under way was handed to the disk; `None`: there is none.
-    pub(super) fn oldest_since(&self) -> Option<Time> {
+    fn oldest_since(&self) -> Option<Time> {
         self.under_way.front().map(|(_, since)| *since)
     }
 
@@ -83,12 +80,6 @@ impl DiskWatch {
     pub(in crate::driver) fn oldest_write(&self, now: Time) -> Duration {
         let oldest = self.oldest_since();
         oldest.map_or(Duration::ZERO, |since| now.since(since))
-    }
-
-    /// A member that writes and acknowledges within this time has a quicker disk than one that has
-    /// stalled.
-    pub(super) fn quick(&self) -> Duration {
-        self.patience / QUICK_SHARE
     }
 
     /// Looks at the oldest write. A process that stood still finds its writes old although they are
@@ -106,19 +97,14 @@ impl DiskWatch {
         }
     }
 
-    /// Whether the disk has stalled, by the latest look.
-    pub(super) fn is_stalled(&self) -> bool {
-        self.stalled
-    }
-
-    /// Whether leadership may be handed over for this reason now. If so, not again for `pause`,
-    /// since the leader takes no proposals meanwhile.
-    pub(super) fn takes_turn(&mut self, now: Time, pause: Duration) -> bool {
-        let is_due = now >= self.next_handover;
-        if is_due {
-            self.next_handover = now.plus(pause);
-        }
-        is_due
+    /// Since when the disk has stalled, by the latest look; `None`: it has not.
+    pub(super) fn stalled(&self) -> Option<StalledDisk> {
+        let quick = self.patience / QUICK_SHARE;
+        let since = self.oldest_since().filter(|_| self.stalled)?;
+        Some(StalledDisk {
+            since,
+            quick_us: quick.as_micros() as u64,
+        })
     }
 }
 
@@ -161,10 +147,10 @@ mod tests {
         assert_eq!(watch.look(at(1250)), Some(stalled));
         assert_eq!(watch.look(at(1500)), None);
         watch.wrote(at(1500), WriteTicket(3));
-        assert!(watch.is_stalled());
+        assert!(watch.stalled().is_some_and(|disk| disk.since == at(0)));
         watch.persisted(WriteTicket(2));
         assert_eq!(watch.look(at(1750)), Some(DiskNews::Recovered));
-        assert!(!watch.is_stalled());
+        assert_eq!(watch.stalled(), None);
     }
 
     #[test]

@@ -1,27 +1,30 @@
 //! Leadership: this member hears a leader, leads itself, or serves without a majority by order.
 //!
+//! Who should lead, and why, is one question with one answer: the table in the consensus core's
+//! `election/succession.rs`. This component tells the core what it cannot know by itself:
+//!
+//! - [`reported`]: the weights of the members that are fit to lead, and their regions;
+//! - [`WriterCounts`]: whether nearly all writes come from another region;
+//! - [`DiskWatch`]: whether this member's disk keeps up. If not, it is no candidate either.
+//!
+//! And it follows what came of it:
+//!
 //! - [`PrimaryWatch`]: whether this member is primary. A lost majority is noticed there.
-//! - [`Elections`]: the leader before, and the reason why another member is elected.
 //! - [`ForcedPrimary`]: whether it continues without a majority, by order or by policy.
-//! - [`LeaderPriority`]: the members that are fit to lead, and their weights.
-//! - [`FollowWriters`]: whether nearly all writes come from another region.
-//! - [`Regions`]: the region of each member.
-//! - [`DiskWatch`]: whether this member's disk keeps up. If not, it hands over, and is no
-//!   candidate.
+//! - [`Elections`]: the leader before, and the reason why another member is elected.
 
 mod disk_watch;
 mod elections;
-mod follow_writers;
-mod forced_primary;
-mod leader_priority;
-mod primary_watch;
-mod regions;
+mod primary;
+mod reported;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_consensus::{ForceError, LeaderWeight, LogIndex, MemberId, Role, Term, Time, Writers};
-use synod_planted::planted;
+use synod_consensus::{
+    ForceError, LeaderWeight, MemberId, Preferred, Reason, Term, Time, Writers, WritingPlace,
+};
 use synod_wire::Report;
 
 use super::context::Context;
@@ -32,29 +35,29 @@ use crate::host::{Election, Level, Topic};
 use crate::tuning::Tuning;
 use disk_watch::{DiskNews, DiskWatch};
 use elections::{Cause, Elections};
-use follow_writers::{FitVoter, FollowWriters, Place, WritingPlace};
-use forced_primary::ForcedPrimary;
-use leader_priority::LeaderPriority;
-use primary_watch::PrimaryWatch;
-use regions::Regions;
+use primary::{ForcedPrimary, PrimaryWatch};
+use reported::Regions;
+use writers::{Place, WriterCounts};
 
-pub use follow_writers::LeaderPlacement;
-pub use forced_primary::QuorumLossPolicy;
-pub(super) use forced_primary::has_action;
+pub use primary::QuorumLossPolicy;
+pub(super) use primary::has_action;
+pub use writers::LeaderPlacement;
 
 /// The component that knows who leads and who should, and whether this member is primary.
 pub(super) struct Leadership {
     pub(super) forced_primary: ForcedPrimary,
-    pub(super) leader_priority: LeaderPriority,
     pub(super) regions: Regions,
-    pub(super) follow_writers: FollowWriters,
+    pub(super) writers: WriterCounts,
+    /// For how long nearly all writes must come from elsewhere, and for how long a member leads at
+    /// least, before leadership follows the writers.
+    writers_trial: Duration,
+    leader_pause: Duration,
     pub(super) disk_watch: DiskWatch,
     pub(super) primary: PrimaryWatch,
     pub(super) elections: Elections,
+    /// The leader transfer that was announced, if one is under way.
+    announced: Option<Preferred>,
 }
-
-/// Longest election timeouts between two attempts to hand over because of a disk.
-const HANDOVER_PAUSE: u64 = 4;
 
 impl Leadership {
     pub(super) fn new(
@@ -66,12 +69,14 @@ impl Leadership {
         let step_down = Duration::from_micros(config.timing.election_timeout_max_us);
         Leadership {
             forced_primary: ForcedPrimary::default(),
-            leader_priority: LeaderPriority::default(),
             regions: Regions::new(me, config.region.clone()),
-            follow_writers: FollowWriters::new(tuning, now),
+            writers: WriterCounts::new(tuning, now),
+            writers_trial: tuning.writers_trial,
+            leader_pause: tuning.leader_pause,
             disk_watch: DiskWatch::new(tuning.disk_patience),
             primary: PrimaryWatch::new(now, step_down),
             elections: Elections::default(),
+            announced: None,
         }
     }
 
@@ -155,15 +160,19 @@ impl Leadership {
         }
     }
 
-    // --- a disk that has stalled -------------------------------------------------------------
+    // --- who should lead ---------------------------------------------------------------------
 
-    /// Looks whether this member's disk keeps up. If it does not, this member is no candidate, and
-    /// hands leadership over if it leads.
+    /// This member leads from now on.
+    pub(super) fn begin_leading(&mut self, ctx: &mut Context) {
+        self.writers.forget(ctx.turns.now);
+        ctx.core.set_writing_place(None);
+    }
+
+    /// Looks whether this member's disk keeps up.
     pub(super) fn watch_disk(&mut self, ctx: &mut Context) {
         let now = ctx.turns.now;
         match self.disk_watch.look(now) {
             Some(DiskNews::Stalled(oldest)) => {
-                ctx.core.set_disk_stalled(true);
                 let text = format!(
                     "a write of this member's log has not finished for {:.1} s: its disk hangs or \
                      is overloaded. Until it has, this member acknowledges nothing and is no \
@@ -175,51 +184,18 @@ impl Leadership {
                 ctx.note(Topic::Log, Level::Warning, text);
             }
             Some(DiskNews::Recovered) => {
-                ctx.core.set_disk_stalled(false);
                 let text = "the disk of this member's log answers again";
                 ctx.note(Topic::Log, Level::Info, text);
             }
             None => {}
         }
-        if self.disk_watch.is_stalled() {
-            self.hand_over_for_disk(ctx);
-        }
-    }
-
-    /// Hands leadership over, if a majority of the others has written what this member has not, and
-    /// one of them has shown a quicker disk meanwhile. Where all disks are slow, an election takes
-    /// many syncs, and its winner is no better.
-    fn hand_over_for_disk(&mut self, ctx: &mut Context) {
-        let (durable, commit) = (ctx.core.durable_index(), ctx.core.commit_index());
-        let is_behind = ctx.core.is_leader() && durable < commit;
-        if !planted!(KeepStalledLeader, is_behind, else false)
-            || ctx.core.leader_transfer_target().is_some()
-        {
-            return;
-        }
-        let now = ctx.turns.now;
-        let Some(to) = self.successor_for_disk(ctx, now) else {
-            return;
-        };
-        let longest_us = ctx.identity.config.timing.election_timeout_max_us;
-        let pause = Duration::from_micros(HANDOVER_PAUSE * longest_us);
-        if self.disk_watch.takes_turn(now, pause) {
-            // Refused if that voter cannot take over; tried again after the pause.
-            let _ = ctx.core.transfer_leadership(now, Some(to));
-        }
-    }
-
-    fn successor_for_disk(&self, ctx: &mut Context, now: Time) -> Option<MemberId> {
-        let since = self.disk_watch.oldest_since()?;
-        let quick_us = self.disk_watch.quick().as_micros() as u64;
-        let within_us = planted!(HandOverToSlow, quick_us, else u64::MAX);
-        ctx.core.successor_with_quick_disk(now, since, within_us)
+        ctx.core.set_stalled_disk(self.disk_watch.stalled());
     }
 
     /// The weight that this member reports: zero while its disk has stalled.
     pub(super) fn reported_weight(&self, ctx: &Context) -> LeaderWeight {
         let own = ctx.core.leader_preference().weight;
-        let none = LeaderWeight::new(0).filter(|_| self.disk_watch.is_stalled());
+        let none = LeaderWeight::new(0).filter(|_| self.disk_watch.stalled().is_some());
         none.unwrap_or(own)
     }
 
@@ -228,7 +204,7 @@ impl Leadership {
         let config = &ctx.core.config().config;
         let reports = || membership.presence.reports();
         let moved = self.regions.note(config, reports());
-        let weights = LeaderPriority::weights(config, reports());
+        let weights = reported::weights(config, reports());
         self.set_leader_weights(ctx, weights, moved);
     }
 
@@ -236,7 +212,7 @@ impl Leadership {
     pub(super) fn weigh_status(&mut self, ctx: &mut Context, members: &[Report]) {
         let config = &ctx.core.config().config;
         let moved = self.regions.note(config, members.iter());
-        let weights = LeaderPriority::weights(config, members.iter());
+        let weights = reported::weights(config, members.iter());
         self.set_leader_weights(ctx, weights, moved);
     }
 
@@ -253,82 +229,68 @@ impl Leadership {
         }
     }
 
-    /// Leader only: moves leadership to where nearly all writes come from, if that is elsewhere
-    /// and an operator wants it.
-    pub(super) fn follow_writers(&mut self, ctx: &mut Context) {
+    /// Leader only: tells the core from where nearly all writes come, if that is elsewhere and an
+    /// operator wants leadership there.
+    pub(super) fn watch_writers(&mut self, ctx: &mut Context) {
         let (now, me) = (ctx.turns.now, ctx.identity.me.member);
-        let config = ctx.core.config();
-        let is_committed = config.index <= ctx.core.commit_index();
-        if config.config.writers == Writers::Leader {
-            // Whatever others have written before is no reason any more.
-            return self.follow_writers.forget(now);
-        }
+        let config = &ctx.core.config().config;
         let regions = &self.regions;
         let place_of = |id| Place::of(id, regions.of(id));
-        let committed = ctx.core.commit_index();
-        let follow = &mut self.follow_writers;
-        let found = follow.look(now, committed, &place_of(me), place_of);
-        // A change of the configuration has precedence.
-        let Some(found) = found.filter(|_| is_committed) else {
-            return;
-        };
-        let own_weight = ctx.core.leader_preference().weight;
-        let voters = fit_voters(ctx, found.committed_before);
-        let Some(to) = found.choose(own_weight, voters, place_of) else {
-            return;
-        };
-        if ctx.core.transfer_leadership(now, Some(to)).is_ok() {
-            let reason = writing_reason(ctx, &found);
-            self.follow_writers.moves_to(now, to, reason);
+        if config.writers == Writers::Leader {
+            // Whatever others have written before is no reason any more.
+            self.writers.forget(now);
+        } else {
+            self.writers.look(now, &place_of(me), place_of);
         }
+        let place = self.writers.found().map(|found| {
+            let there = config
+                .members
+                .keys()
+                .filter(|id| place_of(**id) == found.place);
+            let writes = |id| (id, found.actions.get(&id).copied().unwrap_or_default());
+            WritingPlace {
+                writes: there.copied().map(writes).collect(),
+                trial_us: self.writers_trial.as_micros() as u64,
+                pause_us: self.leader_pause.as_micros() as u64,
+            }
+        });
+        ctx.core.set_writing_place(place);
     }
 
-    /// Logs once that leadership is being transferred, and to which member.
+    /// Logs once that leadership is being transferred, to which member, and why.
     pub(super) fn announce_leader_transfer(&mut self, ctx: &Context) {
-        let target = ctx.core.leader_transfer_target();
-        let Some(to) = self.leader_priority.transfer_to_announce(target) else {
+        let transfer = ctx.core.leader_transfer();
+        let known = std::mem::replace(&mut self.announced, transfer);
+        let Some(Preferred { member, because }) = transfer.filter(|_| transfer != known) else {
             return;
         };
-        let name = ctx.name_of(to);
-        let own = ctx.core.leader_preference().weight;
-        let heavier = ctx.core.weight_of(to).filter(|weight| *weight > own);
-        let weights = heavier.map_or_else(String::new, |weight| {
-            format!(", whose weight is {weight}; that of this member is {own}")
-        });
-        let disk = if self.disk_watch.is_stalled() {
-            ", because the disk of this member's log has stalled"
-        } else {
-            ""
+        let why = match because {
+            Reason::Ordered => String::new(),
+            Reason::StalledDisk => ", because the disk of this member's log has stalled".to_owned(),
+            Reason::Rank => self.text_of_rank(ctx, member),
+            Reason::Writers => self.text_of_writers(ctx),
         };
-        let writers = self.follow_writers.take_reason(to).unwrap_or_default();
-        let text = format!("handing leadership over to {name}{weights}{disk}{writers}");
+        let text = format!("handing leadership over to {}{why}", ctx.name_of(member));
         ctx.note(Topic::Leadership, Level::Info, text);
     }
-}
 
-/// Voters with a database that could lead now: their logs have reached `committed`.
-fn fit_voters(ctx: &Context, committed: LogIndex) -> impl Iterator<Item = FitVoter> + '_ {
-    let (core, answering) = (&ctx.core, ctx.answering());
-    core.progress().filter_map(move |progress| {
-        let member = core.config().config.members.get(&progress.member)?;
-        let is_voter = member.role == Role::Voter && member.has_data;
-        let answers = answering.contains(&progress.member);
-        let is_fit = is_voter && answers && progress.match_index >= committed;
-        is_fit.then_some(FitVoter {
-            member: progress.member,
-            weight: core.weight_of(progress.member)?,
-            log_end: progress.match_index,
+    fn text_of_rank(&self, ctx: &Context, member: MemberId) -> String {
+        let own = ctx.core.leader_preference().weight;
+        let weight = ctx.core.weight_of(member).filter(|weight| *weight > own);
+        weight.map_or_else(
+            || ", because this member has no database".to_owned(),
+            |weight| format!(", whose weight is {weight}; that of this member is {own}"),
+        )
+    }
+
+    fn text_of_writers(&self, ctx: &Context) -> String {
+        self.writers.found().map_or_else(String::new, |found| {
+            let place = match &found.place {
+                Place::Region(region) => format!("region {region}"),
+                Place::Member(member) => ctx.name_of(*member),
+            };
+            let percent = found.percent;
+            format!(", because {percent} % of the transactions come from {place}")
         })
-    })
-}
-
-fn writing_reason(ctx: &Context, found: &WritingPlace) -> String {
-    let place = match &found.place {
-        Place::Region(region) => format!("region {region}"),
-        Place::Member(member) => ctx.name_of(*member),
-    };
-    format!(
-        ", because {} % of the transactions come from {place}",
-        found.percent
-    )
+    }
 }

@@ -274,7 +274,7 @@ impl Proposals {
             Ok(_) => {
                 if propose.kind == EntryKind::Action {
                     flow_control.action_appended();
-                    leadership.follow_writers.ordered(propose.origin.member);
+                    leadership.writers.ordered(propose.origin.member);
                 }
                 self.ordering.appended(propose.origin);
                 true

@@ -1,9 +1,23 @@
-//! Regions of members: each reports its own to the leader, whose status has them all.
+//! Weights and regions of members: each reports its own to the leader, whose status has them all.
 
 use std::collections::BTreeMap;
 
-use synod_consensus::{Config, MemberId};
-use synod_wire::{Region, Report};
+use synod_consensus::{Config, LeaderWeight, MemberId};
+use synod_wire::{DataState, Region, Report};
+
+/// The weights of the members that are fit to lead. A member whose database is not in step is busy,
+/// with its disk among other things; a member without a database never is.
+pub(super) fn weights<'a>(
+    config: &Config,
+    reports: impl Iterator<Item = &'a Report>,
+) -> BTreeMap<MemberId, LeaderWeight> {
+    let is_fit = |report: &&Report| {
+        let has_data = config.members.get(&report.member).map(|m| m.has_data);
+        report.state == DataState::Synced || has_data == Some(false)
+    };
+    let fit = reports.filter(is_fit);
+    fit.map(|report| (report.member, report.weight)).collect()
+}
 
 /// The component that knows the regions of members, also of those that are absent now.
 pub(in crate::driver) struct Regions {
@@ -56,11 +70,12 @@ mod tests {
     use super::*;
     use synod_consensus::{Member, Role, VersionRange};
 
+    /// Member 3 has no database.
     fn config(members: std::ops::RangeInclusive<u64>) -> Config {
         let member = |id: u64| {
             let member = Member {
                 role: Role::Voter,
-                has_data: true,
+                has_data: id != 3,
                 name: String::new(),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
@@ -106,5 +121,21 @@ mod tests {
             "its own"
         );
         assert_eq!(regions.of(MemberId(9)).map(Region::as_str), Some("west"));
+    }
+
+    #[test]
+    fn only_members_in_step_or_without_a_database_have_a_weight() {
+        let states = [
+            (1, DataState::Synced),
+            (2, DataState::Joined),
+            (3, DataState::Disconnected),
+        ];
+        let reports = states.map(|(id, state)| Report {
+            state,
+            ..report(id, "")
+        });
+        let weights = weights(&config(1..=3), reports.iter());
+        let fit: Vec<u64> = weights.keys().map(|id| id.0).collect();
+        assert_eq!(fit, [1, 3]);
     }
 }
