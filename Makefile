@@ -1,6 +1,7 @@
 # The door to everything; '.ci/run' uses the same targets.
 #
 #   make demo      install what is missing, build, start three servers, say what to try
+#   make demo-mysql  three servers of MySQL 9.7 in a group (experimental); needs root
 #   make relay-demo  a group, a relay, a replica behind it and a reader of changes; two minutes, nothing stays
 #   make check     format, lints, rules of the sources, unit tests of the core, 50 simulated groups: no server, minutes
 #   make test      what every change passes: all unit tests, a sample of planted bugs, end-to-end tests with real
@@ -37,10 +38,13 @@ LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset tri
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
+
+demo-mysql: dependencies
+	scripts/demo-mysql up
 
 relay-demo: all-dependencies build
 	$(CARGO) run --quiet -p synod-e2e --example relay_demo

@@ -272,6 +272,45 @@ impl MysqlGtidSet {
         out
     }
 
+    /// Reads the bytes of [`MysqlGtidSet::bytes_for_dump`], which servers also use for their own
+    /// sets; none: they are none.
+    pub fn of_dump_bytes(mut bytes: &[u8]) -> Option<MysqlGtidSet> {
+        let head = bytes.try_get_u64_le().ok()?;
+        let has_tags = head & WITH_TAGS == WITH_TAGS;
+        let sources = if has_tags {
+            (head & !WITH_TAGS) >> 8
+        } else {
+            head
+        };
+        let mut set = MysqlGtidSet::default();
+        for _ in 0..sources {
+            let mut uuid = Uuid([0; UUID_BYTES]);
+            bytes.try_copy_to_slice(&mut uuid.0).ok()?;
+            let mut tag = [0; TAG_BYTES_MAX];
+            let tag_bytes = if has_tags {
+                usize::from(bytes.try_get_u8().ok()?) >> 1
+            } else {
+                0
+            };
+            let tag = tag.get_mut(..tag_bytes)?;
+            bytes.try_copy_to_slice(tag).ok()?;
+            let tag = Tag::of(tag)?;
+            for _ in 0..bytes.try_get_u64_le().ok()? {
+                let first = bytes.try_get_u64_le().ok()?;
+                let last = bytes.try_get_u64_le().ok()?.checked_sub(1)?;
+                add_run(set.runs_mut((uuid, tag)), Run::checked(first, last)?);
+            }
+        }
+        bytes.is_empty().then_some(set)
+    }
+
+    /// The first number of this server or group, counted without a tag, that is not in the set.
+    pub fn first_missing(&self, uuid: Uuid) -> u64 {
+        let first = self.run_from((uuid, Tag::default()), 1);
+        let run = first.filter(|run| run.first == 1);
+        run.map_or(1, |run| run.last.saturating_add(1))
+    }
+
     /// The run with this number, or the first one after it.
     fn run_from(&self, source: Source, number: u64) -> Option<Run> {
         let (_, runs) = self.sources.get(self.place(source).ok()?)?;
@@ -609,6 +648,16 @@ mod tests {
     }
 
     #[test]
+    fn first_missing_number_ends_what_has_no_gap() {
+        let one: Uuid = ONE.parse().unwrap();
+        let missing = |text: &str| set(text).first_missing(one);
+        assert_eq!(missing(""), 1);
+        assert_eq!(missing(&format!("{ONE}:2-9")), 1);
+        assert_eq!(missing(&format!("{ONE}:1-5:7-9")), 6);
+        assert_eq!(missing(&format!("{ONE}:tag:1-5")), 1);
+    }
+
+    #[test]
     fn set_for_a_dump_has_the_number_after_each_run() {
         let bytes = set(&format!("{ONE}:1-5")).bytes_for_dump();
         let uuid: Uuid = ONE.parse().unwrap();
@@ -676,6 +725,9 @@ mod tests {
             if let Some(cut) = bytes.len().checked_sub(1) {
                 prop_assert_eq!(MysqlGtidSet::of_bytes(&bytes[..cut]), None);
             }
+            let dump = set_of(&some).bytes_for_dump();
+            prop_assert_eq!(MysqlGtidSet::of_dump_bytes(&dump), Some(set_of(&some)));
+            prop_assert_eq!(MysqlGtidSet::of_dump_bytes(&dump[..dump.len() - 1]), None);
         }
 
         #[test]
@@ -684,6 +736,7 @@ mod tests {
             text in "[0-9a-g:,-]{0,60}",
         ) {
             let _ = MysqlGtidSet::of_bytes(&bytes);
+            let _ = MysqlGtidSet::of_dump_bytes(&bytes);
             let _ = text.parse::<MysqlGtidSet>();
         }
     }

@@ -1,0 +1,170 @@
+//! The thread that joins the group, and feeds the server's channel with what the group orders.
+//!
+//! The channel has a queue on disk of its own (the relay log). It is not relied on: each start
+//! begins with an empty one, after the last number without a gap in `gtid_executed`. What is
+//! executed beyond that comes again, and the server skips it by its GTID.
+
+use synod_node::{Delivery, Level, NotFetched, Seqno};
+
+use crate::events::{self, Place};
+use crate::host::Member;
+use crate::server::ServerError;
+use crate::status::Stage;
+use crate::transaction::{self, Logged, NotReadable};
+
+/// Why a member does not follow its group, or not any more.
+#[derive(Debug, thiserror::Error)]
+enum ApplyError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Node(#[from] synod_node::NodeError),
+    #[error("entry {seqno} of the group's log is no transaction of MySQL: {why}")]
+    Entry { seqno: Seqno, why: NotReadable },
+    #[error("entry {seqno} of the group's log has damaged events: {why}")]
+    Events {
+        seqno: Seqno,
+        why: synod_binlog::EventError,
+    },
+    #[error(
+        "the database is at {applied}, but the group's history has only reached {group}: it holds \
+         what the group does not have. Move its data away, and start with a copy of another \
+         server's"
+    )]
+    Ahead { applied: Seqno, group: Seqno },
+    #[error(
+        "the database is at {applied}, and no member's log reaches back to there ({asked}). Copy \
+         the data of another server with the clone plugin, and start this server again"
+    )]
+    LogTooShort { applied: Seqno, asked: String },
+}
+
+impl Member {
+    pub(crate) fn apply(&self) {
+        let ended = self.join().and_then(|joined| match joined {
+            Some(after) => self.feed(after),
+            None => Ok(()),
+        });
+        match ended {
+            Ok(()) => {}
+            // What fails while the member stops is a consequence.
+            Err(_) if self.lock().is_stopping => {}
+            Err(why) => self.fail(why.to_string()),
+        }
+        if let Err(error) = self.server.stop_channel() {
+            self.log(Level::Info, format!("while stopping: {error}"));
+        }
+    }
+
+    /// Position after which the group's history is applied; none: the member stops before.
+    fn join(&self) -> Result<Option<Seqno>, ApplyError> {
+        let Some(group) = self.wait_for(|state| state.joined) else {
+            return Ok(None);
+        };
+        let (node, applied) = (self.node(), self.applied());
+        if applied >= group {
+            return Err(ApplyError::Ahead { applied, group });
+        }
+        if !node.can_deliver_after(applied)
+            && let Err(NotFetched { asked }) = node.find_actions_after(applied)
+        {
+            return Err(ApplyError::LogTooShort { applied, asked });
+        }
+        self.server.create_channel()?;
+        self.server.start_channel()?;
+        let format = events::format_description(&self.settings.version, self.settings.server_id);
+        self.server.queue(&format)?;
+        node.set_data_state(synod_node::DataState::Joined);
+        self.change(|state| state.stage = Stage::Following);
+        node.deliver_after(applied)?;
+        let missing = group.0 - applied.0 - 1;
+        self.log(
+            Level::Info,
+            format!("this server has joined its group; {missing} transactions come from the log"),
+        );
+        Ok(Some(applied))
+    }
+
+    fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
+        let mut own = after;
+        while let Some(delivery) = self.wait_for(|state| state.take()) {
+            self.change(|_| ()); // there is room in the queue
+            let (seqno, depends_on, data) = match delivery {
+                Delivery::Action {
+                    seqno, data: None, ..
+                } => {
+                    own = seqno;
+                    continue;
+                }
+                Delivery::Action {
+                    seqno,
+                    depends_on,
+                    data: Some(data),
+                    ..
+                } => (seqno, depends_on, Some(data)),
+                // Nothing is applied beside it.
+                Delivery::View(view) => (view.seqno, Seqno(view.seqno.0 - 1), None),
+            };
+            // A client of this server commits it, and the channel does not know of it: what comes
+            // after may depend on it.
+            if self
+                .wait_for(|_| (self.applied() >= own).then_some(()))
+                .is_none()
+            {
+                return Ok(());
+            }
+            match data {
+                Some(data) => self.queue_transaction(seqno, depends_on, data)?,
+                None => self.queue_nothing(seqno, depends_on)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn queue_transaction(
+        &self,
+        seqno: Seqno,
+        depends_on: Seqno,
+        data: bytes::Bytes,
+    ) -> Result<(), ApplyError> {
+        let logged = Logged::decode(data).map_err(|why| ApplyError::Entry { seqno, why })?;
+        let place = Place {
+            group: self.settings.group,
+            seqno: seqno.0,
+            depends_on: depends_on.0,
+            committed_us: logged.origin.committed_us,
+            server_version: logged.origin.server_version,
+            server_id: logged.origin.server_id,
+            has_statements: logged.has_statements,
+            bytes: logged.events.len(),
+        };
+        self.server.queue(&events::gtid(&place))?;
+        for event in logged.each() {
+            let event = event.map_err(|why| ApplyError::Events { seqno, why })?;
+            self.server.queue(&event)?;
+        }
+        Ok(())
+    }
+
+    /// A number of the order that is no transaction: it becomes an empty one, so that
+    /// `gtid_executed` has no gap there, on any server.
+    fn queue_nothing(&self, seqno: Seqno, depends_on: Seqno) -> Result<(), ApplyError> {
+        let server_id = self.settings.server_id;
+        let [begin, commit] =
+            events::nothing(server_id).map_err(|why| ApplyError::Events { seqno, why })?;
+        let place = Place {
+            group: self.settings.group,
+            seqno: seqno.0,
+            depends_on: depends_on.0,
+            committed_us: transaction::now_us(),
+            server_version: self.settings.version.number,
+            server_id,
+            has_statements: true,
+            bytes: begin.len() + commit.len(),
+        };
+        for event in [events::gtid(&place), begin, commit] {
+            self.server.queue(&event)?;
+        }
+        Ok(())
+    }
+}

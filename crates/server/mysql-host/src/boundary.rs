@@ -1,0 +1,412 @@
+//! The C boundary: `synod_host.h` of the plugin on one side, [`crate::host`] on the other. All
+//! unsafe code of this crate is here.
+//!
+//! No panic unwinds into the server: after one, nothing is acknowledged any more.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use synod_binlog::mysql_gtid::MysqlGtidSet;
+use synod_node::Level;
+
+use crate::clients::Statement;
+use crate::host::{Decision, Member};
+use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::settings::{Settings, Variables};
+
+/// Number of the interface: that of `synod_host.h`.
+const INTERFACE: u32 = 1;
+
+/// The member of this process, while it runs.
+static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
+
+type Take = extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize);
+
+/// `struct synod_server`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CServer {
+    interface_version: u32,
+    log: extern "C" fn(i32, *const c_char, usize),
+    thread_begin: extern "C" fn(*mut *mut c_void) -> i32,
+    thread_end: extern "C" fn(*mut c_void),
+    channel_create: extern "C" fn() -> i32,
+    channel_start: extern "C" fn() -> i32,
+    channel_stop: extern "C" fn() -> i32,
+    channel_queue: extern "C" fn(*const u8, usize) -> i32,
+    channel_is_applying: extern "C" fn() -> i32,
+    executed: extern "C" fn(*mut c_void, Take) -> i32,
+    set_read_only: extern "C" fn(i32) -> i32,
+}
+
+/// `struct synod_settings`.
+#[repr(C)]
+pub struct CSettings {
+    group: *const c_char,
+    name: *const c_char,
+    address: *const c_char,
+    members: *const c_char,
+    options: *const c_char,
+    incoming: *const c_char,
+    data_dir: *const c_char,
+    bootstrap: i32,
+    server_version: u32,
+    server_id: u32,
+    server_version_text: *const c_char,
+}
+
+/// `struct synod_transaction`.
+#[repr(C)]
+pub struct CTransaction {
+    context: *mut c_void,
+    read: extern "C" fn(*mut c_void, *mut *const u8) -> i64,
+    is_killed: extern "C" fn(*mut c_void) -> i32,
+    bytes: u64,
+    hashes: *const u64,
+    hash_count: usize,
+    runs_alone: i32,
+}
+
+/// `struct synod_status`.
+#[repr(C)]
+pub struct CStatus {
+    state: [u8; 16],
+    writer: [u8; 64],
+    problem: [u8; 512],
+    members: [u8; 512],
+    applied: i64,
+    committed: i64,
+    ordered: u64,
+    refused: u64,
+    unknown: u64,
+    primary: i32,
+}
+
+const ORDERED: i32 = 0;
+const REFUSED: i32 = 1;
+const UNKNOWN: i32 = 2;
+
+impl CServer {
+    fn result(call: &'static str, code: i32) -> Result<(), ServerError> {
+        match code {
+            0 => Ok(()),
+            code => Err(ServerError::Call { call, code }),
+        }
+    }
+}
+
+impl Server for CServer {
+    fn log(&self, level: Level, text: &str) {
+        let level = match level {
+            Level::Debug => 0,
+            Level::Info => 1,
+            Level::Warning => 2,
+            Level::Error => 3,
+        };
+        (self.log)(level, text.as_ptr().cast(), text.len());
+    }
+
+    fn begin_thread(&self) -> Option<ThreadToken> {
+        let mut thread = std::ptr::null_mut();
+        let code = (self.thread_begin)(&mut thread);
+        (code == 0).then_some(ThreadToken(thread.expose_provenance()))
+    }
+
+    fn end_thread(&self, thread: ThreadToken) {
+        (self.thread_end)(std::ptr::with_exposed_provenance_mut(thread.0));
+    }
+
+    fn create_channel(&self) -> Result<(), ServerError> {
+        CServer::result("channel_create", (self.channel_create)())
+    }
+
+    fn start_channel(&self) -> Result<(), ServerError> {
+        CServer::result("channel_start", (self.channel_start)())
+    }
+
+    fn stop_channel(&self) -> Result<(), ServerError> {
+        CServer::result("channel_stop", (self.channel_stop)())
+    }
+
+    fn queue(&self, event: &[u8]) -> Result<(), ServerError> {
+        let code = (self.channel_queue)(event.as_ptr(), event.len());
+        CServer::result("channel_queue_packet", code)
+    }
+
+    fn is_applying(&self) -> bool {
+        (self.channel_is_applying)() == 1
+    }
+
+    fn executed(&self) -> Result<MysqlGtidSet, ServerError> {
+        extern "C" fn take(context: *mut c_void, bytes: *const u8, length: usize) {
+            // SAFETY: `context` is the place below, which outlives the call; the plugin hands over
+            // `length` bytes that are valid during it.
+            let (place, bytes) = unsafe {
+                let place = &mut *context.cast::<Option<MysqlGtidSet>>();
+                (place, std::slice::from_raw_parts(bytes, length))
+            };
+            *place = MysqlGtidSet::of_dump_bytes(bytes);
+        }
+        let mut set: Option<MysqlGtidSet> = None;
+        let code = (self.executed)((&raw mut set).cast(), take);
+        set.filter(|_| code == 0).ok_or(ServerError::Executed)
+    }
+
+    fn set_read_only(&self, on: bool) -> Result<(), ServerError> {
+        CServer::result("set read_only", (self.set_read_only)(i32::from(on)))
+    }
+}
+
+/// A transaction while its client's thread is in [`synod_host_commit`].
+struct Client<'a>(&'a CTransaction);
+
+impl ClientTransaction for Client<'_> {
+    fn read(&self, out: &mut Vec<u8>) -> bool {
+        loop {
+            let mut piece = std::ptr::null();
+            match usize::try_from((self.0.read)(self.0.context, &mut piece)) {
+                Ok(0) => return true,
+                // SAFETY: the plugin gives a piece of that length, valid until the next call.
+                Ok(length) => out.extend(unsafe { std::slice::from_raw_parts(piece, length) }),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    fn hashes(&self) -> &[u64] {
+        if self.0.hash_count == 0 {
+            return &[];
+        }
+        // SAFETY: the plugin gives that many hashes, valid until the commit returns.
+        unsafe { std::slice::from_raw_parts(self.0.hashes, self.0.hash_count) }
+    }
+
+    fn runs_alone(&self) -> bool {
+        self.0.runs_alone != 0
+    }
+}
+
+/// The way to ask whether a statement is killed, for as long as its thread waits.
+struct KilledFlag {
+    context: *mut c_void,
+    is_killed: extern "C" fn(*mut c_void) -> i32,
+}
+
+// SAFETY: the plugin's function may be called from any thread while the client's thread is in
+// `synod_host_commit`, and `Clients` calls it at no other time.
+unsafe impl Send for KilledFlag {}
+// SAFETY: as above.
+unsafe impl Sync for KilledFlag {}
+
+impl Statement for KilledFlag {
+    fn is_killed(&self) -> bool {
+        (self.is_killed)(self.context) != 0
+    }
+}
+
+/// Starts the host: see `synod_host.h`.
+///
+/// # Safety
+/// The pointers are those that `synod_host.h` describes; `why` has room for `why_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_start(
+    server: *const CServer,
+    settings: *const CSettings,
+    why: *mut c_char,
+    why_size: usize,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let (server, settings) = unsafe { (*server, &*settings) };
+    // SAFETY: the caller's promise; the bytes are set before they are read.
+    let why = unsafe {
+        why.cast::<u8>().write_bytes(0, why_size);
+        std::slice::from_raw_parts_mut(why.cast::<u8>(), why_size)
+    };
+    // SAFETY: the caller's promise.
+    let started = catch_unwind(AssertUnwindSafe(|| unsafe { start(server, settings) }));
+    match started {
+        Ok(Ok(())) => 0,
+        Ok(Err(text)) => {
+            put_text(why, &text);
+            1
+        }
+        Err(_) => {
+            put_text(why, "the plugin has a defect; see the lines before");
+            1
+        }
+    }
+}
+
+/// # Safety
+/// All texts of `settings` end with a zero byte.
+unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
+    if server.interface_version != INTERFACE {
+        return Err(format!(
+            "the plugin's two parts are of different builds (interface {} and {INTERFACE}): build \
+             it again",
+            server.interface_version
+        ));
+    }
+    let text = |pointer: *const c_char| {
+        if pointer.is_null() {
+            return String::new();
+        }
+        // SAFETY: the caller's promise.
+        let text = unsafe { CStr::from_ptr(pointer) };
+        text.to_string_lossy().into_owned()
+    };
+    let variables = Variables {
+        group: text(settings.group),
+        name: text(settings.name),
+        address: text(settings.address),
+        members: text(settings.members),
+        options: text(settings.options),
+        incoming: text(settings.incoming),
+        data_dir: text(settings.data_dir),
+        bootstrap: settings.bootstrap != 0,
+        server_version: settings.server_version,
+        server_version_text: text(settings.server_version_text),
+        server_id: settings.server_id,
+    };
+    let settings = Settings::of(variables).map_err(|error| error.to_string())?;
+    let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_some() {
+        return Err("it runs already".to_owned());
+    }
+    let member = Member::start(Arc::new(server), settings).map_err(|error| error.to_string())?;
+    *running = Some(member);
+    Ok(())
+}
+
+fn member() -> Option<Arc<Member>> {
+    let running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
+    running.clone()
+}
+
+/// Decides a client's transaction: see `synod_host.h`.
+///
+/// # Safety
+/// The pointers are those that `synod_host.h` describes, and stay valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_commit(
+    transaction: *const CTransaction,
+    number: *mut i64,
+) -> i32 {
+    let Some(member) = member() else {
+        return REFUSED;
+    };
+    // SAFETY: the caller's promise.
+    let transaction = unsafe { &*transaction };
+    let statement = Arc::new(KilledFlag {
+        context: transaction.context,
+        is_killed: transaction.is_killed,
+    });
+    let client = Client(transaction);
+    match catch_unwind(AssertUnwindSafe(|| member.commit(&client, statement))) {
+        Ok(Decision::Ordered(seqno)) => {
+            // SAFETY: the caller's promise.
+            unsafe { *number = seqno.0 };
+            ORDERED
+        }
+        Ok(Decision::Refused) => REFUSED,
+        Ok(Decision::Unknown) => UNKNOWN,
+        Err(_) => {
+            member.fail("a commit met a defect of the plugin; see the lines before. Restart it");
+            UNKNOWN
+        }
+    }
+}
+
+/// Whether this server takes writes.
+#[unsafe(no_mangle)]
+pub extern "C" fn synod_host_is_writer() -> i32 {
+    i32::from(member().is_some_and(|member| member.is_writer()))
+}
+
+/// The state for status variables.
+///
+/// # Safety
+/// `status` is a `struct synod_status`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_status(status: *mut CStatus) {
+    // SAFETY: the caller's promise; all fields may be zero.
+    let out = unsafe {
+        status.write_bytes(0, 1);
+        &mut *status
+    };
+    let Some(member) = member() else {
+        put_text(&mut out.state, "stopped");
+        return;
+    };
+    let status = member.status();
+    put_text(&mut out.state, status.state);
+    put_text(&mut out.writer, &status.writer);
+    put_text(&mut out.problem, &status.problem);
+    put_text(&mut out.members, &status.members);
+    (out.applied, out.committed) = (status.applied, status.committed);
+    out.ordered = status.ordered;
+    out.refused = status.refused;
+    out.unknown = status.unknown;
+    out.primary = i32::from(status.is_primary);
+}
+
+/// Leaves the group in order.
+#[unsafe(no_mangle)]
+pub extern "C" fn synod_host_leave() {
+    if let Some(member) = member() {
+        // A defect in leaving must not keep the server from its shutdown.
+        let _ = catch_unwind(AssertUnwindSafe(|| member.leave()));
+    }
+}
+
+/// Ends all threads of the host, and all waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn synod_host_stop() {
+    // Taken out first: commits that come now are refused.
+    let running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(member) = running {
+        let _ = catch_unwind(AssertUnwindSafe(|| member.stop()));
+    }
+}
+
+/// Puts a text and a zero byte into a place, as much as fits.
+fn put_text(place: &mut [u8], text: &str) {
+    let Some(room) = place.len().checked_sub(1) else {
+        return;
+    };
+    let mut end = text.len().min(room);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    place[..end].copy_from_slice(&text.as_bytes()[..end]);
+    place[end..].fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_between_characters_and_ends_with_a_zero() {
+        let mut place = [7; 6];
+        put_text(&mut place, "abcé");
+        assert_eq!(&place, b"abc\xc3\xa9\0");
+        let mut place = [7; 5];
+        put_text(&mut place, "abcé");
+        assert_eq!(&place, b"abc\0\0");
+        put_text(&mut [], "a");
+    }
+
+    #[test]
+    fn number_of_the_interface_is_that_of_the_plugin() {
+        let header = include_str!("../../mysql-shim/synod_host.h");
+        let line = format!("#define SYNOD_HOST_INTERFACE {INTERFACE}\n");
+        assert!(header.contains(&line));
+    }
+}

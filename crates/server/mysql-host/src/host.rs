@@ -1,0 +1,406 @@
+//! The member in this server: what its threads share, the calls of clients' threads, and what the
+//! node asks of its host.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use synod_node::{
+    DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level, Node,
+    NodeError, ProposalResult, Remedy, Seqno, Setting, StateTransferEvent, View, WaitPolicy,
+    WritePermission,
+};
+
+use crate::clients::{Clients, Statement};
+use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::settings::{NAMES, Settings};
+use crate::status::{Counters, Stage, Status};
+use crate::transaction::{self, Origin};
+
+/// Bytes of delivered transactions that wait for the channel.
+const QUEUE_BYTES_MAX: usize = 32 << 20;
+/// A thread that the server does not take yet tries again.
+const BEGIN_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// End of a client's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Ordered(Seqno),
+    /// Not, and never to be, committed anywhere.
+    Refused,
+    /// The group may have it, or may get it: then it comes as one of another member does.
+    Unknown,
+}
+
+/// A member of a group, in a server of MySQL.
+pub(crate) struct Member {
+    pub(crate) server: Arc<dyn Server>,
+    pub(crate) settings: Settings,
+    pub(crate) clients: Clients,
+    pub(crate) counters: Counters,
+    node: OnceLock<Arc<Node>>,
+    /// Everything up to here is in the database. Only one thread changes it.
+    applied: AtomicI64,
+    state: Mutex<State>,
+    changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// State that threads wait for.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) stage: Stage,
+    pub(crate) is_stopping: bool,
+    /// The place of this session in the order, once the group has it.
+    pub(crate) joined: Option<Seqno>,
+    pub(crate) queue: VecDeque<Delivery>,
+    queue_bytes: usize,
+    pub(crate) permission: WritePermission,
+    /// Whether clients may write by the server's own settings; none: not known.
+    pub(crate) is_open: Option<bool>,
+    pub(crate) problem: String,
+}
+
+impl Member {
+    /// Starts the member of the database that `server` has now, with its threads.
+    pub(crate) fn start(
+        server: Arc<dyn Server>,
+        settings: Settings,
+    ) -> Result<Arc<Member>, StartError> {
+        let executed = server.executed()?;
+        let applied = executed.first_missing(settings.group) as i64 - 1;
+        for warning in &settings.warnings {
+            server.log(Level::Warning, warning);
+        }
+        let text = format!("the database has the group's history up to {applied}");
+        server.log(Level::Info, &text);
+        let member = Arc::new(Member {
+            server,
+            clients: Clients::default(),
+            counters: Counters::default(),
+            node: OnceLock::new(),
+            applied: AtomicI64::new(applied),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            threads: Mutex::default(),
+            settings,
+        });
+        let config = member.settings.node(Seqno(applied));
+        let node = Node::start(config, member.settings.mode, member.clone())?;
+        let options = &member.settings.options;
+        node.set_full_log_policy(options.full_log_policy());
+        node.set_inconsistency_policy(options.inconsistency_policy());
+        node.set_leader_preference(options.leader_preference());
+        node.set_applied(Seqno(applied));
+        let _ = member.node.set(node); // it was empty
+        let started = member
+            .run("synod-apply", Member::apply)
+            .and_then(|()| member.run("synod-watch", Member::watch))
+            .and_then(|()| member.run("synod-gate", Member::keep_gate));
+        if let Err(error) = started {
+            member.stop();
+            return Err(StartError::Thread(error));
+        }
+        Ok(member)
+    }
+
+    fn run(self: &Arc<Member>, name: &str, body: fn(&Member)) -> std::io::Result<()> {
+        let member = self.clone();
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let thread = builder.spawn(move || {
+            if let Some(thread) = member.begin_thread() {
+                if catch_unwind(AssertUnwindSafe(|| body(&member))).is_err() {
+                    member.fail("a thread of the plugin has ended with a defect. Restart it");
+                }
+                member.server.end_thread(thread);
+            }
+        })?;
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until the server takes threads; none: the member stops before.
+    fn begin_thread(&self) -> Option<ThreadToken> {
+        loop {
+            if let Some(thread) = self.server.begin_thread() {
+                return Some(thread);
+            }
+            if self.pause(BEGIN_AGAIN) {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        self.node.get().expect("threads start after the node")
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.lock());
+        self.changed.notify_all();
+        changed
+    }
+
+    /// Waits for what `found` finds; none: the member stops before.
+    pub(crate) fn wait_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.is_stopping {
+                return None;
+            }
+            if let Some(found) = found(&mut state) {
+                return Some(found);
+            }
+            let waited = self.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits so long, or until the member stops: then true.
+    pub(crate) fn pause(&self, time: Duration) -> bool {
+        let state = self.lock();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, time, |state| !state.is_stopping);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_stopping
+    }
+
+    pub(crate) fn applied(&self) -> Seqno {
+        Seqno(self.applied.load(Ordering::Acquire))
+    }
+
+    /// Everything up to `seqno` is in the database.
+    pub(crate) fn set_applied(&self, seqno: Seqno) {
+        let before = self.applied.swap(seqno.0, Ordering::AcqRel);
+        assert!(before <= seqno.0, "a database does not lose what it has");
+        self.node().set_applied(seqno);
+        self.change(|_| ());
+    }
+
+    pub(crate) fn log(&self, level: Level, text: impl AsRef<str>) {
+        self.server.log(level, text.as_ref());
+    }
+
+    /// The database cannot follow the group any more. It must not lead, either.
+    pub(crate) fn fail(&self, why: impl Into<String>) {
+        let why = why.into();
+        self.log(
+            Level::Error,
+            format!("this server does not follow its group any more: {why}"),
+        );
+        if let Some(node) = self.node.get() {
+            node.set_data_state(DataState::Error);
+            node.set_leader_preference(LeaderPreference {
+                weight: LeaderWeight::new(0).unwrap_or_default(),
+                hands_over: true,
+            });
+        }
+        self.change(|state| {
+            state.stage = Stage::Failed;
+            state.problem = why;
+        });
+    }
+
+    /// Decides a client's transaction. The client waits here, and holds its locks.
+    pub(crate) fn commit(
+        &self,
+        client: &dyn ClientTransaction,
+        statement: Arc<dyn Statement>,
+    ) -> Decision {
+        let decision = self.decide(client, statement);
+        Counters::one(match decision {
+            Decision::Ordered(_) => &self.counters.ordered,
+            Decision::Refused => &self.counters.refused,
+            Decision::Unknown => &self.counters.unknown,
+        });
+        decision
+    }
+
+    fn decide(&self, client: &dyn ClientTransaction, statement: Arc<dyn Statement>) -> Decision {
+        let origin = Origin {
+            server_version: self.settings.version.number,
+            server_id: self.settings.server_id,
+            committed_us: transaction::now_us(),
+        };
+        let action = match transaction::action(client, origin) {
+            Ok(action) => action,
+            Err(why) => {
+                self.log(Level::Warning, format!("a transaction is refused: {why}"));
+                return Decision::Refused;
+            }
+        };
+        let node = self.node();
+        let pending = node.pending(WaitPolicy::UntilGroupLost);
+        let result = self.clients.wait(&pending, statement, || {
+            node.hand_over(&action, &pending, || self.applied());
+        });
+        match result {
+            ProposalResult::Ordered { seqno, .. } => Decision::Ordered(seqno),
+            ProposalResult::Unknown => Decision::Unknown,
+            ProposalResult::Conflict { .. }
+            | ProposalResult::TooOld
+            | ProposalResult::GivenUp
+            | ProposalResult::NotWriter
+            | ProposalResult::Rejected
+            | ProposalResult::Withdrawn
+            | ProposalResult::NotProposed => Decision::Refused,
+        }
+    }
+
+    pub(crate) fn is_writer(&self) -> bool {
+        self.lock().is_open == Some(true)
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let node = self.node().status();
+        let state = self.lock();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let members = node.view.members.iter().map(|member| member.name.as_str());
+        Status {
+            state: match (state.stage, state.is_open) {
+                (Stage::Joining, _) => "joining",
+                (Stage::Following, Some(true)) => "writer",
+                (Stage::Following, _) => "replica",
+                (Stage::Failed, _) => "failed",
+                (Stage::Stopped, _) => "stopped",
+            },
+            writer: node.leader_name.clone(),
+            problem: state.problem.clone(),
+            members: members.collect::<Vec<_>>().join(","),
+            applied: self.applied().0,
+            committed: node.commit_seqno.0,
+            ordered: count(&self.counters.ordered),
+            refused: count(&self.counters.refused),
+            unknown: count(&self.counters.unknown),
+            is_primary: node.primary,
+        }
+    }
+
+    /// Leaves the group in order.
+    pub(crate) fn leave(&self) {
+        self.node().leave();
+    }
+
+    /// Ends the node, all waits, and the threads that can end.
+    pub(crate) fn stop(&self) {
+        self.change(|state| {
+            state.is_stopping = true;
+            state.stage = Stage::Stopped;
+        });
+        self.clients.end_all();
+        if let Some(node) = self.node.get() {
+            node.stop();
+        }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // It has caught its own panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Host for Member {
+    fn setting_name(&self, setting: Setting) -> &'static str {
+        NAMES.name_of(setting)
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        self.server.log(level, text);
+    }
+
+    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        let bytes = match &delivery {
+            Delivery::Action { data, .. } => data.as_ref().map_or(0, |data| data.len()),
+            Delivery::View(_) => 0,
+        };
+        let has_room = |state: &mut State| {
+            let has_room = state.queue.is_empty() || state.queue_bytes + bytes <= QUEUE_BYTES_MAX;
+            has_room.then_some(())
+        };
+        if self.wait_for(has_room).is_none() {
+            return ControlFlow::Break(());
+        }
+        self.change(|state| {
+            state.queue.push_back(delivery);
+            state.queue_bytes += bytes;
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn joined(&self, view: &View) {
+        self.change(|state| state.joined = Some(view.seqno));
+    }
+
+    fn primary_changed(&self, primary: bool) {
+        let text = match primary {
+            true => "the group has a majority, and this member hears its leader",
+            false => {
+                "this member hears no leader with a majority: nothing is committed through it \
+                 until it does. See which servers run, and whether they can be reached from here"
+            }
+        };
+        let level = if primary { Level::Info } else { Level::Warning };
+        self.log(level, text);
+    }
+
+    fn write_permission(&self, permission: WritePermission) {
+        self.change(|state| state.permission = permission);
+    }
+
+    /// Full copies are not given by this version: the joiner is told so.
+    fn donate(&self, request: DonorRequest) {
+        if let Some(node) = self.node.get() {
+            let text = "this version gives no full copies: copy the data with the clone plugin";
+            node.answer_state_request(request.id, request.joiner, false, text.to_owned());
+        }
+    }
+
+    fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
+
+    /// Members prove themselves by their credentials; addresses prove nothing.
+    fn allows(&self, _ip: &str) -> bool {
+        true
+    }
+
+    fn failed(&self, why: &str, remedy: Remedy) {
+        let then = match remedy {
+            Remedy::Restart => "restart this server once its disk works",
+            Remedy::FullCopy => "it needs a full copy of another server's data",
+            Remedy::Operator => "look at it before you restart this server",
+        };
+        self.fail(format!("{why}; {then}"));
+    }
+}
+
+impl State {
+    /// The next delivery.
+    pub(crate) fn take(&mut self) -> Option<Delivery> {
+        let delivery = self.queue.pop_front()?;
+        if let Delivery::Action {
+            data: Some(data), ..
+        } = &delivery
+        {
+            self.queue_bytes -= data.len();
+        }
+        Some(delivery)
+    }
+}

@@ -1,0 +1,50 @@
+//! The database server, as the host uses it.
+
+use synod_binlog::mysql_gtid::MysqlGtidSet;
+use synod_node::Level;
+
+/// A call of the server has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ServerError {
+    #[error("the server's call {call} has failed with {code}; its error log may say why")]
+    Call { call: &'static str, code: i32 },
+    #[error("the server's gtid_executed cannot be read")]
+    Executed,
+}
+
+/// A thread's registration with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadToken(pub(crate) usize);
+
+/// Functions of the server. But for [`Server::log`], they are called by threads that have begun
+/// ([`Server::begin_thread`]).
+pub(crate) trait Server: Send + Sync + 'static {
+    /// From any thread; does not wait.
+    fn log(&self, level: Level, text: &str);
+    /// The calling thread becomes one of the server's; none: the server takes no threads yet.
+    fn begin_thread(&self) -> Option<ThreadToken>;
+    fn end_thread(&self, thread: ThreadToken);
+    /// The channel begins with an empty queue.
+    fn create_channel(&self) -> Result<(), ServerError>;
+    /// Starts the channel's applier, with what is queued.
+    fn start_channel(&self) -> Result<(), ServerError>;
+    fn stop_channel(&self) -> Result<(), ServerError>;
+    fn queue(&self, event: &[u8]) -> Result<(), ServerError>;
+    /// Whether the channel's applier runs.
+    fn is_applying(&self) -> bool;
+    fn executed(&self) -> Result<MysqlGtidSet, ServerError>;
+    /// May wait for commits under way.
+    fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
+}
+
+/// A transaction of a client, at its commit.
+pub(crate) trait ClientTransaction {
+    /// Appends its events to `out`; false: they cannot be read.
+    fn read(&self, out: &mut Vec<u8>) -> bool;
+    /// Length of its events, in bytes.
+    fn bytes(&self) -> u64;
+    /// Hashes of the keys that it changes or refers to.
+    fn hashes(&self) -> &[u64];
+    /// Whether it changes what is not in the hashes.
+    fn runs_alone(&self) -> bool;
+}

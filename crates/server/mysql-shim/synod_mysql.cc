@@ -1,0 +1,563 @@
+/* synod_mysql.so: the plugin of MySQL servers. EXPERIMENTAL.
+
+   SPDX-License-Identifier: GPL-2.0-only
+
+   It connects hooks and services of the server with the host (Rust, see synod_host.h), and decides
+   nothing: which transaction commits, what is applied, and who writes is the host's matter. What it
+   registers with the server comes after two checks: of the server's version, and of the layout of
+   structures that the server fills. */
+#define MYSQL_SERVER 1
+#include <mysql/components/services/mysql_string.h>
+#include <mysql/components/services/mysql_system_variable.h>
+#include <mysql/components/services/registry.h>
+#include <mysql/plugin.h>
+#include <mysql/service_my_plugin_log.h>
+#include <mysql/service_mysql_alloc.h>
+#include <mysql/service_plugin_registry.h>
+#include <mysql/service_rpl_transaction_ctx.h>
+#include <mysql/service_rpl_transaction_write_set.h>
+#include <mysql/service_srv_session.h>
+#include <mysql_version.h>
+#include <service_versions.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "my_inttypes.h"
+#include "mysql/gtid/tsid.h"
+#include "sql/binlog_ostream.h"
+#include "sql/handler.h"
+#include "sql/replication.h"
+#include "sql/rpl_channel_service_interface.h"
+#include "synod_host.h"
+
+/* The server finds these by their names, and writes the addresses in when it loads the plugin. */
+#define SERVICE(type, name, version) \
+  __attribute__((visibility("default"))) struct type *name = (struct type *)(version)
+SERVICE(rpl_transaction_ctx_service_st, rpl_transaction_ctx_service,
+        VERSION_rpl_transaction_ctx_service);
+SERVICE(mysql_malloc_service_st, mysql_malloc_service, VERSION_mysql_malloc);
+SERVICE(transaction_write_set_service_st, transaction_write_set_service,
+        VERSION_transaction_write_set_service);
+SERVICE(my_plugin_log_service, my_plugin_log_service, VERSION_my_plugin_log);
+SERVICE(srv_session_service_st, srv_session_service, VERSION_srv_session_service);
+SERVICE(plugin_registry_service_st, plugin_registry_service, VERSION_plugin_registry_service);
+
+/* Exported by mysqld, without a header that plugins may include. */
+int get_sidno_from_global_tsid_map(const mysql::gtid::Tsid &tsid);
+bool get_server_encoded_gtid_executed(uchar **encoded, size_t *length);
+extern "C" int thd_killed(const void *thd);
+
+namespace {
+
+/* The server treats a channel of this name as that of a group: users cannot change or start it. */
+const char *const CHANNEL = "group_replication_applier";
+/* Of stopping the applier, in seconds. */
+constexpr long STOP_TIMEOUT = 60;
+
+MYSQL_PLUGIN self;
+int group_sidno;
+std::atomic<bool> runs{false};
+/* Why the host does not run. */
+char start_problem[sizeof(synod_status::problem)];
+/* Hooks of a statement and of its commit run on the client's thread. */
+thread_local bool runs_alone = false;
+
+char *var_group, *var_name, *var_address, *var_members, *var_options;
+bool var_bootstrap;
+unsigned int var_workers;
+
+void say(plugin_log_level level, const char *text, size_t length) {
+  my_plugin_log_message(&self, level, "%.*s", static_cast<int>(length), text);
+}
+
+void say(plugin_log_level level, const std::string &text) { say(level, text.data(), text.size()); }
+
+/* A service of the server's components, for as long as it is used. */
+template <typename Service>
+class Use {
+ public:
+  explicit Use(const char *name) : registry_(mysql_plugin_registry_acquire()) {
+    if (registry_ != nullptr && registry_->acquire(name, &handle_)) handle_ = nullptr;
+  }
+  ~Use() {
+    if (handle_ != nullptr) registry_->release(handle_);
+    if (registry_ != nullptr) mysql_plugin_registry_release(registry_);
+  }
+  Use(const Use &) = delete;
+  Use &operator=(const Use &) = delete;
+  explicit operator bool() const { return handle_ != nullptr; }
+  Service *operator->() const { return reinterpret_cast<Service *>(handle_); }
+
+ private:
+  SERVICE_TYPE(registry) * registry_;
+  my_h_service handle_ = nullptr;
+};
+
+/* The global value of a variable of the server; "?": it cannot be read. */
+std::string variable(const char *name) {
+  Use<SERVICE_TYPE(mysql_system_variable_reader)> reader("mysql_system_variable_reader");
+  char buffer[2048];
+  void *value = buffer;
+  size_t length = sizeof buffer - 1;
+  if (!reader || reader->get(nullptr, "GLOBAL", "mysql_server", name, &value, &length)) return "?";
+  return std::string(static_cast<char *>(value), length);
+}
+
+/* A text in the server's own form. */
+class Text {
+ public:
+  explicit Text(const char *text)
+      : factory_("mysql_string_factory"), converter_("mysql_string_converter") {
+    if (factory_ && converter_ &&
+        converter_->convert_from_buffer(&text_, text, strlen(text), "utf8mb4"))
+      text_ = nullptr;
+  }
+  ~Text() {
+    if (text_ != nullptr) factory_->destroy(text_);
+  }
+  Text(const Text &) = delete;
+  Text &operator=(const Text &) = delete;
+  my_h_string get() const { return text_; }
+
+ private:
+  Use<SERVICE_TYPE(mysql_string_factory)> factory_;
+  Use<SERVICE_TYPE(mysql_string_converter)> converter_;
+  my_h_string text_ = nullptr;
+};
+
+bool set_variable(const char *name, const char *value) {
+  Use<SERVICE_TYPE(mysql_system_variable_update_string)> update(
+      "mysql_system_variable_update_string");
+  Text name_text(name), value_text(value);
+  if (!update || name_text.get() == nullptr || value_text.get() == nullptr) return true;
+  return update->set(nullptr, "GLOBAL", nullptr, name_text.get(), value_text.get());
+}
+
+/* ---- the table of the host */
+
+void host_log(int32_t level, const char *text, size_t length) {
+  const plugin_log_level as[] = {MY_INFORMATION_LEVEL, MY_INFORMATION_LEVEL, MY_WARNING_LEVEL,
+                                 MY_ERROR_LEVEL};
+  if (level == SYNOD_DEBUG) return;
+  say(as[level < 0 || level > SYNOD_ERROR ? SYNOD_ERROR : level], text, length);
+}
+
+/* Without a session: the server gives the calls of a channel one of its own where they need it, and
+   crashes in channel_create (9.7.4) in a thread that has a session without a client. */
+int32_t thread_begin(void **thread) {
+  *thread = nullptr;
+  return !srv_session_server_is_available() || srv_session_init_thread(self);
+}
+
+void thread_end(void *) { srv_session_deinit_thread(); }
+
+int32_t channel_create_empty() {
+  Channel_creation_info info;
+  initialize_channel_creation_info(&info);
+  char host[] = "<NULL>";
+  info.type = GROUP_REPLICATION_CHANNEL;
+  info.hostname = host;
+  info.port = 0;
+  info.preserve_relay_logs = false;
+  info.channel_mts_parallel_workers = static_cast<int>(var_workers);
+  /* Transactions of this server that it lost in a crash come back. */
+  info.replicate_same_server_id = 1;
+  /* A client that is in the way of a row that the group has changed gives way. */
+  info.thd_tx_priority = 1;
+  return channel_create(CHANNEL, &info);
+}
+
+int32_t channel_start_applier() {
+  Channel_connection_info info;
+  initialize_channel_connection_info(&info);
+  return channel_start(CHANNEL, &info, CHANNEL_APPLIER_THREAD, 0);
+}
+
+int32_t channel_stop_applier() {
+  if (!channel_is_active(CHANNEL, CHANNEL_APPLIER_THREAD)) return 0;
+  return channel_stop(CHANNEL, CHANNEL_APPLIER_THREAD, STOP_TIMEOUT);
+}
+
+int32_t channel_queue(const uint8_t *event, size_t length) {
+  return channel_queue_packet(CHANNEL, reinterpret_cast<const char *>(event), length);
+}
+
+int32_t channel_is_applying() { return channel_is_active(CHANNEL, CHANNEL_APPLIER_THREAD); }
+
+int32_t executed(void *context, void (*take)(void *, const uint8_t *, size_t)) {
+  uchar *encoded = nullptr;
+  size_t length = 0;
+  if (get_server_encoded_gtid_executed(&encoded, &length)) return 1;
+  take(context, encoded, length);
+  my_free(encoded);
+  return 0;
+}
+
+int32_t set_read_only(int32_t on) {
+  /* The second ends super_read_only, too. */
+  return on ? set_variable("super_read_only", "ON") : set_variable("read_only", "OFF");
+}
+
+const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
+                            thread_end,           channel_create_empty, channel_start_applier,
+                            channel_stop_applier, channel_queue, channel_is_applying,
+                            executed,             set_read_only};
+
+/* ---- transactions of clients */
+
+/* The binlog cache of a transaction, read piece by piece. */
+class Pieces : public Basic_ostream {
+ public:
+  bool write(const unsigned char *bytes, my_off_t length) override {
+    all.append(reinterpret_cast<const char *>(bytes), length);
+    return false;
+  }
+  std::string all;
+};
+
+struct Commit {
+  Binlog_cache_storage *cache;
+  THD *thd;
+  Pieces pieces;
+  bool is_read = false;
+};
+
+int64_t read_cache(void *context, const uint8_t **piece) {
+  auto *commit = static_cast<Commit *>(context);
+  if (commit->is_read) return 0;
+  commit->is_read = true;
+  commit->pieces.all.reserve(commit->cache->length());
+  if (commit->cache->copy_to(&commit->pieces)) return -1;
+  *piece = reinterpret_cast<const uint8_t *>(commit->pieces.all.data());
+  return static_cast<int64_t>(commit->pieces.all.size());
+}
+
+int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(context)->thd); }
+
+int refuse(Trans_param *param) {
+  Transaction_termination_ctx end{};
+  end.m_thread_id = param->thread_id;
+  end.m_rollback_transaction = true;
+  end.m_generated_gtid = false;
+  end.m_sidno = -1;
+  end.m_gno = -1;
+  return set_transaction_ctx(end);
+}
+
+int before_commit(Trans_param *param) {
+  /* The group has decided it: this is its applier. */
+  if (param->rpl_channel_type == GR_APPLIER_CHANNEL) return 0;
+  const bool alone = runs_alone;
+  runs_alone = false;
+  /* A GTID of the client's own, or a replica's of another source, is none of the group. */
+  if (!runs || param->gtid_info.type != 0 || param->rpl_channel_type != NO_CHANNEL_INFO)
+    return refuse(param);
+  Commit commit{};
+  commit.thd = param->thd;
+  const bool is_transactional = !param->trx_cache_log->is_empty();
+  /* Rows of other engines beside those of transactions would be committed already. */
+  if (is_transactional && !param->stmt_cache_log->is_empty()) return refuse(param);
+  commit.cache = is_transactional ? param->trx_cache_log : param->stmt_cache_log;
+
+  Transaction_write_set *keys = get_transaction_write_set(param->thread_id);
+  synod_transaction transaction{};
+  transaction.context = &commit;
+  transaction.read = read_cache;
+  transaction.is_killed = is_killed;
+  transaction.bytes = commit.cache->length();
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+  if (keys != nullptr) {
+    transaction.hashes = reinterpret_cast<const uint64_t *>(keys->write_set);
+    transaction.hash_count = keys->write_set_size;
+  }
+  transaction.runs_alone = alone || param->is_atomic_ddl;
+  int64_t number = 0;
+  const int32_t decision = synod_host_commit(&transaction, &number);
+  if (keys != nullptr) {
+    my_free(keys->write_set);
+    my_free(keys);
+  }
+  switch (decision) {
+    case SYNOD_ORDERED: {
+      Transaction_termination_ctx with{};
+      with.m_thread_id = param->thread_id;
+      with.m_generated_gtid = true;
+      with.m_sidno = group_sidno;
+      with.m_gno = number;
+      return set_transaction_ctx(with);
+    }
+    case SYNOD_REFUSED:
+      return refuse(param);
+    default:
+      /* Another error than that of a refusal: the transaction may be committed later. */
+      return 1;
+  }
+}
+
+/* A row without a key cannot be found by others, and other engines cannot roll back. */
+int before_dml(Trans_param *param, int &out) {
+  out = 0;
+  if (param->rpl_channel_type == GR_APPLIER_CHANNEL) return 0;
+  for (uint at = 0; at < param->number_of_tables; at++) {
+    const Trans_table_info &table = param->tables_info[at];
+    runs_alone |= table.has_cascade_foreign_key;
+    const bool is_other_engine = table.db_type != DB_TYPE_INNODB;
+    if (!is_other_engine && table.number_of_primary_keys > 0) continue;
+    out = 1;
+    say(MY_WARNING_LEVEL,
+        std::string("a write is refused: table ") + table.table_name +
+            (is_other_engine ? " is not of InnoDB" : " has no primary key, by which other servers "
+                                                     "find its rows"));
+  }
+  return 0;
+}
+
+int nothing(Trans_param *) { return 0; }
+int after_end(Trans_param *) {
+  runs_alone = false;
+  return 0;
+}
+int begin(Trans_param *, int &out) {
+  out = 0;
+  return 0;
+}
+
+Trans_observer transactions = {sizeof(Trans_observer), before_dml, before_commit, nothing,
+                               nothing,                after_end,  begin};
+
+/* ---- life of the server */
+
+/* Values that do not change while the server runs. They are texts, which the server gives to a
+   thread with a session only (9.7.4 crashes in the thread that is about to let clients in): they
+   are read when the plugin is loaded. */
+struct Fixed {
+  std::string data_dir, version, incoming, server_id;
+} fixed;
+
+void read_fixed() {
+  const std::string host = variable("report_host");
+  fixed.data_dir = variable("datadir");
+  fixed.version = variable("version");
+  fixed.incoming = (host.empty() || host == "?" ? "127.0.0.1" : host) + ":" + variable("port");
+  fixed.server_id = variable("server_id");
+}
+
+/* Settings without which the position after a crash is not exact, or members would differ. */
+std::string wrong_setting() {
+  const struct {
+    const char *name, *value, *why;
+  } wanted[] = {
+      {"log_bin", "ON", "the group's transactions are those of the binlog"},
+      {"gtid_mode", "ON", "GTIDs are the numbers of the group's order"},
+      {"enforce_gtid_consistency", "ON", "GTIDs need it"},
+      {"binlog_format", "ROW", "statements may end otherwise on other servers"},
+      {"binlog_row_image", "FULL", "other servers find rows by all their values"},
+      {"innodb_flush_log_at_trx_commit", "1",
+       "after a crash the binlog would claim transactions that InnoDB has lost"},
+      {"log_replica_updates", "OFF", "the position of the applier would be the binlog's, too"},
+      {"replica_preserve_commit_order", "ON", "commits would be seen in another order"},
+      {"binlog_error_action", "ABORT_SERVER",
+       "a transaction that the group has would be missing here only"},
+  };
+  for (const auto &setting : wanted) {
+    const std::string value = variable(setting.name);
+    const bool is_right = value == setting.value ||
+                          (!strcmp(setting.value, "ON") && (value == "1" || value == "YES")) ||
+                          (!strcmp(setting.value, "OFF") && value == "0");
+    if (!is_right)
+      return std::string(setting.name) + " is " + value + ", and must be " + setting.value + ": " +
+             setting.why;
+  }
+  return "";
+}
+
+void start_host() {
+  std::string why = wrong_setting();
+  mysql::gtid::Tsid group;
+  if (why.empty() && group.from_cstring(var_group) == 0)
+    why = "synod_group is not set to the UUID of the group";
+  if (why.empty()) {
+    group_sidno = get_sidno_from_global_tsid_map(group);
+    synod_settings settings{};
+    settings.group = var_group;
+    settings.name = var_name;
+    settings.address = var_address;
+    settings.members = var_members;
+    settings.options = var_options;
+    settings.incoming = fixed.incoming.c_str();
+    settings.data_dir = fixed.data_dir.c_str();
+    settings.bootstrap = var_bootstrap;
+    settings.server_version = MYSQL_VERSION_ID;
+    settings.server_version_text = fixed.version.c_str();
+    settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
+    char text[sizeof start_problem];
+    if (synod_host_start(&table, &settings, text, sizeof text) == 0) {
+      runs = true;
+      return;
+    }
+    why = text;
+  }
+  snprintf(start_problem, sizeof start_problem, "%s", why.c_str());
+  say(MY_ERROR_LEVEL, "this server takes no part in its group, and no writes: " + why);
+}
+
+int state_nothing(Server_state_param *) { return 0; }
+int before_clients(Server_state_param *) {
+  start_host();
+  return 0;
+}
+int before_shutdown(Server_state_param *) {
+  if (runs) synod_host_leave();
+  runs = false;
+  synod_host_stop();
+  return 0;
+}
+
+Server_state_observer server_states = {sizeof(Server_state_observer),
+                                       before_clients,
+                                       state_nothing,
+                                       state_nothing,
+                                       state_nothing,
+                                       before_shutdown,
+                                       state_nothing,
+                                       state_nothing};
+
+/* ---- checks before anything is registered */
+
+/* Whether the server's function fills what the plugin takes for this structure, and not a byte
+   beyond it. A server with another layout would otherwise damage the plugin's memory, or read what
+   the plugin means otherwise. */
+template <typename Structure, typename Fill>
+bool has_layout(Fill fill) {
+  constexpr size_t ROOM = sizeof(Structure) + 256;
+  alignas(16) unsigned char a[ROOM], b[ROOM];
+  memset(a, 0x5a, ROOM);
+  memset(b, 0xa5, ROOM);
+  fill(reinterpret_cast<Structure *>(a));
+  fill(reinterpret_cast<Structure *>(b));
+  size_t end = ROOM;
+  /* Filled bytes are equal in both. */
+  while (end > 0 && a[end - 1] != b[end - 1]) end--;
+  /* The last field is filled; padding may follow it. */
+  return end <= sizeof(Structure) && end + alignof(Structure) > sizeof(Structure);
+}
+
+std::string wrong_server() {
+  const std::string version = variable("version");
+  const std::string built = MYSQL_SERVER_VERSION;
+  /* A distribution adds its own suffix. */
+  const bool is_same = version.compare(0, built.size(), built) == 0 &&
+                       (version.size() == built.size() || !isdigit(version[built.size()]));
+  if (!is_same)
+    return "it is built for MySQL " + built + ", and this server is " + version +
+           ": build it against the headers of this server's version";
+  const bool has_channels = has_layout<Channel_creation_info>(initialize_channel_creation_info) &&
+                            has_layout<Channel_connection_info>(
+                                initialize_channel_connection_info) &&
+                            has_layout<Channel_ssl_info>(initialize_channel_ssl_info);
+  if (!has_channels)
+    return "this server has other structures than the headers that it is built against: this "
+           "server is of another build of MySQL " + built;
+  return "";
+}
+
+int init(MYSQL_PLUGIN plugin) {
+  self = plugin;
+  const std::string why = wrong_server();
+  if (!why.empty()) {
+    say(MY_ERROR_LEVEL, "synod_mysql.so is not loaded: " + why);
+    return 1;
+  }
+  read_fixed();
+  say(MY_WARNING_LEVEL, "Synod for MySQL is experimental: not for data that matter");
+  if (initialize_channel_service_interface() || register_trans_observer(&transactions, plugin) ||
+      register_server_state_observer(&server_states, plugin)) {
+    say(MY_ERROR_LEVEL, "synod_mysql.so is not loaded: the server refuses its hooks");
+    return 1;
+  }
+  /* INSTALL PLUGIN in a running server: no hook says that it is ready. */
+  if (srv_session_server_is_available()) start_host();
+  return 0;
+}
+
+int deinit(MYSQL_PLUGIN plugin) {
+  before_shutdown(nullptr);
+  return unregister_trans_observer(&transactions, plugin) ||
+         unregister_server_state_observer(&server_states, plugin);
+}
+
+/* ---- variables and status */
+
+constexpr int FIXED = PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC;
+MYSQL_SYSVAR_STR(group, var_group, FIXED,
+                 "UUID of the group, the same on all its servers: that of its GTIDs", nullptr,
+                 nullptr, "");
+MYSQL_SYSVAR_STR(name, var_name, FIXED, "Name of this server in the group", nullptr, nullptr, "");
+MYSQL_SYSVAR_STR(address, var_address, FIXED, "host:port for the other members", nullptr, nullptr,
+                 "");
+MYSQL_SYSVAR_STR(members, var_members, FIXED,
+                 "Addresses of members, host:port, separated by commas", nullptr, nullptr, "");
+MYSQL_SYSVAR_STR(options, var_options, FIXED,
+                 "Options of the member, name=value, separated by semicolons", nullptr, nullptr,
+                 "");
+MYSQL_SYSVAR_BOOL(bootstrap, var_bootstrap, PLUGIN_VAR_READONLY | PLUGIN_VAR_OPCMDARG,
+                  "Begin the group with this server's data, unless its log has one already",
+                  nullptr, nullptr, false);
+MYSQL_SYSVAR_UINT(workers, var_workers, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
+                  "Threads that apply the group's transactions", nullptr, nullptr, 4, 1, 1024, 0);
+SYS_VAR *variables[] = {MYSQL_SYSVAR(group),     MYSQL_SYSVAR(name),    MYSQL_SYSVAR(address),
+                        MYSQL_SYSVAR(members),   MYSQL_SYSVAR(options), MYSQL_SYSVAR(bootstrap),
+                        MYSQL_SYSVAR(workers), nullptr};
+
+/* One reading of the state, shown as rows below Synod. */
+int show_status(MYSQL_THD, SHOW_VAR *var, char *) {
+  static thread_local synod_status status;
+  static thread_local SHOW_VAR rows[11];
+  synod_host_status(&status);
+  if (!runs && start_problem[0] != '\0')
+    snprintf(status.problem, sizeof status.problem, "%s", start_problem);
+  size_t row = 0;
+  auto add = [&row](const char *name, void *value, enum enum_mysql_show_type type) {
+    rows[row++] = {name, static_cast<char *>(value), type, SHOW_SCOPE_GLOBAL};
+  };
+  add("state", status.state, SHOW_CHAR);
+  add("writer", status.writer, SHOW_CHAR);
+  add("problem", status.problem, SHOW_CHAR);
+  add("members", status.members, SHOW_CHAR);
+  add("applied", &status.applied, SHOW_LONGLONG);
+  add("committed", &status.committed, SHOW_LONGLONG);
+  add("ordered", &status.ordered, SHOW_LONGLONG);
+  add("refused", &status.refused, SHOW_LONGLONG);
+  add("unknown", &status.unknown, SHOW_LONGLONG);
+  add("primary", &status.primary, SHOW_INT);
+  rows[row] = {nullptr, nullptr, SHOW_LONG, SHOW_SCOPE_GLOBAL};
+  var->type = SHOW_ARRAY;
+  var->value = reinterpret_cast<char *>(rows);
+  return 0;
+}
+
+SHOW_VAR status_variables[] = {
+    {"Synod", reinterpret_cast<char *>(show_status), SHOW_FUNC, SHOW_SCOPE_GLOBAL},
+    {nullptr, nullptr, SHOW_LONG, SHOW_SCOPE_GLOBAL}};
+
+struct st_mysql_daemon info = {MYSQL_DAEMON_INTERFACE_VERSION};
+
+}  // namespace
+
+mysql_declare_plugin(synod){MYSQL_DAEMON_PLUGIN,
+                            &info,
+                            "synod",
+                            "Synod",
+                            "Group replication by consensus with a durable log (experimental)",
+                            PLUGIN_LICENSE_GPL,
+                            init,
+                            nullptr,
+                            deinit,
+                            0x0001,
+                            status_variables,
+                            variables,
+                            nullptr,
+                            PLUGIN_OPT_NO_UNINSTALL} mysql_declare_plugin_end;
