@@ -162,6 +162,19 @@ fn member_that_catches_up_is_not_waited_for() {
 }
 
 /// Its outcome counts only where most members lag: after the whole group was restarted.
+/// Its donor may be the very member that waits for the decision.
+#[test]
+fn member_that_waits_for_a_copy_is_not_waited_for_by_the_only_database() {
+    let group = Group::of(2, "awaits-copy");
+    let (failing, joiner) = (group.leader(), group.follower());
+    group.members[joiner].hold();
+    group.members[joiner]
+        .node()
+        .set_data_state(DataState::Joining);
+    let seqno = order_failing(&group, &[failing], failing);
+    assert_eq!(winner(&group, seqno), X);
+}
+
 #[test]
 fn error_of_a_member_that_catches_up_counts_only_where_most_do() {
     let group = Group::of(3, "restart");

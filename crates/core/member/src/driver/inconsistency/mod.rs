@@ -102,6 +102,8 @@ pub(super) struct Electorate<'a> {
     pub(super) members: BTreeSet<MemberId>,
     /// The session in which a member is present.
     pub(super) session_of: &'a dyn Fn(MemberId) -> Option<SessionId>,
+    /// Whether a member has no database that could answer, and waits for a full copy.
+    pub(super) awaits_copy: &'a dyn Fn(MemberId) -> bool,
     /// A member that has not answered for so long may be left out.
     pub(super) timeout: Duration,
 }
@@ -238,12 +240,17 @@ impl Inconsistency {
             .iter()
             .filter(|(id, _)| electorate.members.contains(id));
         let outcomes: Vec<ApplyOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
-        let silent = electorate.members.len() - outcomes.len();
+        let silent = electorate.members.iter();
+        let silent: Vec<MemberId> = silent
+            .copied()
+            .filter(|id| !answers.contains_key(id))
+            .collect();
+        let awaited = silent.iter().filter(|id| !(electorate.awaits_copy)(**id));
         let is_late = now.since(question.since) >= electorate.timeout;
-        let missing = if is_late && outcomes.len() > silent {
+        let missing = if is_late && outcomes.len() > awaited.count() {
             0
         } else {
-            silent
+            silent.len()
         };
         let outcome = winning_outcome(outcomes.into_iter(), missing, self.policy)?;
         let of_member = |(member, answer): (&MemberId, &(SessionId, ApplyOutcome))| MemberOutcome {
@@ -431,6 +438,7 @@ impl Inconsistency {
         let electorate = Electorate {
             members: presence.electorate(&ctx.core.config().config),
             session_of: &|member| presence.session_of(member),
+            awaits_copy: &|member| presence.awaits_copy(member),
             timeout: ctx.identity.config.suspect,
         };
         let decision = self.decide(&ctx.decisions, ctx.turns.now, seqno, &electorate);
@@ -507,6 +515,7 @@ mod tests {
         Electorate {
             members: (1..=count).map(MemberId).collect(),
             session_of: &|_| Some(SESSION),
+            awaits_copy: &|_| false,
             timeout: TIMEOUT,
         }
     }
@@ -566,6 +575,21 @@ mod tests {
                 .decide(&none(), late, Seqno(4), &electorate(3))
                 .is_some()
         );
+    }
+
+    /// Its donor waits for the decision: nobody would answer, ever.
+    #[test]
+    fn member_that_waits_for_a_copy_is_left_out_after_the_timeout() {
+        let late = NOW.plus(TIMEOUT);
+        let mut state = Inconsistency::default();
+        report(&mut state, 1, ERROR);
+        let mut two = electorate(2);
+        assert_eq!(state.decide(&none(), late, Seqno(4), &two), None);
+        two.awaits_copy = &|member| member == MemberId(2);
+        let early = state.decide(&none(), NOW, Seqno(4), &two);
+        assert_eq!(early, None, "its report may be old");
+        let decision = state.decide(&none(), late, Seqno(4), &two).unwrap();
+        assert_eq!(decision.outcome, ERROR);
     }
 
     #[test]

@@ -224,11 +224,24 @@ impl Presence {
     }
 
     fn follows(&self, member: MemberId) -> bool {
+        let state = self.reported_state(member);
+        state.is_none_or(|state| matches!(state, DataState::Synced | DataState::Donor))
+    }
+
+    /// Whether a present member has reported to this leader that a full copy is to replace its
+    /// database, or that the database has failed.
+    pub(in crate::driver) fn awaits_copy(&self, member: MemberId) -> bool {
+        let state = self.reported_state(member);
+        matches!(state, Some(DataState::Joining | DataState::Error))
+    }
+
+    /// Reported to this leader by the member's present process.
+    fn reported_state(&self, member: MemberId) -> Option<DataState> {
         let session = self.session_of(member);
         let report = self.reports.get(&member);
         let report = report.filter(|report| Some(report.session) == session);
         let report = report.filter(|_| self.fresh.contains(&member));
-        report.is_none_or(|r| matches!(r.state, DataState::Synced | DataState::Donor))
+        report.map(|report| report.state)
     }
 
     /// Whether every present member has reported in its present session.
