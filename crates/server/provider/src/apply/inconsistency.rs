@@ -381,10 +381,10 @@ fn noted_decision(session: &Session, seqno: i64) -> Result<ApplyOutcome, &'stati
     winner.ok_or("what the group decided cannot be read")
 }
 
-/// The database had the action before this connection: only the decision itself says how it
-/// ended here. If it does not, the database is not trusted; nor if the action failed here and
-/// the database is said to have it, unless the record says that it was applied after all. A
-/// copy made since has what its donor has.
+/// The database had the action before this connection: only the decision itself, or the member's
+/// record, says how it ended here. If neither does, the database is not trusted; nor if the action
+/// failed here and the database is said to have it, unless the record says that it was applied
+/// after all. A copy made since has what its donor has.
 fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let Some(node) = session.node() else {
         return;
@@ -399,7 +399,11 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
                 || session.server.position.has_settled(decision.seqno.0);
             has_failed && !is_explained
         }
-        false => own.is_none_or(|answer| answer.outcome != decision.outcome),
+        // The others may have decided before this server was heard.
+        false => match own {
+            Some(own) => own.outcome != decision.outcome,
+            None => !session.server.position.has_settled(decision.seqno.0),
+        },
     };
     if differs && has_failed {
         session.leave_as_inconsistent(&format!(
