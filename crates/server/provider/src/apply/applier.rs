@@ -171,6 +171,7 @@ impl Connection {
             session.sequencer.begin_alone(seqno);
         }
         note_beginning(session, seqno);
+        self.votes.given(seqno);
         BEGAN.set(Some(Instant::now()));
         let exit = match session
             .server

@@ -106,12 +106,16 @@ pub(crate) struct Votes {
     /// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
     /// order.
     last_decided: AtomicI64,
+    /// The first action that an applier of this connection has given to the server; `i64::MAX`:
+    /// none. Views and notes come between it and the engine's position, which do not move that.
+    first_given: AtomicI64,
 }
 
 impl Default for Votes {
     fn default() -> Votes {
         Votes {
             last_decided: AtomicI64::new(-1),
+            first_given: AtomicI64::new(i64::MAX),
         }
     }
 }
@@ -141,6 +145,14 @@ pub(crate) enum Verdict {
 }
 
 impl Votes {
+    /// An applier is about to give this action to the server.
+    pub(crate) fn given(&self, seqno: i64) {
+        // Later ones cost a load.
+        if seqno < self.first_given.load(Ordering::Relaxed) {
+            self.first_given.fetch_min(seqno, Ordering::SeqCst);
+        }
+    }
+
     /// An action has failed here, within the order. Waits for the group's decision; whether the
     /// database is now as the others'. If it is not, this server leaves.
     pub(crate) fn confirm_failure(
@@ -157,7 +169,7 @@ impl Votes {
             Verdict::PassedOver => return false,
             Verdict::Outvoted { winner, failures } => {
                 let is_first = failures <= 1 && winner.is_success();
-                if is_first && was_executed_before(session, seqno, failure) {
+                if is_first && self.was_executed_before(session, seqno, failure) {
                     let line = format!(
                         "statement {seqno} fails here ({text}), because it was executed before \
                          this server was killed or lost power: its effect is there"
@@ -177,6 +189,17 @@ impl Votes {
         }
         session.sequencer.abort();
         false
+    }
+
+    /// Whether this is the statement in which the server was killed. The server makes a statement
+    /// durable before it moves its engine's position, so it may execute the first one after that
+    /// position for the second time. No later one: each flushes what came before.
+    fn was_executed_before(&self, session: &Session, seqno: i64, failure: &Failure<'_>) -> bool {
+        failure.is_statement
+            && self.first_given.load(Ordering::SeqCst) == seqno
+            && !session.state().outcomes.is_copy
+            && !session.server.position.was_stopped_in_order()
+            && failure::says_that_it_is_done(&error_text(&failure.compared))
     }
 
     /// An action has failed here, within the order. Notes it, and waits for the group's decision.
@@ -289,20 +312,6 @@ impl Votes {
             compare(session, seqno);
         }
     }
-}
-
-/// Whether this is the statement in which the server was killed. The server makes a statement
-/// durable before it moves its engine's position, so it may execute the first one after that
-/// position for the second time. No later one: each flushes what came before.
-fn was_executed_before(session: &Session, seqno: i64, failure: &Failure<'_>) -> bool {
-    let is_first = {
-        let outcomes = &session.state().outcomes;
-        outcomes.begun_at + 1 == seqno && !outcomes.is_copy
-    };
-    failure.is_statement
-        && is_first
-        && !session.server.position.was_stopped_in_order()
-        && failure::says_that_it_is_done(&error_text(&failure.compared))
 }
 
 /// An action has failed here that others have applied. It was rolled back, and the database is

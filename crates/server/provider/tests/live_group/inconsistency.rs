@@ -271,6 +271,34 @@ fn server_that_repeats_what_failed_everywhere_may_fail_again() {
     one.wait_applied("continues");
 }
 
+/// The engine's position does not move with views.
+#[test]
+fn statement_in_which_a_server_was_killed_may_come_behind_a_view() {
+    let (one, two) = pair(2);
+    let seqno = one.write("before");
+    two.wait_applied("before");
+    let (dir, port) = two.stop();
+    wait_size(&one, 1);
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end(5), WSREP_OK);
+    assert_eq!(meta.gtid.seqno, seqno + 2, "a view is between");
+    let stopped = std::fs::read_to_string(dir.join("grastate.dat")).unwrap();
+    let killed = stopped.replace(&format!("seqno:   {seqno}"), "seqno:   -1");
+    assert_ne!(killed, stopped);
+    std::fs::write(dir.join("grastate.dat"), killed).unwrap();
+    let uuid = meta.gtid.uuid;
+    let two = Server::with("n2", &dir, port, wsrep_gtid_t { uuid, seqno }, "");
+    two.fail_with(b" Duplicate column name 'c', Error_code: 1060;\0");
+    fail(&two, "ALTER");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_status("local_state_comment", "Synced");
+    assert!(two.inner.logged("because it was executed before"));
+    one.write("continues");
+    two.wait_applied("continues");
+}
+
 /// Here it does not fail on anybody else.
 #[test]
 fn server_on_which_an_action_fails_alone_again_has_other_data() {
