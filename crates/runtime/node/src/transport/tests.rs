@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use synod_consensus::{EntryKind, Origin, Term, VersionRange};
-use synod_member::{Delivery, DonorRequest, Remedy, SignOfLife, StateTransferEvent, View};
+use synod_member::{
+    Delivery, DonorRequest, FailedCall, Remedy, SignOfLife, StateTransferEvent, View,
+};
 use synod_tls::Credentials;
 use synod_wire::OUR_VERSIONS;
 
@@ -214,7 +216,13 @@ fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
     // Nor is it called in that name.
     home.calls(&thief);
     home.wait_line("cannot call");
-    assert!(home.has_no_event(), "nothing reaches the driver");
+    while let Some(incoming) = home.events.recv_timeout(Duration::ZERO) {
+        let event = incoming.event;
+        let Event::CallFailed(FailedCall { sign, .. }) = event else {
+            panic!("more reaches the driver");
+        };
+        assert_eq!(sign, SignOfLife::Distrust);
+    }
 }
 
 #[test]
