@@ -1,4 +1,4 @@
-//! The C boundary: `synod_host.h` of the plugin on one side, [`crate::host`] on the other. All
+//! The C boundary: `synod_host.h` of the plugin on one side, `host.rs` on the other. All
 //! unsafe code of this crate is here.
 //!
 //! No panic unwinds into the server: after one, nothing is acknowledged any more.

@@ -577,7 +577,7 @@ mod tests {
         );
     }
 
-    /// Its donor waits for the decision: nobody would answer, ever.
+    /// Its donor waits for the decision: no member would answer, ever.
     #[test]
     fn member_that_waits_for_a_copy_is_left_out_after_the_timeout() {
         let late = NOW.plus(TIMEOUT);

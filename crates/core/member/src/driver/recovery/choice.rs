@@ -25,7 +25,7 @@ pub(super) struct Facts<'a> {
     pub(super) leaderless_for: Duration,
     /// How long that is ordinary.
     pub(super) patience: Duration,
-    /// Why voters may run that this member does not hear, see [`super::unheard`].
+    /// Why voters may run that this member does not hear, see [`super::unheard()`].
     pub(super) unheard: Vec<String>,
     /// The order came from another member, which serves clients afterwards.
     pub(super) is_passed_on: bool,
