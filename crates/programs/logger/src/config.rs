@@ -6,10 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use synod_node::{
-    DatabasePosition, LeaderPreference, LeaderWeight, Limits, NodeConfig, OUR_VERSIONS,
-};
-use synod_options::{Address, DEFAULT_PORT, Defaults, Options, OptionsError, key};
+use synod_node::{DatabasePosition, LeaderPreference, LeaderWeight, NodeConfig};
+use synod_options::{Address, DEFAULT_PORT, Defaults, HostFacts, Options, OptionsError, key};
 use toml::{Table, Value};
 
 use crate::keys::{self, KeyKind};
@@ -189,37 +187,26 @@ impl LoggerConfig {
 
     /// The settings of the member.
     pub fn node(&self) -> NodeConfig {
-        let options = &self.options;
         let (action_bytes, pending_bytes) = match self.in_relay_group {
             true => (RELAYED_PIECE_BYTES, RELAYED_PENDING_BYTES),
             false => (NO_ACTIONS_BYTES, NO_ACTIONS_BYTES),
         };
-        NodeConfig {
+        let host = HostFacts {
             name: self.name.clone(),
             cluster_name: self.cluster_name.clone(),
-            listen: options.listen_address().to_string(),
             address: self.address.to_string(),
             incoming: self.readers_at.clone(),
             seeds: self.peers.iter().map(ToString::to_string).collect(),
             log_dir: self.log_dir(),
-            log: options.log_options(),
-            timing: options.timing(),
-            limits: Limits::default(),
-            chunk_bytes: action_bytes,
-            suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
-            pending_bytes,
-            in_relay_group: self.in_relay_group,
-            apply_lag_max: options.duration(key::MAX_APPLY_LAG),
-            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
-            tls: options.tls(),
-            compression: options.compression(),
             has_data: false,
             database: DatabasePosition::NONE,
             flush_period: std::time::Duration::ZERO,
-            region: options.region(),
-            wants_vote: options.bool(key::VOTER),
-            voter_policy: options.voter_policy(),
-            versions: OUR_VERSIONS,
+        };
+        NodeConfig {
+            chunk_bytes: action_bytes,
+            pending_bytes,
+            in_relay_group: self.in_relay_group,
+            ..self.options.node_config(host)
         }
     }
 

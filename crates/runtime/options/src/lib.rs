@@ -33,7 +33,7 @@ pub use address::{Address, ClusterUrl, DEFAULT_PORT, Peer, UrlError};
 pub use document::markdown_tables;
 pub use encryption::{ExposedError, Exposure};
 pub use error::{NotRestored, Notice, OptionsError, nearest, removed};
-pub use node_settings::{HostNames, Period};
+pub use node_settings::{HostFacts, HostNames, Period};
 pub use parameters::{Parameter, ParameterValue};
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 pub use value::{Kind, Value};
@@ -166,6 +166,11 @@ impl Options {
     /// An integer that is never negative (bytes, counts).
     pub fn unsigned(&self, key: IntKey) -> u64 {
         u64::try_from(self.int(key)).unwrap_or(0)
+    }
+
+    /// [`Options::unsigned`], for sizes in memory.
+    pub fn size(&self, key: IntKey) -> usize {
+        usize::try_from(self.unsigned(key)).unwrap_or(usize::MAX)
     }
 
     pub fn duration(&self, key: DurationKey) -> Duration {

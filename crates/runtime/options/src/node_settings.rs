@@ -1,10 +1,12 @@
 //! Settings of a node from options: those that a server and a logger make in the same way.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use synod_node::{
-    CommitWait, CompressionChoice, FullLogPolicy, InconsistencyPolicy, LeaderPlacement,
-    LeaderPreference, LeaderWeight, LogOptions, Region, Setting, Timing, VoterPolicy, Writers,
+    CommitWait, CompressionChoice, DatabasePosition, FullLogPolicy, InconsistencyPolicy,
+    LeaderPlacement, LeaderPreference, LeaderWeight, Limits, LogOptions, NodeConfig, OUR_VERSIONS,
+    Region, Setting, Timing, VoterPolicy, Writers,
 };
 
 use super::key::Key;
@@ -37,7 +39,66 @@ impl Period {
     }
 }
 
+/// A host's own part of the configuration of its node, which no option says.
+#[derive(Clone, Debug)]
+pub struct HostFacts {
+    /// Name of this member.
+    pub name: String,
+    pub cluster_name: String,
+    /// `host:port` at which peers reach this member.
+    pub address: String,
+    /// `host:port` for clients, shown to operators.
+    pub incoming: String,
+    /// Addresses of members, `host:port`.
+    pub seeds: Vec<String>,
+    pub log_dir: PathBuf,
+    /// Whether the host has a database.
+    pub has_data: bool,
+    pub database: DatabasePosition,
+    /// How often the database flushes what it has applied.
+    pub flush_period: Duration,
+}
+
 impl Options {
+    /// The configuration of a node of a group with databases.
+    pub fn node_config(&self, host: HostFacts) -> NodeConfig {
+        NodeConfig {
+            name: host.name,
+            cluster_name: host.cluster_name,
+            listen: self.listen_address().to_string(),
+            address: host.address,
+            incoming: host.incoming,
+            seeds: host.seeds,
+            log_dir: host.log_dir,
+            log: self.log_options(),
+            timing: self.timing(),
+            limits: Limits::default(),
+            chunk_bytes: self.size(key::CHUNK_SIZE),
+            suspect: self.duration(key::EVS_SUSPECT_TIMEOUT),
+            pending_bytes: self.size(key::MAX_PENDING_SIZE),
+            in_relay_group: false,
+            apply_lag_max: self.duration(key::MAX_APPLY_LAG),
+            certification_span: self.unsigned(key::CERTIFICATION_SPAN),
+            compression: self.compression(),
+            has_data: host.has_data,
+            region: self.region(),
+            wants_vote: self.bool(key::VOTER),
+            voter_policy: self.voter_policy(),
+            tls: self.tls(),
+            database: host.database,
+            flush_period: host.flush_period,
+            versions: OUR_VERSIONS,
+        }
+    }
+
+    /// Directory of the log of a server with this data directory.
+    pub fn log_dir(&self, data_dir: &Path) -> PathBuf {
+        match self.text(key::LOG_DIR) {
+            "" => data_dir.to_owned(),
+            dir => PathBuf::from(dir),
+        }
+    }
+
     /// Sizes and bounds of the log.
     pub fn log_options(&self) -> LogOptions {
         LogOptions {

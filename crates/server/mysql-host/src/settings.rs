@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use synod_binlog::MysqlGtidError;
 use synod_binlog::mysql_gtid::Uuid;
-use synod_node::{DatabasePosition, GroupId, Limits, NodeConfig, OUR_VERSIONS, Seqno, StartMode};
+use synod_node::{DatabasePosition, GroupId, NodeConfig, Seqno, StartMode};
 use synod_options::{
-    Address, DEFAULT_PORT, Defaults, ExposedError, HostNames, Options, OptionsError, key,
+    Address, DEFAULT_PORT, Defaults, ExposedError, HostFacts, HostNames, Options, OptionsError,
 };
 
 use crate::events::ServerVersion;
@@ -123,41 +123,21 @@ impl Settings {
     /// The configuration of the node of a database that has everything up to `applied`.
     pub(crate) fn node(&self, applied: Seqno) -> NodeConfig {
         let options = &self.options;
-        let log_dir = match options.text(key::LOG_DIR) {
-            "" => self.data_dir.clone(),
-            dir => PathBuf::from(dir),
-        };
-        NodeConfig {
+        options.node_config(HostFacts {
             name: self.name.clone(),
             cluster_name: self.group.to_string(),
-            listen: options.listen_address().to_string(),
             address: self.address.to_string(),
             incoming: self.incoming.clone(),
             seeds: self.members.iter().map(ToString::to_string).collect(),
-            log_dir,
-            log: options.log_options(),
-            timing: options.timing(),
-            limits: Limits::default(),
-            chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
-            suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
-            pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
-            in_relay_group: false,
-            apply_lag_max: options.duration(key::MAX_APPLY_LAG),
-            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
-            compression: options.compression(),
+            log_dir: options.log_dir(&self.data_dir),
             has_data: true,
-            region: options.region(),
-            wants_vote: options.bool(key::VOTER),
-            voter_policy: options.voter_policy(),
-            tls: options.tls(),
             database: DatabasePosition {
                 group: GroupId(self.group.0),
                 seqno: applied,
             },
             // Settings of the server that are checked at its start flush each commit.
             flush_period: std::time::Duration::ZERO,
-            versions: OUR_VERSIONS,
-        }
+        })
     }
 }
 
@@ -171,10 +151,6 @@ fn address(variable: &'static str, text: &str) -> Result<Address, SettingsError>
         port: Some(address.port.unwrap_or(DEFAULT_PORT)),
         ..address
     })
-}
-
-fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use synod_node::{Node, QuorumLossPolicy, SetWritersError, Writers};
 
-use super::start_node::to_usize;
 use super::{Provider, log_notices};
 use crate::api::{LogLevel, Status};
 use crate::boundary;
@@ -70,7 +69,7 @@ impl Provider {
         let queue_bytes = {
             let options = self.options();
             self.live.update(&options);
-            to_usize(options.unsigned(key::APPLY_QUEUE_SIZE))
+            options.size(key::APPLY_QUEUE_SIZE)
         };
         let Some(connection) = self.connection() else {
             return;

@@ -89,7 +89,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;
     let own = data_dir.clone();
     let recover = || position::recover(&program, &own, &callbacks);
-    let log_dir = start_node::log_dir(&options, &args);
+    let log_dir = options.log_dir(Path::new(&args.data_dir));
     let start = args.start_position;
     let position = PositionKeeper::load(data_dir, &log_dir, start, callbacks.clone(), recover)
         .map_err(|error| InitError::Other(error.into()))?;

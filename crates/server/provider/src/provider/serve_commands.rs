@@ -1,6 +1,6 @@
 //! The provider's interface for commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use synod_commands::{Answerer, Surroundings, remote_handler};
 use synod_node::Node;
 
 use super::Provider;
-use super::start_node::log_dir;
 use crate::api::LogLevel;
 use crate::commands::{self, ServerProcess};
 use crate::connection::Connection;
@@ -37,7 +36,7 @@ impl Provider {
     }
 
     pub(crate) fn log_dir(&self) -> PathBuf {
-        log_dir(&self.options(), &self.args)
+        self.options().log_dir(Path::new(&self.args.data_dir))
     }
 
     /// The newest connection, whether it is joined yet or not.

@@ -3,50 +3,34 @@
 //! Called by `connect`, under the provider's lock `changing`. What the options say becomes the
 //! node's configuration here.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, Limits, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode};
+use synod_node::{GroupId, Node, NodeConfig, NodeStatus, StartMode};
 
 use super::{FIRST_SERIAL, Provider};
-use crate::api::{InitArgs, LogLevel};
+use crate::api::LogLevel;
 use crate::connection::Connection;
 use crate::connection::joiner::DonorPreference;
 use crate::connection::session::{Server, State};
-use crate::options::{ClusterUrl, Options, key};
+use crate::options::{ClusterUrl, HostFacts, key};
 
 impl Provider {
     fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
         let options = self.options();
-        NodeConfig {
+        options.node_config(HostFacts {
             name: self.args.node_name.clone(),
             cluster_name: name.to_owned(),
-            listen: options.listen_address().to_string(),
             address: options.own_address(&self.args.node_incoming).to_string(),
             incoming: self.args.node_incoming.clone(),
             seeds: url.peers.iter().map(ToString::to_string).collect(),
-            log_dir: log_dir(&options, &self.args),
-            log: options.log_options(),
-            timing: options.timing(),
-            limits: Limits::default(),
-            chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
-            suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
-            pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
-            in_relay_group: false,
-            apply_lag_max: options.duration(key::MAX_APPLY_LAG),
-            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
-            compression: options.compression(),
+            log_dir: options.log_dir(Path::new(&self.args.data_dir)),
             has_data: true,
-            region: options.region(),
-            wants_vote: options.bool(key::VOTER),
-            voter_policy: options.voter_policy(),
-            tls: options.tls(),
             database: self.position.current(),
             flush_period: self.flush_period,
-            versions: OUR_VERSIONS,
-        }
+        })
     }
 
     /// Starts a node and waits until the group has it.
@@ -78,7 +62,7 @@ impl Provider {
             other_replication: self.other_replication.clone(),
             events: self.events.clone(),
         };
-        let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
+        let queue_bytes = self.options().size(key::APPLY_QUEUE_SIZE);
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let connection =
             Connection::new(server, serial, DonorPreference::parse(donor), queue_bytes);
@@ -252,15 +236,4 @@ impl Patience {
              authority, and the same wsrep_cluster_name?{warned}{last_resort}"
         )
     }
-}
-
-pub(super) fn log_dir(options: &Options, args: &InitArgs) -> PathBuf {
-    match options.text(key::LOG_DIR) {
-        "" => PathBuf::from(&args.data_dir),
-        dir => PathBuf::from(dir),
-    }
-}
-
-pub(super) fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
