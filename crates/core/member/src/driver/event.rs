@@ -88,6 +88,13 @@ pub enum SignOfLife {
     RefusedForGood,
 }
 
+impl SignOfLife {
+    /// Whether what is there keeps this member out until an operator does something.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, SignOfLife::Distrust | SignOfLife::RefusedForGood)
+    }
+}
+
 /// Something that happened to a member.
 pub enum Event {
     /// A message of another member arrived.

@@ -134,10 +134,11 @@ impl Recovery {
         };
         let all = others.chain([own]).collect();
         let unheard = self.unheard(ctx, membership);
+        let is_calling = is_calling(ctx, membership);
         let mut status = lock(&ctx.links.shared.status);
         status.survivors = all;
         status.unheard = unheard;
-        status.is_calling = is_calling(ctx, membership);
+        status.is_calling = is_calling;
     }
 
     /// Why the group may run although this member does not hear it, and what to do, in sentences.

@@ -51,10 +51,6 @@ fn doubt(signs: &Signs, is_member: impl Fn(MemberId) -> bool) -> Option<Doubt> {
     let Some(finding) = signs.finding else {
         return Some(Doubt::NotCalled);
     };
-    let answers = |is_refusal| {
-        let why = finding.why.clone();
-        Some(Doubt::Answers { why, is_refusal })
-    };
     match finding.sign {
         SignOfLife::NoneListens => None,
         SignOfLife::OtherMember(other) if is_member(other) => None,
@@ -63,8 +59,13 @@ fn doubt(signs: &Signs, is_member: impl Fn(MemberId) -> bool) -> Option<Doubt> {
             let last = signs.silent_for.into_iter().chain(answered).min()?;
             (last < SILENCE_MIN).then_some(Doubt::Silent(last))
         }
-        SignOfLife::Listens | SignOfLife::OtherMember(_) => answers(false),
-        SignOfLife::Distrust | SignOfLife::RefusedForGood => answers(true),
+        SignOfLife::Listens
+        | SignOfLife::OtherMember(_)
+        | SignOfLife::Distrust
+        | SignOfLife::RefusedForGood => Some(Doubt::Answers {
+            why: finding.why.clone(),
+            is_refusal: finding.sign.is_refusal(),
+        }),
     }
 }
 
@@ -145,12 +146,7 @@ fn others_of_the_list(config: &Config, membership: &Membership) -> Vec<(String, 
         let mut voters = config.voters().filter_map(|id| config.members.get(&id));
         voters.any(|voter| voter.address == address)
     };
-    let is_refusal = |finding: &Finding| {
-        matches!(
-            finding.sign,
-            SignOfLife::Distrust | SignOfLife::RefusedForGood
-        )
-    };
+    let is_refusal = |finding: &Finding| finding.sign.is_refusal();
     let listed = membership.calls.listed();
     let listed = listed.filter(|(address, finding)| {
         config.members.is_empty() || is_refusal(finding) && !is_voters(address)
