@@ -188,7 +188,7 @@ impl Setting {
     }
 
     /// Compares the running server and its files with the setting; names which of them is wrong.
-    /// What is right in the files is said once, for all settings.
+    /// Says nothing of a setting that is right in the files: another check names all of those.
     fn judge(&self, server: &ServerFacts) -> Option<Finding> {
         let running = server.variable(self.name);
         let (what, remedy) = match ((self.accepts)(running), self.in_files(server)) {

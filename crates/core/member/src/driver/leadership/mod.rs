@@ -1,6 +1,6 @@
 //! Leadership: this member hears a leader, leads itself, or serves without a majority by order.
 //!
-//! Who should lead, and why, is one question with one answer: the table in the consensus core's
+//! The consensus core decides which voter should lead, by the reasons in its
 //! `election/succession.rs`. This component tells the core what it cannot know by itself:
 //!
 //! - [`reported`]: the weights of the members that are fit to lead, and their regions;
