@@ -18,7 +18,7 @@ fn server_that_any_process_could_speak_to_does_not_start_and_says_what_to_do() {
     for (server, address) in [(set_at_start, "gcomm://"), (set_by_address, &address)] {
         assert_eq!(server.connect(address, true), WSREP_NODE_FAIL);
         for text in ["without credentials", "synod keygen", "synod.secret_file="] {
-            assert!(server.inner.logged(text), "{:?}", server.inner.log_lines());
+            server.inner.wait_logged(text);
         }
     }
 }
@@ -72,9 +72,5 @@ fn unusable_secret_is_named_with_its_file_and_line() {
     let server = server(&format!("synod.secret_file={}", path.display()));
     assert_eq!(server.connect("gcomm://", true), WSREP_NODE_FAIL);
     let named = format!("line 2 of {} (synod.secret_file)", path.display());
-    assert!(
-        server.inner.logged(&named),
-        "{:?}",
-        server.inner.log_lines()
-    );
+    server.inner.wait_logged(&named);
 }

@@ -219,11 +219,7 @@ fn broken_log_takes_the_member_out_but_not_the_server_down() {
     assert_eq!(refused, Some(WSREP_CONN_FAIL));
     server.join_appliers();
     assert_eq!(server.final_views(), 1);
-    assert!(
-        server.inner.logged("the log failed"),
-        "{:?}",
-        server.inner.log_lines()
-    );
+    server.inner.wait_logged("the log failed");
     assert_eq!(server.status("local_state_comment"), "Initialized");
     assert_eq!(server.begin("x").certify(), WSREP_CONN_FAIL);
     assert_eq!(server.disconnect(), WSREP_OK);
@@ -235,7 +231,7 @@ fn unreachable_group_is_an_error_that_says_so() {
     let server = Server::with("n1", &new_dir(), free_port(), UNDEFINED, options);
     let url = format!("gcomm://127.0.0.1:{}", free_port());
     assert_eq!(server.connect(&url, false), WSREP_NODE_FAIL);
-    assert!(server.inner.logged("pc.wait_prim_timeout"));
+    server.inner.wait_logged("pc.wait_prim_timeout");
     // On a busy machine even a group of one takes longer than the first try.
     let patient = "gcomm://?pc.wait_prim_timeout=PT30S";
     assert_eq!(
@@ -250,7 +246,8 @@ fn used_port_is_an_error_that_names_it() {
     let one = Server::bootstrapped("n1", 1);
     let two = Server::with("n2", &new_dir(), one.port, UNDEFINED, "");
     assert_eq!(two.connect("gcomm://", true), WSREP_NODE_FAIL);
-    assert!(two.inner.logged(&one.port.to_string()) && two.inner.logged("base_port"));
+    two.inner.wait_logged(&one.port.to_string());
+    two.inner.wait_logged("base_port");
 }
 
 #[test]
@@ -293,9 +290,5 @@ fn configured_member_waits_for_its_group_as_long_as_it_is_told() {
     let options = "pc.wait_prim_timeout=PT0.1S;synod.rejoin_timeout=PT0.4S";
     let two = Server::with("n2", &dir, port, UNDEFINED, options);
     assert_eq!(two.connect(&url, false), WSREP_NODE_FAIL);
-    assert!(
-        two.inner.logged("synod.rejoin_timeout"),
-        "{:?}",
-        two.inner.log_lines()
-    );
+    two.inner.wait_logged("synod.rejoin_timeout");
 }

@@ -28,8 +28,8 @@ fn saved_list_does_not_take_back_what_another_server_has_set() {
     two.wait_status("synod_leader_weight", "70");
 
     assert_eq!(two.set_options(&saved), WSREP_OK);
-    assert!(two.inner.logged("synod.writers=any is ignored"));
-    assert!(two.inner.logged("synod.leader_weight=20 is ignored"));
+    two.inner.wait_logged("synod.writers=any is ignored");
+    two.inner.wait_logged("synod.leader_weight=20 is ignored");
     let shown = two.options();
     assert!(shown.contains("synod.writers = leader; "), "{shown}");
     assert!(shown.contains("synod.leader_weight = 70; "), "{shown}");
@@ -76,7 +76,7 @@ fn setting_that_the_group_does_not_make_holds_no_client_up_and_changes_nothing()
     // The server holds a lock meanwhile that every new connection needs.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(one.inner.logged("the group has not agreed yet"));
+    one.inner.wait_logged("the group has not agreed yet");
     let shown = one.options();
     assert!(shown.contains("evs.suspect_timeout = PT1.5S; "), "{shown}");
     // The group is asked on, and agrees when it can.

@@ -156,11 +156,9 @@ fn server_that_did_what_others_could_not_leaves_though_it_had_no_error() {
     fail(&servers[2], "odd");
     let odd = servers[0].write("odd");
     has_left(&servers[0]);
-    assert!(
-        servers[0]
-            .inner
-            .logged(&format!(":{odd} is inconsistent with group"))
-    );
+    servers[0]
+        .inner
+        .wait_logged(&format!(":{odd} is inconsistent with group"));
     for server in &servers[1..] {
         wait_size(server, 2);
         assert!(
@@ -220,8 +218,7 @@ fn server_that_is_stopped_while_it_waits_for_a_decision_applies_the_action_again
     fail(&two, "odd");
     let mut odd = one.begin("odd");
     assert_eq!((odd.certify(), odd.enter()), (WSREP_OK, WSREP_OK));
-    one.inner
-        .until("the question", |_| one.inner.logged("asking the others"));
+    one.inner.wait_logged("asking the others");
     assert!(
         !two.inner
             .seen()
@@ -294,7 +291,7 @@ fn statement_in_which_a_server_was_killed_may_come_behind_a_view() {
     assert_eq!(two.connect(&one.address(), false), WSREP_OK);
     two.add_applier();
     two.wait_status("local_state_comment", "Synced");
-    assert!(two.inner.logged("because it was executed before"));
+    two.inner.wait_logged("because it was executed before");
     one.write("continues");
     two.wait_applied("continues");
 }
@@ -323,7 +320,7 @@ fn server_on_which_an_action_fails_alone_again_has_other_data() {
     two.add_applier();
     has_left(&two);
     assert!(two.applied().is_empty());
-    assert!(two.inner.logged("failed to apply here 2 times"));
+    two.inner.wait_logged("failed to apply here 2 times");
     wait_size(&one, 1);
     one.write("continues");
     // The next start takes a copy.
@@ -381,7 +378,9 @@ fn server_whose_database_is_said_to_have_what_failed_there_has_other_data() {
     assert_eq!(three.connect(&one.address(), false), WSREP_OK);
     three.add_applier();
     has_left(&three);
-    assert!(three.inner.logged("but the database is said to have it"));
+    three
+        .inner
+        .wait_logged("but the database is said to have it");
     wait_size(&one, 2);
     one.write("continues");
 }

@@ -416,7 +416,7 @@ fn size_of_write_sets_is_bounded_at_run_time() {
 fn wrong_options_are_refused_by_name() {
     let server = Server::new("n1");
     assert_eq!(server.set_options("synod.log_dri=/x"), WSREP_NODE_FAIL);
-    assert!(server.inner.logged("did you mean 'synod.log_dir'"));
+    server.inner.wait_logged("did you mean 'synod.log_dir'");
     assert_eq!(server.set_options("gmcast.isolate=2"), WSREP_NODE_FAIL);
     assert_eq!(
         server.set_options("synod.log_dir=/x"),

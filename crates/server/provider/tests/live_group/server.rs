@@ -602,6 +602,11 @@ impl Inner {
         self.log_lines().iter().any(|(_, line)| line.contains(part))
     }
 
+    /// Waits for a line with `part`: a thread of its own writes the log.
+    pub(crate) fn wait_logged(&self, part: &str) {
+        self.until(part, |_| self.logged(part));
+    }
+
     pub(crate) fn begin(&'static self, row: &str) -> Trx {
         let handle = wsrep_ws_handle_t {
             trx_id: next_number(),

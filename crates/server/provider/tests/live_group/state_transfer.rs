@@ -52,9 +52,7 @@ fn joiner_with(donor: &Server, options: &str) -> Server {
 /// The library ends the joiner's script once it knows that the copy has failed, and the server
 /// reports that, by a thread that waits for the script.
 fn script_is_ended(joiner: &Server) {
-    joiner.inner.until("the failure", |_| {
-        joiner.inner.logged("the full copy (SST) has failed")
-    });
+    joiner.inner.wait_logged("the full copy (SST) has failed");
     let inner = joiner.inner;
     thread::spawn(|| inner.copy_received(UNDEFINED, -32));
 }
@@ -165,9 +163,7 @@ fn joiner_hears_of_its_donor_before_the_copy_is_over() {
     one.donate_slowly(true);
     let two = joiner(&one);
     let after = wait_donates(&one);
-    two.inner.until("the donor's answer", |_| {
-        two.inner.logged("gives this member a copy")
-    });
+    two.inner.wait_logged("gives this member a copy");
     one.donate_slowly(false);
     one.copy_sent(position(&one, after), 0);
     two.copy_received(position(&one, after), 0);
@@ -196,11 +192,7 @@ fn joiner_gives_up_when_the_donor_fails() {
     one.copy_sent(UNDEFINED, -255);
     script_is_ended(&two);
     two.join_appliers();
-    assert!(
-        two.inner.logged("the donor failed with code -255"),
-        "{:?}",
-        two.inner.log_lines()
-    );
+    two.inner.wait_logged("the donor failed with code -255");
     assert_eq!(two.final_views(), 1);
     one.wait_synced(2);
     assert_eq!(two.disconnect(), WSREP_OK);
@@ -213,7 +205,7 @@ fn joiner_gives_up_when_its_own_script_fails() {
     wait_donates(&one);
     two.copy_received(UNDEFINED, -32);
     two.join_appliers();
-    assert!(two.inner.logged("the copy failed here with code -32"));
+    two.inner.wait_logged("the copy failed here with code -32");
     assert_eq!(two.final_views(), 1);
 }
 
@@ -226,11 +218,10 @@ fn joiner_whose_copy_failed_tries_again_and_does_not_tell_the_server() {
     let inner = two.inner;
     thread::scope(|scope| {
         let script = scope.spawn(|| inner.copy_received(UNDEFINED, -32));
-        two.inner.until("its words", |_| {
-            two.inner
-                .logged("this server takes another full copy by itself")
-                && two.inner.logged("this server cannot start itself again")
-        });
+        two.inner
+            .wait_logged("this server takes another full copy by itself");
+        two.inner
+            .wait_logged("this server cannot start itself again");
         assert!(!script.is_finished(), "the server would end");
         assert_eq!(two.final_views(), 0);
         // As an order to end does.
@@ -264,7 +255,7 @@ fn joiner_whose_log_fails_during_the_copy_takes_another_one() {
     }
     script_is_ended(&two);
     let again = "this server takes another full copy by itself";
-    two.inner.until("its words", |_| two.inner.logged(again));
+    two.inner.wait_logged(again);
     assert_eq!(two.final_views(), 0, "the server would end");
     assert_eq!(two.disconnect(), WSREP_OK);
     two.join_appliers();
@@ -283,7 +274,7 @@ fn copy_of_another_history_is_refused() {
         0,
     );
     two.join_appliers();
-    assert!(two.inner.logged("is no position of the group"));
+    two.inner.wait_logged("is no position of the group");
 }
 
 #[test]
@@ -300,11 +291,7 @@ fn joiner_gives_up_when_the_donor_is_gone() {
     donor.disconnect();
     script_is_ended(&joiner);
     joiner.join_appliers();
-    assert!(
-        joiner.inner.logged("the donor has left"),
-        "{:?}",
-        joiner.inner.log_lines()
-    );
+    joiner.inner.wait_logged("the donor has left");
     assert_eq!(joiner.final_views(), 1);
 }
 
@@ -337,9 +324,7 @@ fn donor_takes_one_joiner_at_a_time() {
     let three = Server::new("n3");
     assert_eq!(three.connect(&one.address(), false), WSREP_OK);
     three.add_applier();
-    three
-        .inner
-        .until("refusal", |_| three.inner.logged("waiting for a donor"));
+    three.inner.wait_logged("waiting for a donor");
     one.copy_sent(position(&one, after), 0);
     two.copy_received(position(&one, after), 0);
     two.wait_synced(1);
@@ -381,7 +366,7 @@ fn data_of_another_group_are_refused_by_name_and_not_replaced() {
     two.add_applier();
     two.join_appliers();
     let group = "09090909-0909-0909-0909-090909090909, at 2";
-    assert!(two.inner.logged(&format!("belong to group {group}")));
+    two.inner.wait_logged(&format!("belong to group {group}"));
     assert!(!two.inner.seen().contains(&Seen::RequestedCopy));
 }
 

@@ -122,8 +122,7 @@ fn conflict_is_refused_without_a_place_in_the_order() {
     assert_eq!(has_begun.recv_timeout(LIMIT), Ok(winner));
     assert_eq!(loser.certify(), WSREP_TRX_FAIL);
     assert_eq!(loser.meta, WSREP_TRX_META_UNDEFINED);
-    let is_logged = |_: &[Seen]| two.inner.logged("was refused: it conflicts");
-    two.inner.until("cert.log_conflicts", is_logged);
+    two.inner.wait_logged("was refused: it conflicts"); // cert.log_conflicts
     assert_eq!(two.status("local_cert_failures"), "1");
     go.send(()).unwrap();
     loser.release();
@@ -375,9 +374,9 @@ fn member_that_cannot_apply_leaves_and_applies_it_again_when_it_is_back() {
         ["before"],
         "nothing after the failure gets in"
     );
-    assert!(two.inner.logged(&format!(
+    two.inner.wait_logged(&format!(
         ":{broken} failed to apply here, and not on the other servers: Can't find record"
-    )));
+    ));
     let errors = two
         .inner
         .log_lines()
@@ -424,7 +423,8 @@ fn leaving_member_is_gone_from_the_view_at_once() {
 
 #[test]
 fn apply_queue_is_bounded_at_run_time() {
-    let (one, two) = pair(1);
+    // So patient that a processor that stands still costs no majority.
+    let (one, two) = pair_with("evs.suspect_timeout=PT60S");
     assert_eq!(two.set_options("synod.apply_queue_size=1M"), WSREP_OK);
     let (has_begun, go) = hold(&two, "slow");
     one.write("slow");
