@@ -1,10 +1,12 @@
 //! Paths and parameters of the tests. Environment variables change them:
 //!
-//! - `SYNOD_E2E_PROVIDER`: the provider library (default `target/release/libsynod.so`);
+//! - `SYNOD_E2E_BUILD`: the directory in `target` with what is tested, `release` or `quick`
+//!   (default; `make demo` builds it);
+//! - `SYNOD_E2E_PROVIDER`: another provider library than the `libsynod.so` in it;
 //! - `SYNOD_E2E_NEXT_PROVIDER`: the library of the next version (default
 //!   `target/next-version/release/libsynod.so`);
-//! - `SYNOD_E2E_PROGRAM`, `SYNOD_E2E_LAB`: the programs `synod` and `synod-lab` (default
-//!   `target/release/synod`, `target/release/synod-lab`);
+//! - `SYNOD_E2E_PROGRAM`: another program than the `synod` in it;
+//! - `SYNOD_E2E_LAB`: the program `synod-lab` (default `target/release/synod-lab`);
 //! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
 //!   the servers' user could not reach that);
 //! - `SYNOD_E2E_KEEP`: if it is set, clusters of ended test programs are not removed when another
@@ -30,7 +32,7 @@ pub fn workspace() -> PathBuf {
 
 /// The provider library under test.
 pub fn provider() -> Outcome<PathBuf> {
-    from_environment("SYNOD_E2E_PROVIDER", "target/release/libsynod.so")
+    from_environment("SYNOD_E2E_PROVIDER", &built("libsynod.so"))
 }
 
 /// The provider library with one more version of the wire and of the log, made by
@@ -42,7 +44,7 @@ pub fn next_provider() -> Outcome<PathBuf> {
 
 /// The program `synod`.
 pub fn program() -> Outcome<PathBuf> {
-    from_environment("SYNOD_E2E_PROGRAM", "target/release/synod")
+    from_environment("SYNOD_E2E_PROGRAM", &built("synod"))
 }
 
 /// The program `synod-lab`, made by `make build-lab`.
@@ -97,11 +99,16 @@ pub fn cluster_dir(name: &str) -> Outcome<PathBuf> {
     Ok(parent.join(name))
 }
 
+fn built(file: &str) -> String {
+    let build = std::env::var("SYNOD_E2E_BUILD").unwrap_or_else(|_| "quick".to_owned());
+    format!("target/{build}/{file}")
+}
+
 fn from_environment(variable: &str, default: &str) -> Outcome<PathBuf> {
     let path = std::env::var_os(variable).map_or_else(|| workspace().join(default), PathBuf::from);
     ensure(path.is_file(), || {
         format!(
-            "{} is missing: run 'make build', or set {variable}",
+            "{} is missing: run 'make quick', or set {variable}",
             path.display()
         )
     })?;
