@@ -1,145 +1,31 @@
-//! Global transaction identifiers of MySQL, sets of them, and the events that carry one.
+//! Sets of MySQL's identifiers, as texts and in the bytes of dumps and of our own.
 //!
 //! ```text
 //! text:   uuid:1-5:7:tag:1-2,uuid:3
 //! bytes:  sources u16 | sources times: source | runs u16 | runs times: first u64 | last u64
-//! source: uuid 16 bytes | tag_bytes u8 | tag
-//!
-//! event without a tag:  flags u8 | uuid 16 bytes | number i64 | ...
-//! event with a tag:     1 | bytes | fields | id, value | id, value ...    all are packed numbers
-//! its fields:     0 flags | 1 uuid: 16 numbers | 2 number, above its sign | 3 bytes, then the tag
-//! packed number:  a one for each byte after the first, a zero, the value, from the lower end on
 //! ```
-//! Names are those of MySQL. A source of numbers is a server, or a tag there (MySQL 8.3 and later).
 //! Sources stand in ascending order, and the runs of one ascend and do not touch: a set has one
-//! form. Fields of an event after the name are for MySQL's replicas.
+//! form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use bytes::{Buf, BufMut};
 
-use crate::event::{EventError, EventType, Fields};
+use super::{
+    MysqlGtid, MysqlGtidError, NUMBER_MAX, Source, TAG_BYTES_MAX, Tag, UUID_BYTES, Uuid,
+    get_source, put_source,
+};
 use crate::gtid::{Gtid, GtidList, UNKNOWN_SERVER, number};
 
-const UUID_BYTES: usize = 16;
-const TAG_BYTES_MAX: usize = 32;
 /// First and last byte of the count of a set with tags, where a replica names it to its source.
 const WITH_TAGS: u64 = 1 << 56 | 1;
-/// Places of the hyphens in a UUID's text, in characters.
-const HYPHENS_AT: [usize; 4] = [8, 13, 18, 23];
-const UUID_CHARACTERS: usize = 36;
-/// The greatest number of a transaction: MySQL counts with a sign, and needs the one after it.
-const NUMBER_MAX: u64 = i64::MAX as u64 - 1;
-
-/// The UUID of a server, or of a group of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Uuid(pub [u8; UUID_BYTES]);
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, byte) in self.0.iter().enumerate() {
-            let hyphen = if matches!(number, 4 | 6 | 8 | 10) {
-                "-"
-            } else {
-                ""
-            };
-            write!(f, "{hyphen}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The tag of a GTID, by which a server counts some transactions apart; empty: it has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag {
-    /// Zeros follow the tag.
-    bytes: [u8; TAG_BYTES_MAX],
-}
-
-impl Tag {
-    /// The tag with this text; none: no tag can have it.
-    pub fn of(text: &[u8]) -> Option<Tag> {
-        let begins = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-        let continues = |byte: &u8| begins(byte) || byte.is_ascii_digit();
-        let is_one = text.first().is_none_or(begins) && text.iter().all(continues);
-        let mut bytes = [0; TAG_BYTES_MAX];
-        let place = bytes.get_mut(..text.len()).filter(|_| is_one)?;
-        place.copy_from_slice(&text.to_ascii_lowercase());
-        Some(Tag { bytes })
-    }
-
-    pub fn is_empty(self) -> bool {
-        self == Tag::default()
-    }
-
-    pub fn text(&self) -> &[u8] {
-        let end = self.bytes.iter().position(|byte| *byte == 0);
-        let text = self.bytes.get(..end.unwrap_or(TAG_BYTES_MAX));
-        text.unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(self.text()))
-    }
-}
-
-/// Names a transaction of MySQL: where it began, and which one it was there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MysqlGtid {
-    /// The server where it began.
-    pub uuid: Uuid,
-    /// The tag that it was counted by there.
-    pub tag: Tag,
-    /// Its number there, from 1 on.
-    pub number: u64,
-}
-
-impl MysqlGtid {
-    fn source(&self) -> Source {
-        (self.uuid, self.tag)
-    }
-
-    /// Writes its bytes in this crate's own form.
-    pub fn put(&self, out: &mut impl BufMut) {
-        put_source(self.source(), out);
-        out.put_u64_le(self.number);
-    }
-
-    /// Reads what [`MysqlGtid::put`] has written; none: the bytes are none.
-    pub fn get(bytes: &mut impl Buf) -> Option<MysqlGtid> {
-        let (uuid, tag) = get_source(bytes)?;
-        let number = bytes.try_get_u64_le().ok()?;
-        Some(MysqlGtid { uuid, tag, number })
-    }
-}
-
-impl fmt::Display for MysqlGtid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let colon = if self.tag.is_empty() { "" } else { ":" };
-        write!(f, "{}{colon}{}:{}", self.uuid, self.tag, self.number)
-    }
-}
-
-/// Source of numbers: a server, or a tag there.
-type Source = (Uuid, Tag);
 
 /// Numbers without a gap, from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u64,
     last: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MysqlGtidError {
-    #[error(
-        "'{0}' is no set of MySQL's GTIDs: it is written uuid:first-last, such as \
-         3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
-    )]
-    Malformed(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -369,21 +255,6 @@ fn around(run: Run, number: u64) -> Vec<Run> {
     sides.map(|(first, last)| Run { first, last }).collect()
 }
 
-fn put_source((uuid, tag): Source, out: &mut impl BufMut) {
-    out.put_slice(&uuid.0);
-    out.put_u8(tag.text().len() as u8);
-    out.put_slice(tag.text());
-}
-
-fn get_source(bytes: &mut impl Buf) -> Option<Source> {
-    let mut uuid = Uuid([0; UUID_BYTES]);
-    bytes.try_copy_to_slice(&mut uuid.0).ok()?;
-    let mut tag = [0; TAG_BYTES_MAX];
-    let tag = tag.get_mut(..usize::from(bytes.try_get_u8().ok()?))?;
-    bytes.try_copy_to_slice(tag).ok()?;
-    Some((uuid, Tag::of(tag)?))
-}
-
 impl fmt::Display for MysqlGtidSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = None;
@@ -404,32 +275,6 @@ impl fmt::Display for MysqlGtidSet {
             }
         }
         Ok(())
-    }
-}
-
-impl FromStr for Uuid {
-    type Err = MysqlGtidError;
-
-    fn from_str(text: &str) -> Result<Uuid, MysqlGtidError> {
-        let malformed = || MysqlGtidError::Malformed(text.to_owned());
-        let bytes = text.as_bytes();
-        let is_hyphen = |at: &usize| bytes.get(*at) == Some(&b'-');
-        if bytes.len() != UUID_CHARACTERS || !HYPHENS_AT.iter().all(is_hyphen) {
-            return Err(malformed());
-        }
-        let mut digits = text.chars().filter(|character| *character != '-');
-        let mut uuid = [0; UUID_BYTES];
-        for byte in &mut uuid {
-            for _ in 0..2 {
-                let digit = digits.next().and_then(|digit| digit.to_digit(16));
-                // Two digits of four bits.
-                *byte = *byte << 4 | digit.ok_or_else(malformed)? as u8;
-            }
-        }
-        match digits.next() {
-            None => Ok(Uuid(uuid)),
-            Some(_) => Err(malformed()),
-        }
     }
 }
 
@@ -475,82 +320,6 @@ impl MysqlGtidSet {
         }
         has_run.then_some(())
     }
-}
-
-pub const MYSQL_GTID: EventType = EventType(33);
-pub const TAGGED_GTID: EventType = EventType(42);
-/// The form of the event with a tag.
-const FORM: u64 = 1;
-/// Bytes of the largest number: all bits of its first one say how many follow.
-const LONGEST: usize = 9;
-
-/// Reads the GTID in the body of an event of type [`MYSQL_GTID`] or [`TAGGED_GTID`].
-pub fn parse_mysql_gtid(event_type: EventType, body: &[u8]) -> Result<MysqlGtid, EventError> {
-    let mut fields = Fields::of(event_type, body);
-    let (uuid, tag, number) = if event_type == TAGGED_GTID {
-        tagged(&mut fields)?
-    } else {
-        fields.u8()?;
-        let mut uuid = [0; UUID_BYTES];
-        uuid.copy_from_slice(fields.bytes(UUID_BYTES)?);
-        (uuid, Tag::default(), fields.u64()?)
-    };
-    if !(1..=NUMBER_MAX).contains(&number) {
-        return Err(fields.malformed("the number of its transaction cannot be"));
-    }
-    Ok(MysqlGtid {
-        uuid: Uuid(uuid),
-        tag,
-        number,
-    })
-}
-
-fn tagged(fields: &mut Fields<'_>) -> Result<([u8; UUID_BYTES], Tag, u64), EventError> {
-    if packed(fields)? != FORM {
-        return Err(fields.malformed("it has another form than 1"));
-    }
-    let _bytes = packed(fields)?;
-    let _fields = packed(fields)?;
-    field(fields, 0)?;
-    let _flags = packed(fields)?;
-    field(fields, 1)?;
-    let mut uuid = [0; UUID_BYTES];
-    for byte in &mut uuid {
-        let value = u8::try_from(packed(fields)?);
-        *byte = value.map_err(|_| fields.malformed("a byte of its UUID is none"))?;
-    }
-    field(fields, 2)?;
-    // A negative number has the lowest bit, and is none of a transaction.
-    let signed = packed(fields)?;
-    let number = if signed & 1 == 0 { signed >> 1 } else { 0 };
-    field(fields, 3)?;
-    let length = usize::try_from(packed(fields)?).unwrap_or(usize::MAX);
-    let text = fields.bytes(length.min(TAG_BYTES_MAX + 1))?;
-    let tag = Tag::of(text).ok_or_else(|| fields.malformed("its tag is none"))?;
-    Ok((uuid, tag, number))
-}
-
-/// The id of the next field, which must be this one.
-fn field(fields: &mut Fields<'_>, id: u64) -> Result<(), EventError> {
-    match packed(fields)? {
-        found if found == id => Ok(()),
-        _ => Err(fields.malformed("its fields stand in another order")),
-    }
-}
-
-fn packed(fields: &mut Fields<'_>) -> Result<u64, EventError> {
-    let first = fields.u8()?;
-    let more = first.trailing_ones() as usize;
-    let mut bytes = [0; 16];
-    if let Some(place) = bytes.first_mut() {
-        *place = first;
-    }
-    if let Some(place) = bytes.get_mut(1..=more) {
-        place.copy_from_slice(fields.bytes(more)?);
-    }
-    // The ones, and the zero after them unless they fill the first byte.
-    let marks = (more + 1).min(LONGEST - 1);
-    Ok((u128::from_le_bytes(bytes) >> marks) as u64)
 }
 
 #[cfg(test)]
@@ -738,45 +507,6 @@ mod tests {
             let _ = MysqlGtidSet::of_bytes(&bytes);
             let _ = MysqlGtidSet::of_dump_bytes(&bytes);
             let _ = text.parse::<MysqlGtidSet>();
-        }
-    }
-
-    /// Bodies of such events of MySQL 9.7.4.
-    const PLAIN: &[u8] = b"\x01\x21\x2e\x95\x8d\xe9\xbe\x11\xf1\xa3\x88\x3a\xeb\xeb\xd6\x72\xb5\
-        \x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0";
-    const TAGGED: &[u8] = b"\x02\x7e\0\0\0\x02\x42\x5c\x55\x02\x35\x02\xa5\x03\xf9\x02\x22\xc5\x03\
-        \x8d\x02\x21\x02\x74\xad\x03\xad\x03\x59\x03\xe4\xd5\x02\x04\x08\x06\x0corders\x08\x1c\
-        \x0a\x24\x0c\x7f\xd8\x49\xca\x35\x31\x61\x06\x10\x59\x04\x12\x83\x12\x0b";
-
-    #[test]
-    fn both_forms_are_read() {
-        let gtid = parse_mysql_gtid(MYSQL_GTID, PLAIN).unwrap();
-        assert_eq!(gtid.to_string(), "212e958d-e9be-11f1-a388-3aebebd672b5:2");
-        let gtid = parse_mysql_gtid(TAGGED_GTID, TAGGED).unwrap();
-        assert_eq!(
-            gtid.to_string(),
-            "212e958d-e9be-11f1-a388-3aebebd672b5:orders:2"
-        );
-        for cut in 0..42 {
-            assert!(parse_mysql_gtid(TAGGED_GTID, &TAGGED[..cut]).is_err());
-        }
-    }
-
-    #[test]
-    fn numbers_of_all_lengths_are_read() {
-        let read = |bytes: &[u8]| packed(&mut Fields::of(TAGGED_GTID, bytes)).ok();
-        assert_eq!(read(&[0xfe]), Some(127));
-        assert_eq!(read(&[0xd5, 2]), Some(0xb5));
-        assert_eq!(read(&[0xff; 9]), Some(u64::MAX));
-        assert_eq!(read(&[0x7f, 0, 0, 0, 0, 0, 0, 1]), Some(1 << 48));
-        assert_eq!(read(&[1]), None);
-    }
-
-    proptest! {
-        #[test]
-        fn made_up_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = parse_mysql_gtid(MYSQL_GTID, &bytes);
-            let _ = parse_mysql_gtid(TAGGED_GTID, &bytes);
         }
     }
 }
