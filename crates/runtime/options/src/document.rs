@@ -28,7 +28,7 @@ pub fn markdown_tables() -> String {
 fn section(title: &str, specs: impl Iterator<Item = &'static OptionSpec>) -> String {
     let rows: String = specs.map(row).collect();
     format!(
-        "## {title}\n\n| Option | Default | Unit | Set | Meaning |\n|---|---|---|---|---|\n{rows}"
+        "## {title}\n\n| Option | Default | Unit | Dynamic | Meaning |\n|---|---|---|---|---|\n{rows}"
     )
 }
 
@@ -56,9 +56,9 @@ fn without_effect(specs: impl Iterator<Item = &'static OptionSpec>) -> String {
 
 fn row(spec: &OptionSpec) -> String {
     let settable = match spec.settable {
-        Settable::AtStart => "at start",
-        Settable::Dynamic => "any time",
-        Settable::Trigger => "any time, not kept",
+        Settable::AtStart => "no",
+        Settable::Dynamic => "yes",
+        Settable::Trigger => "yes, not kept",
     };
     let about = match spec.meaning {
         Meaning::Works | Meaning::None(_) => spec.about.to_owned(),

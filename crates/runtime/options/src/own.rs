@@ -22,9 +22,9 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .unit("actions")
         .for_experts()
         .works(
-            "Number of actions, beyond those that all members have applied, that are kept to \
-             find conflicts. A write set with an older snapshot is refused with a deadlock \
-             error.",
+            "Number of actions, beyond those that all members have applied, that are \
+             kept to find conflicts. A write set with an older snapshot is refused with \
+             a deadlock error.",
         ),
     int("synod.chunk_size", "1M", 4096, PAYLOAD_BYTES_MAX as i64)
         .unit("bytes")
@@ -37,51 +37,47 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .dynamic()
         .unit("durable/applied")
         .works(
-            "What a commit waits for before its client is told OK: with durable, the disks of a \
-             majority; with applied, also until all present, synced servers have applied it, so \
-             that a read on any of them sees it. A server that lacks a commit for \
-             evs.suspect_timeout is excluded.",
+            "What a commit waits for before its client is told OK: with durable, the \
+             disks of a majority; with applied, also until all present, synced servers \
+             show it. A server that lacks a commit for evs.suspect_timeout is excluded.",
         ),
     word("synod.compression", "auto", &["auto", "always", "never"])
         .unit("auto/always/never")
         .works(
-            "Compression on the way to other members: with auto, for a member whose link is \
-             slower than the load, while more gets through with it. Use always where traffic is \
-             paid for.",
+            "Compression on the way to other members: with auto, where the link is \
+             slower than the load. Use always where traffic is paid for.",
         ),
     duration("synod.dead_voter_after", "PT10M").dynamic().works(
         "A voter that the leader has not heard for this long gives its vote to a server \
-             that waits for one, while a majority of the others answers. With a shorter time a \
-             restarting machine loses its vote.",
+         that waits for one. With a shorter time a restarting machine loses its vote.",
     ),
     duration("synod.election_timeout", "")
         .default(DefaultValue::Timing(Period::ElectionTimeout))
         .for_experts()
         .works(
-            "A member that receives nothing from a leader for this long, and by chance up to \
-             twice as long, becomes a candidate. A shorter time causes needless elections on a \
-             slow network.",
+            "A member that receives nothing from a leader for this long, and by chance \
+             up to twice as long, becomes a candidate.",
         ),
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
         .works(
-            "Time between a leader's heartbeats. It must be shorter than a quarter of \
-                synod.election_timeout: a member that hears the leader votes for no other for \
-                four of them.",
+            "Time between a leader's heartbeats, shorter than a quarter of \
+             synod.election_timeout.",
         ),
     bool("synod.insecure", "no").works(
-        "With yes, this member serves connections in clear from any process that reaches \
-             its port. With no, it starts only with synod.secret_file, with certificates \
-             (socket.ssl), or on loopback addresses.",
+        "With yes, this member serves connections in clear from any process that \
+         reaches its port. With no, it starts only with credentials or on loopback \
+         addresses.",
     ),
     word("synod.leader", "stay", &["stay", "follow-writers"])
         .dynamic()
         .unit("stay/follow-writers")
         .works(
-            "With follow-writers, a leader hands over to a voter of the region (synod.region) \
-             that has made at least 60 % of the transactions for 10 s, unless that voter has a \
-             lower synod.leader_weight, and at most once in 30 s; the leader's value counts. \
-             With stay, or synod.writers=leader, it never does.",
+            "With follow-writers, a leader hands over to a voter of the region \
+             (synod.region) that has made at least 60 % of the transactions for 10 s, \
+             unless that voter has a lower synod.leader_weight, and at most once in 30 \
+             s; the leader's value counts. With stay, or synod.writers=leader, it never \
+             does.",
         ),
     bool("synod.leader_handover", "no")
         .dynamic()
@@ -95,9 +91,9 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .dynamic()
         .of_group()
         .works(
-            "Preference for leadership: when a leader is lost, the remaining voter with the \
-             highest weight becomes a candidate first, and one with weight 0 leads only if no \
-             other can. Votes are not weighted.",
+            "When a leader is lost, the remaining voter with the highest weight becomes \
+             a candidate first, and one with weight 0 leads only if no other can. Votes \
+             are not weighted.",
         ),
     address("synod.listen_addr", "")
         .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
@@ -113,27 +109,27 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .dynamic()
         .unit("wait/drop")
         .works(
-            "What a leader does when its log is full of actions that too few databases have \
-             flushed to survive the loss of a minority: with wait, writes wait until they have. \
-             With drop, what one database has is purged: a loss of that disk is a loss of data \
-             until another database has caught up.",
+            "With wait, writes wait when the log is full of actions that too few \
+             databases have flushed to survive the loss of a minority. With drop, what \
+             one database has is purged: a loss of that disk is a loss of data until \
+             another database has caught up.",
         ),
     int("synod.log_min_free", "25", 0, 100)
         .unit("percent")
         .works(
-            "Share of the log's file system that stays free while the log is larger than twice \
-             synod.log_retain_size, for members that lag or are being copied to. With 100 the \
-             log never is; a large log takes longer to open.",
+            "Share of the log's file system that stays free while the log is larger \
+             than twice synod.log_retain_size, for members that lag or are being copied \
+             to. With 100 the log never is.",
         ),
     duration("synod.log_retain_age", "P7D")
         .works("Log older than this may be purged if no member needs it."),
     int("synod.log_retain_size", "4G", 1 << 20, i64::MAX)
         .unit("bytes")
         .works(
-            "Target size of the log; older segments are purged. At twice this size, or later if \
-             synod.log_min_free allows, entries that a lagging member needs are purged too (it \
-             fetches them from another one, or takes an SST), except those that too few \
-             databases have flushed (synod.log_full).",
+            "Target size of the log; older segments are purged. At twice this size, or \
+             later if synod.log_min_free allows, entries that a lagging member needs \
+             are purged too, except those that too few databases have flushed \
+             (synod.log_full).",
         ),
     int(
         "synod.log_segment_size",
@@ -145,9 +141,8 @@ pub(crate) const OWN: [OptionSpec; 30] = [
     .for_experts()
     .works("Size of one log file. The log is purged by whole files."),
     duration("synod.max_apply_lag", "PT0.2S").dynamic().works(
-        "Time by which the majority of databases that keeps up best may lag; from half of \
-             it on the leader slows clients down to the pace of these databases, and never \
-             stops them. PT0S takes all writes, however long the databases lag.",
+        "Time by which the majority of databases that keeps up best may lag; from half \
+         of it on the leader slows clients down to their pace. PT0S takes all writes.",
     ),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")
@@ -160,14 +155,13 @@ pub(crate) const OWN: [OptionSpec; 30] = [
         .dynamic()
         .for_experts()
         .works(
-            "A transaction with more keys of rows than this conflicts with every other server's \
-             changes of its tables. A key needs about 100 bytes at the server that commits, and \
-             17 at every member.",
+            "A transaction with more keys of rows than this conflicts with every other \
+             server's changes of its tables. A key needs about 100 bytes at the server \
+             that commits.",
         ),
     region("synod.region", "").works(
-        "Region of this member, for status tables, metrics and synod.leader=follow-writers; \
-             up to 32 letters, digits, '.', '-' and '_'. Members with a short round trip \
-             between them have the same one.",
+        "Region of this member, for status tables, metrics and \
+         synod.leader=follow-writers; up to 32 letters, digits, '.', '-' and '_'.",
     ),
     duration("synod.rejoin_timeout", "PT0S")
         .for_experts()
@@ -176,40 +170,39 @@ pub(crate) const OWN: [OptionSpec; 30] = [
              pc.wait_prim_timeout; PT0S is without end.",
         ),
     bool("synod.restart_on_failure", "yes").dynamic().works(
-        "With yes, a server that left its group because of a failure that a restart heals \
-             (a full disk, a damaged log, a log that no longer reaches back) restarts itself \
-             once the log can be written, and so does a starting server whose full copy (SST) \
-             failed. With no, the first stays up without its group, and says so each minute; \
-             the second ends.",
+        "With yes, a server that left its group because of a failure that a restart \
+         heals (a full disk, a damaged log, a log that no longer reaches back), or \
+         whose full copy (SST) failed, restarts itself. With no, it stays up without \
+         its group, or ends if it was starting.",
     ),
     text("synod.secret_file", "").unit("path").works(
         "File with the group secret, as 'synod keygen' makes it: one secret a line, of \
-             which the first is this member's, and all are accepted from others. Connections \
-             are then encrypted, and only members with the secret are let in.",
+         which the first is this member's, and all are accepted from others. \
+         Connections are then encrypted.",
     ),
     bool("synod.voter", "yes").works(
-        "With no, this member receives and serves everything but does not count for \
-             majorities. The first member of a group always votes, and a voter keeps its vote \
-             until it loses it, as at an orderly shutdown out of an even number of voters.",
+        "With no, this member does not count for majorities. The first member of a \
+         group always votes, and a voter keeps its vote until it loses it, as at an \
+         orderly shutdown out of an even number of voters.",
     ),
     int("synod.voters_wanted", "0", 0, 64)
         .dynamic()
         .unit("voters")
         .for_experts()
         .works(
-            "Number of voters below which orderly shutdowns and silent voters never take the \
-             group; the leader's value counts. With 0 the group keeps the tolerance of its \
-             voters, so two stopped servers of three stop the third; with 1 the last server \
-             serves alone, and its disk is the only one with what it commits.",
+            "Number of voters below which orderly shutdowns and silent voters never \
+             take the group; the leader's value counts. With 0 the group keeps the \
+             tolerance of its voters; with 1 the last server serves alone, and its disk \
+             is the only one with what it commits.",
         ),
     word("synod.writers", "any", &["any", "leader"])
         .dynamic()
         .of_group()
         .unit("any/leader")
         .works(
-            "Whose writes the group takes: with any, those of all servers; with leader, those \
-             of the leader only, so that no two servers' transactions conflict. SET GLOBAL on \
-             one server sets it on all, except in a saved list, and a configuration file counts \
-             on the first server of a new group only.",
+            "Whose writes the group takes: any, those of all servers; leader, those of \
+             the leader only, so that no two servers' transactions conflict. SET GLOBAL \
+             on one server sets it on all; a configuration file counts on the first \
+             server of a new group only.",
         ),
 ];

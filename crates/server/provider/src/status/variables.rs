@@ -639,7 +639,7 @@ fn table(section: Section, variables: &[Variable]) -> String {
         ));
     }
     if !unmeasured.is_empty() {
-        out.push_str("\nAlways zero or empty, because they are not measured:\n\n");
+        out.push_str("\nAlways zero or empty:\n\n");
     }
     for variable in unmeasured {
         out.push_str(&format!("- `wsrep_{}`\n", variable.name));
