@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use synod_admin::Client;
 use synod_admin::status::Status;
 use synod_node::Credentials;
-use synod_options::{Address, ClusterUrl, DEFAULT_PORT, Defaults, Options, Peer, Update, key};
+use synod_options::{
+    Address, ClusterUrl, DEFAULT_PORT, Defaults, Options, Peer, Update, key, whereabouts,
+};
 
 pub use client::{ClientError, SqlClient};
 pub use disk::{DiskError, DiskFacts};
@@ -217,7 +219,7 @@ impl LocalFacts {
             programs: Programs::look(),
             busy_ports: ports::busy(&[group_port(options), copy_port(server)]),
             leftovers: leftovers.collect(),
-            has_own_address: peers::is_here(&own_address(server, options).host),
+            has_own_address: whereabouts::is_here(&own_address(server, options).host),
             changed_file: option_files::changed_last(),
             data_dir,
         }

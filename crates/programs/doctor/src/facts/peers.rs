@@ -2,13 +2,14 @@
 //! which group each belongs by its own answer.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::status::Status;
 use synod_admin::{Client, ClientError, RemoteMember};
 use synod_node::{Credentials, galera};
+use synod_options::whereabouts::is_here;
 use synod_options::{Address, Peer};
 
 /// Time limit for a connection.
@@ -121,16 +122,6 @@ pub(super) fn status_of(client: Result<Client, ClientError>) -> Result<Box<Statu
         Answer::Status(status) => Ok(status),
         _ => Err(client.unexpected()),
     }
-}
-
-/// Whether an address of this name is one of this machine; none: the name is not known.
-pub(super) fn is_here(host: &str) -> Option<bool> {
-    let mut addresses = (host, 0).to_socket_addrs().ok()?.peekable();
-    addresses.peek()?;
-    let is_foreign = |error: &io::Error| error.kind() == io::ErrorKind::AddrNotAvailable;
-    Some(
-        addresses.any(|address| !TcpListener::bind(address).is_err_and(|error| is_foreign(&error))),
-    )
 }
 
 fn address_of(peer: &Peer) -> Result<SocketAddr, String> {
