@@ -73,7 +73,8 @@ fn expires_soon(summary: &str, valid_until_unix: u64, now: Duration) -> Option<F
             format!("{summary}: in {} days", left.as_secs() / DAY.as_secs()),
             "from then on the other members refuse this server when it connects again",
             "issue a new one, put it in the place of the old one, and: SET GLOBAL \
-             wsrep_provider_options = 'socket.ssl_reload=1'; tls.md",
+             wsrep_provider_options = 'socket.ssl_reload=1' (a logger or relay: systemctl reload); \
+             tls.md",
         )
     })
 }

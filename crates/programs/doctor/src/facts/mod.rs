@@ -10,6 +10,7 @@ mod ports;
 mod programs;
 mod server;
 mod tables;
+mod without_database;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ pub(crate) use server::is_on;
 pub use server::{ServerFacts, SourceFacts};
 pub(crate) use tables::quoted;
 pub use tables::{SequenceFacts, TableFacts, UniqueKey};
+pub use without_database::{MemberFacts, WithoutDatabase, has_server};
 
 /// The server to examine, and how to connect.
 #[derive(Clone, Debug, Default)]
@@ -126,7 +128,11 @@ impl Facts {
         let local = is_here.then(|| LocalFacts::gather(&server, &options, data_dir));
         let own = local.as_ref().and_then(|local| own_status(&options, local));
         let asker = asker(&server, &options, is_here);
-        let peers = peers::look(&asker, &peers_of(&server, &options), copy_port(&server));
+        let peers = peers::look(
+            &asker,
+            &peers_of(&server, &options),
+            Some(copy_port(&server)),
+        );
         Ok(Facts {
             server,
             options,
