@@ -25,11 +25,22 @@ pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
         );
     };
     let Some(tls) = options.tls() else {
+        let told = options
+            .exposure()
+            .ok()
+            .and_then(|exposure| exposure.warning());
+        let (severity, why) = match told {
+            Some(warning) => (Severity::Warning, warning),
+            None => (
+                Severity::Problem,
+                "a server that others reach does not start without one".to_owned(),
+            ),
+        };
         return Finding::new(
             Subject::Credentials,
-            Severity::Problem,
+            severity,
             "wsrep_provider_options names no group secret and no certificates",
-            "a server that others reach does not start without one",
+            why,
             "add synod.secret_file=/etc/mysql/synod.secret to it. If there is no such file: \
              synod keygen > /etc/mysql/synod.secret; chown mysql: /etc/mysql/synod.secret; \
              and copy it to all servers",
@@ -150,6 +161,8 @@ mod tests {
             Severity::Problem,
             "none"
         );
+        let insecure = judged("synod.insecure=yes", directory.path());
+        assert_eq!(insecure.severity, Severity::Warning, "it runs");
         let missing = judged(&text, directory.path());
         assert!(missing.what.contains("No such file"), "{missing:?}");
         let secret = synod_tls::GroupSecret::from_random([7; 32]).to_line();
