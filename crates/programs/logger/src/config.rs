@@ -187,8 +187,8 @@ impl LoggerConfig {
     }
 
     /// Checks what the machine of this member tells about its file: nothing is left as in the
-    /// sample or in the file of another member, and names of machines are known. `path` is for
-    /// errors.
+    /// sample or in the file of another member, names of machines are known, and the credentials
+    /// are there. `path` is for errors.
     ///
     /// # Errors
     /// One, with all that is wrong.
@@ -217,6 +217,11 @@ impl LoggerConfig {
             let (host, fault) = (&peer.host, whereabouts::UNKNOWN);
             format!("'peers' has {host}, {fault}: write where the other members are reached")
         }));
+        if let Some(tls) = self.options.tls()
+            && let Err(error) = tls.credentials.load()
+        {
+            faults.push(error.to_string());
+        }
         match faults.is_empty() {
             true => Ok(()),
             false => Err(ConfigError::NotOfThisMachine {
@@ -515,12 +520,17 @@ mod tests {
             text.contains("'address' is 198.51.100.1, which is no address of this machine"),
             "{text}"
         );
+        assert!(
+            text.contains("cannot read the group secret in /secret"),
+            "{text}"
+        );
     }
 
     #[test]
     fn file_of_this_machine_is_right() {
         let here = WHOLE.replace("w.example", "localhost");
         let here = here
+            .replace("secret_file = \"/secret\"", "insecure = true")
             .replace("a.example", "198.51.100.1")
             .replace("b.example", "198.51.100.2");
         parse(&here)
