@@ -25,7 +25,8 @@ pub(super) fn judge(
     let statuses = answers.iter().map(|(_, status)| *status);
     let known_by = own.into_iter().chain(statuses).find(of_own);
     let mut findings: Vec<Finding> = groups.judge().into_iter().collect();
-    findings.extend(known_by.and_then(absent));
+    let are_refusing = peers.iter().any(|peer| silent_peer(peer).is_some());
+    findings.extend(known_by.and_then(|status| absent(status, are_refusing)));
     findings.extend(peers.iter().filter_map(silent_peer));
     findings.extend(not_asked(peers));
     findings.extend(
@@ -138,8 +139,9 @@ fn size(status: &Status) -> String {
     format!(" ({members} {word}, {seqno} actions)")
 }
 
-/// Members that the group knows, and that are not there.
-fn absent(status: &Status) -> Option<Finding> {
+/// Members that the group knows, and that are not there. `are_refusing`: some run, and do not let
+/// this one in.
+fn absent(status: &Status, are_refusing: bool) -> Option<Finding> {
     let group = group_of(status)?;
     let gone = status.members.iter().filter(|member| !member.is_present);
     let gone: Vec<&Member> = gone.collect();
@@ -159,6 +161,10 @@ fn absent(status: &Status) -> Option<Finding> {
         (false, true) => (
             Severity::Problem,
             "wait for its election; 'synod why' says what happens",
+        ),
+        (false, false) if are_refusing => (
+            Severity::Problem,
+            "give up nothing: members run, and do not let this one in. Correct that first",
         ),
         (false, false) => (
             Severity::Problem,
@@ -321,7 +327,11 @@ mod tests {
         );
         assert_eq!(found[0].why, "3 voters, 2 answer");
         group.group.as_mut().unwrap().can_commit = false;
-        assert_eq!(judged(Some(&group), &[])[0].severity, Severity::Problem);
+        let lost = &judged(Some(&group), &[])[0];
+        assert_eq!(lost.severity, Severity::Problem);
+        assert!(lost.remedy.contains("recover --plan"), "{lost:?}");
+        let refused = &judged(Some(&group), &[peer(Err("another secret"))])[0];
+        assert!(refused.remedy.starts_with("give up nothing"), "{refused:?}");
     }
 
     /// A group without credentials, or a doctor on another machine than the server's.

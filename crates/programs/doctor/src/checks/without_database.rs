@@ -118,6 +118,11 @@ mod tests {
     #[test]
     fn logger_that_does_not_run_is_a_problem_and_its_disk_is_looked_at() {
         let dir = tempfile::tempdir().unwrap();
+        let all = found(logger(&dir.path().join("not-made-yet"), ""));
+        assert!(
+            all.iter().any(|(_, what)| what.contains("a sync takes")),
+            "{all:?}"
+        );
         let all = found(logger(dir.path(), ""));
         assert_found(&all, Severity::Problem, "logger 'witness' does not run");
         assert_found(&all, Severity::Problem, "names no group secret");

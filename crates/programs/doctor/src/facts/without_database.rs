@@ -1,6 +1,6 @@
 //! Facts about a logger or a relay: there is no server to ask, so its file and its machine tell.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use synod_admin::Client;
 use synod_admin::status::Status;
@@ -63,7 +63,7 @@ impl MemberFacts {
                 text: String::new(),
                 read: Ok((member.options.clone(), Update::default())),
             },
-            disk: disk::measure(&log_dir),
+            disk: disk::measure(made_or_above(&log_dir)),
             is_clock_synchronised: clock::is_synchronised(),
             has_own_address: whereabouts::is_here(&member.address.host),
             peers: peers::look(&asker, &peers, None),
@@ -72,6 +72,12 @@ impl MemberFacts {
             member,
         }
     }
+}
+
+/// The directory, or the one in which the unit makes it at the first start.
+fn made_or_above(log_dir: &Path) -> &Path {
+    let mut directories = log_dir.ancestors();
+    directories.find(|dir| dir.is_dir()).unwrap_or(log_dir)
 }
 
 fn peer(address: &Address) -> Peer {
