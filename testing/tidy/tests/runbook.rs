@@ -61,18 +61,20 @@ fn texts_of_the_code() -> String {
     texts
 }
 
-/// Quotes in the first column of a table's row, without those of the server itself.
+/// Quotes in the first column of a table's row, or behind the number of an error, without those of
+/// the server itself.
 fn quotes_of(line: &str) -> Vec<&str> {
-    let Some(cell) = line
-        .strip_prefix("| `")
-        .and_then(|rest| rest.split(" | ").next())
-    else {
-        return Vec::new();
-    };
-    if cell.contains("(from the server)") {
+    let mut cells = line
+        .strip_prefix("| ")
+        .into_iter()
+        .flat_map(|row| row.split(" | "));
+    let is_error = |cell: &&str| cell.starts_with(|c: char| c.is_ascii_digit());
+    let cell = cells.find(|cell| !is_error(cell)).unwrap_or_default();
+    if !cell.starts_with('`') || cell.contains("(from the server)") {
         return Vec::new();
     }
     cell.split('`')
+        .skip(1)
         .step_by(2)
         .filter(|quote| !quote.trim().is_empty())
         .collect()
@@ -115,4 +117,9 @@ fn quotes_are_taken_apart_at_options() {
         ["the log has room again"]
     );
     assert!(quotes_of("| `BF lock wait long` (from the server) | a | b |").is_empty());
+    assert_eq!(
+        quotes_of("| 1213, large | `was refused:` | b |"),
+        ["was refused:"]
+    );
+    assert!(quotes_of("| 10 | words |").is_empty());
 }

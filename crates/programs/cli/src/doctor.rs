@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use synod_doctor::fix::{self, FixError};
-use synod_doctor::{Finding, GatherError, Place, Severity, examine};
+use synod_doctor::{Finding, GatherError, Place, Severity, examine, has_server};
 
 use crate::number::number;
 use crate::operate::print_line;
+use crate::without_database::{self, Examined};
 
 /// The file that `--fix-config` writes.
 const FIX_FILE: &str = "/etc/mysql/mariadb.conf.d/70-synod-doctor.cnf";
+
+/// Directory with the file of a logger or relay.
+const FILES_OF_MEMBERS: &str = "/etc/synod";
 
 /// Arguments of `synod doctor`.
 #[derive(Debug, Args)]
@@ -55,7 +59,7 @@ Will Synod work with the server on this machine? As root:
 
 It changes nothing, and asks the server by the program mariadb, which reads user and password from
 its option files. Disk, clock, memory, limits and credentials are looked at on the server's machine
-only.
+only. On a machine without a server it looks at the logger or relay that /etc/synod names.
 
 Exit codes:
   0   nothing, or notes only
@@ -99,6 +103,12 @@ pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
         ]
         .contains(&true),
     };
+    if !place.is_named && arguments.fix_config.is_none() && !has_server() {
+        let members = without_database::look(Path::new(FILES_OF_MEMBERS));
+        if !members.is_empty() {
+            return report_members(&members, arguments);
+        }
+    }
     let (facts, findings) = examine(&place)?;
     if let Some(path) = &arguments.fix_config {
         return fix_config(fix::configuration(&facts.server), path, arguments.yes);
@@ -115,6 +125,29 @@ pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
     };
     print_line(&text)?;
     Ok(exit_code(&findings))
+}
+
+/// Findings about the logger and the relay of a machine without a server.
+fn report_members(members: &[Examined], arguments: &DoctorArgs) -> Result<u8, DoctorError> {
+    let findings = members.iter().flat_map(|member| member.findings.clone());
+    let findings: Vec<Finding> = findings.collect();
+    let documents: Vec<Document> = members.iter().map(Document::of_member).collect();
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&documents).map_err(io::Error::from)?,
+        false => report(&findings, arguments.all),
+    };
+    print_line(&text)?;
+    Ok(exit_code(&findings))
+}
+
+impl Document<'_> {
+    fn of_member(member: &Examined) -> Document<'_> {
+        Document {
+            server: &member.name,
+            version: "",
+            findings: &member.findings,
+        }
+    }
 }
 
 /// The option file is read instead of all others, so it has to come first.

@@ -33,5 +33,6 @@ pub mod operate;
 pub mod relay;
 pub mod sst_config;
 pub mod table;
+pub mod without_database;
 
 pub use synod_admin::visible;

@@ -22,7 +22,7 @@ const EXAMPLE: &str = "\
 Two servers and a logger survive the loss of any one of them. The group must exist: a logger joins
 it, and never begins one. A file that works:
 
-  cluster_name = \"my_cluster\"
+  cluster_name = \"payments\"
   name = \"witness\"
   address = \"witness.example.com\"
   peers = [\"db1.example.com\", \"db2.example.com\"]
@@ -47,6 +47,7 @@ Exit codes:
 pub fn run(arguments: &LoggerArgs) -> Result<u8, LoggerError> {
     if arguments.check {
         let config = LoggerConfig::read(&arguments.config)?;
+        config.check_place(&arguments.config)?;
         println!(
             "{} is right: logger '{}'",
             arguments.config.display(),

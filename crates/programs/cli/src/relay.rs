@@ -30,7 +30,7 @@ const EXAMPLE: &str = "\
 A relay is a member without a database. Replicas of MariaDB and mariadb-binlog read the group's
 transactions from it, by GTID. A file that works:
 
-  cluster_name = \"my_cluster\"
+  cluster_name = \"payments\"
   name = \"relay1\"
   address = \"relay1.example.com\"
   peers = [\"db1.example.com\", \"db2.example.com\"]
@@ -75,6 +75,8 @@ pub fn run(arguments: &RelayArgs) -> Result<u8, (u8, String)> {
     };
     let config = RelayConfig::read(file).map_err(|error| (WRONG_FILE, error.to_string()))?;
     if arguments.check {
+        let placed = config.member.check_place(file);
+        placed.map_err(|error| (WRONG_FILE, error.to_string()))?;
         if let Some(encryption) = &config.encryption {
             let wrong = |error: synod_tls::TlsError| (WRONG_FILE, error.to_string());
             encryption.load().map_err(wrong)?;

@@ -3,6 +3,8 @@
 
 mod sources;
 
+use std::process::Command;
+
 use toml::{Table, Value};
 
 use sources::{read, workspace};
@@ -87,4 +89,24 @@ fn sample_configuration_is_that_of_the_readme() {
     ours.sort();
     theirs.sort();
     assert_eq!(ours, theirs);
+}
+
+/// A voter with the sample's addresses would wait for a group without end.
+#[test]
+fn samples_of_members_without_a_database_are_refused_until_they_are_edited() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in ["logger", "relay"] {
+        let sample = read(&format!("packaging/{kind}.toml"));
+        let hash = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+        let file = dir.path().join(format!("{kind}.toml"));
+        std::fs::write(&file, sample.replace("*...", hash)).unwrap();
+        let mut check = Command::new(env!("CARGO_BIN_EXE_synod"));
+        check.args([kind, "--check", "--config"]).arg(&file);
+        let output = check.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{kind}: {text}");
+        for key in ["'cluster_name'", "'address'", "'peers'"] {
+            assert!(text.contains(key), "{kind}: {key}: {text}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ mod finding;
 pub mod fix;
 
 pub use bytes_text::bytes_text;
-pub use facts::{Facts, GatherError, Place};
+pub use facts::{Facts, GatherError, MemberFacts, Place, WithoutDatabase, has_server};
 pub use finding::{Finding, Severity, Subject};
 
 /// Looks at the server and judges it; the worst findings come first.

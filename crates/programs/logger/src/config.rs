@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use synod_node::{DatabasePosition, LeaderPreference, LeaderWeight, NodeConfig};
+use synod_options::whereabouts::{self, is_here};
 use synod_options::{Address, DEFAULT_PORT, Defaults, HostFacts, Options, OptionsError, key};
 use toml::{Table, Value};
 
@@ -15,6 +16,8 @@ use crate::keys::{self, KeyKind};
 /// Size of the newest part of the log that a logger keeps in memory, unless its file says
 /// otherwise: less than a server, because others read little of it.
 const CACHE_SIZE: &str = "8M";
+/// The sample's name of a group, which is no group's.
+const SAMPLE_CLUSTER: &str = "name-of-the-group";
 /// Limit for own actions, which a logger does not have.
 const NO_ACTIONS_BYTES: usize = 1 << 20;
 /// In a group of relays: a larger part of a transaction is split, and may be overtaken by the next.
@@ -107,6 +110,9 @@ pub enum ConfigError {
     /// An option is wrong, or several contradict each other.
     #[error("{}: {source}", path.display())]
     Option { path: PathBuf, source: OptionsError },
+    /// Values are the sample's, or another machine's.
+    #[error("{}: {}", path.display(), faults.join("; "))]
+    NotOfThisMachine { path: PathBuf, faults: Vec<String> },
     /// Any process would be let in, and the file does not say that it may.
     #[error(
         "{}: this logger does not start without credentials: every process that reaches {listen} \
@@ -166,7 +172,7 @@ impl LoggerConfig {
         };
         keys.flatten("", table)?;
         let config = LoggerConfig {
-            cluster_name: keys.text("cluster_name", "cluster_name = \"my_cluster\"")?,
+            cluster_name: keys.text("cluster_name", "cluster_name = \"payments\"")?,
             name: keys.text("name", "name = \"witness\"")?,
             address: keys.own_address()?,
             peers: keys.peers(in_relay_group)?,
@@ -178,6 +184,51 @@ impl LoggerConfig {
             readers_at: String::new(),
         };
         keys.with_options(config)
+    }
+
+    /// Checks what the machine of this member tells about its file: nothing is left as in the
+    /// sample or in the file of another member, names of machines are known, and the credentials
+    /// are there. `path` is for errors.
+    ///
+    /// # Errors
+    /// One, with all that is wrong.
+    pub fn check_place(&self, path: &Path) -> Result<(), ConfigError> {
+        let mut faults = Vec::new();
+        if self.cluster_name == SAMPLE_CLUSTER {
+            let text = format!(
+                "'cluster_name' is \"{SAMPLE_CLUSTER}\", as in the sample: write what the servers \
+                 have as wsrep_cluster_name"
+            );
+            faults.push(text);
+        }
+        let own = &self.address.host;
+        if let Some(fault) = whereabouts::fault_of_own(is_here(own)) {
+            faults.push(format!(
+                "'address' is {own}, {fault}: write the name or address at which the servers reach \
+                 this machine. Only where a router translates addresses, one that is not of this \
+                 machine is right"
+            ));
+        }
+        let unknown = self
+            .peers
+            .iter()
+            .filter(|peer| is_here(&peer.host).is_none());
+        faults.extend(unknown.map(|peer| {
+            let (host, fault) = (&peer.host, whereabouts::UNKNOWN);
+            format!("'peers' has {host}, {fault}: write where the other members are reached")
+        }));
+        if let Some(tls) = self.options.tls()
+            && let Err(error) = tls.credentials.load()
+        {
+            faults.push(error.to_string());
+        }
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(ConfigError::NotOfThisMachine {
+                path: path.to_owned(),
+                faults,
+            }),
+        }
     }
 
     /// Directory of the log.
@@ -445,6 +496,47 @@ mod tests {
         let node = LoggerConfig::read(&file).unwrap().node();
         assert_eq!(node.address, "witness.example.com:4567");
         assert!(node.tls.is_some());
+    }
+
+    #[test]
+    fn unedited_sample_is_refused_by_the_names_of_its_keys() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/logger.toml");
+        let error = LoggerConfig::read(&file).unwrap().check_place(&file);
+        let text = error.unwrap_err().to_string();
+        for part in [
+            "'cluster_name' is \"name-of-the-group\", as in the sample",
+            "'address' is witness.example.com, ",
+            "'peers' has db1.example.com, a name that is not known here",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // Reserved for documentation: no machine has it.
+        let copied = WHOLE.replace("w.example", "198.51.100.1");
+        let error = parse(&copied)
+            .unwrap()
+            .check_place(Path::new("logger.toml"));
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains("'address' is 198.51.100.1, which is no address of this machine"),
+            "{text}"
+        );
+        assert!(
+            text.contains("cannot read the group secret in /secret"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn file_of_this_machine_is_right() {
+        let here = WHOLE.replace("w.example", "localhost");
+        let here = here
+            .replace("secret_file = \"/secret\"", "insecure = true")
+            .replace("a.example", "198.51.100.1")
+            .replace("b.example", "198.51.100.2");
+        parse(&here)
+            .unwrap()
+            .check_place(Path::new("logger.toml"))
+            .unwrap();
     }
 
     #[test]

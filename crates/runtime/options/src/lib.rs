@@ -10,7 +10,7 @@
 //! - [`key`]: typed names for reading options;
 //! - `encryption`: options that are checked together, and who can then speak to the member;
 //! - `node_settings`: what options say to a node; `parameters`: options as variables of a server;
-//! - `address`: addresses of members and of the group.
+//! - `address`: addresses of members and of the group; [`whereabouts`]: which machine has them.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -24,6 +24,7 @@ mod own;
 mod parameters;
 mod table;
 mod value;
+pub mod whereabouts;
 
 use std::time::Duration;
 

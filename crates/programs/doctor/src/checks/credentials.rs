@@ -25,11 +25,22 @@ pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
         );
     };
     let Some(tls) = options.tls() else {
+        let told = options
+            .exposure()
+            .ok()
+            .and_then(|exposure| exposure.warning());
+        let (severity, why) = match told {
+            Some(warning) => (Severity::Warning, warning),
+            None => (
+                Severity::Problem,
+                "a server that others reach does not start without one".to_owned(),
+            ),
+        };
         return Finding::new(
             Subject::Credentials,
-            Severity::Problem,
+            severity,
             "wsrep_provider_options names no group secret and no certificates",
-            "a server that others reach does not start without one",
+            why,
             "add synod.secret_file=/etc/mysql/synod.secret to it. If there is no such file: \
              synod keygen > /etc/mysql/synod.secret; chown mysql: /etc/mysql/synod.secret; \
              and copy it to all servers",
@@ -73,7 +84,8 @@ fn expires_soon(summary: &str, valid_until_unix: u64, now: Duration) -> Option<F
             format!("{summary}: in {} days", left.as_secs() / DAY.as_secs()),
             "from then on the other members refuse this server when it connects again",
             "issue a new one, put it in the place of the old one, and: SET GLOBAL \
-             wsrep_provider_options = 'socket.ssl_reload=1'; tls.md",
+             wsrep_provider_options = 'socket.ssl_reload=1' (a logger or relay: systemctl reload); \
+             tls.md",
         )
     })
 }
@@ -149,6 +161,8 @@ mod tests {
             Severity::Problem,
             "none"
         );
+        let insecure = judged("synod.insecure=yes", directory.path());
+        assert_eq!(insecure.severity, Severity::Warning, "it runs");
         let missing = judged(&text, directory.path());
         assert!(missing.what.contains("No such file"), "{missing:?}");
         let secret = synod_tls::GroupSecret::from_random([7; 32]).to_line();

@@ -25,8 +25,10 @@ pub(super) fn judge(
     let statuses = answers.iter().map(|(_, status)| *status);
     let known_by = own.into_iter().chain(statuses).find(of_own);
     let mut findings: Vec<Finding> = groups.judge().into_iter().collect();
-    findings.extend(known_by.and_then(absent));
+    let are_refusing = peers.iter().any(|peer| silent_peer(peer).is_some());
+    findings.extend(known_by.and_then(|status| absent(status, are_refusing)));
     findings.extend(peers.iter().filter_map(silent_peer));
+    findings.extend(not_asked(peers));
     findings.extend(
         answers
             .iter()
@@ -137,8 +139,9 @@ fn size(status: &Status) -> String {
     format!(" ({members} {word}, {seqno} actions)")
 }
 
-/// Members that the group knows, and that are not there.
-fn absent(status: &Status) -> Option<Finding> {
+/// Members that the group knows, and that are not there. `are_refusing`: some run, and do not let
+/// this one in.
+fn absent(status: &Status, are_refusing: bool) -> Option<Finding> {
     let group = group_of(status)?;
     let gone = status.members.iter().filter(|member| !member.is_present);
     let gone: Vec<&Member> = gone.collect();
@@ -158,6 +161,10 @@ fn absent(status: &Status) -> Option<Finding> {
         (false, true) => (
             Severity::Problem,
             "wait for its election; 'synod why' says what happens",
+        ),
+        (false, false) if are_refusing => (
+            Severity::Problem,
+            "give up nothing: members run, and do not let this one in. Correct that first",
         ),
         (false, false) => (
             Severity::Problem,
@@ -186,12 +193,33 @@ fn silent_peer(peer: &PeerFacts) -> Option<Finding> {
             Subject::Group,
             Severity::Problem,
             format!(
-                "{} does not take this server for a member of its group: {error}",
+                "{} does not take this member for one of its group: {error}",
                 peer.address
             ),
-            "servers join if their group secret (or the authority of their certificates) and \
-             wsrep_cluster_name are the same",
-            "compare on both: sha256sum /etc/mysql/synod.secret, and wsrep_cluster_name; tls.md",
+            "members join if their group secret (or the authority of their certificates) and the \
+             cluster name are the same",
+            "compare on both: sha256sum of the file that synod.secret_file names, and \
+             wsrep_cluster_name (of a logger or relay: cluster_name in its file); tls.md",
+        )
+    })
+}
+
+/// Members that run, and were not asked for want of credentials.
+fn not_asked(peers: &[PeerFacts]) -> Option<Finding> {
+    let is_it = |peer: &&PeerFacts| {
+        peer.seen.is_ok() && peer.answer.is_none() && !peer.is_own && !peer.is_galera
+    };
+    let names = peers.iter().filter(is_it).map(|peer| peer.address.as_str());
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            Subject::Group,
+            Severity::Note,
+            format!("to which group these belong was not asked: {}", names.join(", ")),
+            "a member answers only who shows its group's secret or a certificate, and there is none \
+             to show here: two groups, or another cluster name, are not seen",
+            "on each of these machines: synod status. The first line has the group's id, which is \
+             the same on all",
         )
     })
 }
@@ -214,6 +242,7 @@ fn waiting(peer: &PeerFacts, status: &Status) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Reached;
 
     fn status(id: &str, names: &[(&str, bool)]) -> Status {
         let member = |(name, is_present): &(&str, bool)| Member {
@@ -298,7 +327,34 @@ mod tests {
         );
         assert_eq!(found[0].why, "3 voters, 2 answer");
         group.group.as_mut().unwrap().can_commit = false;
-        assert_eq!(judged(Some(&group), &[])[0].severity, Severity::Problem);
+        let lost = &judged(Some(&group), &[])[0];
+        assert_eq!(lost.severity, Severity::Problem);
+        assert!(lost.remedy.contains("recover --plan"), "{lost:?}");
+        let refused = &judged(Some(&group), &[peer(Err("another secret"))])[0];
+        assert!(refused.remedy.starts_with("give up nothing"), "{refused:?}");
+    }
+
+    /// A group without credentials, or a doctor on another machine than the server's.
+    #[test]
+    fn members_that_cannot_be_asked_are_told() {
+        let reached = PeerFacts {
+            seen: Ok(Reached {
+                round_trip: std::time::Duration::from_millis(1),
+                path_mtu: None,
+            }),
+            answer: None,
+            ..peer(Err("not asked"))
+        };
+        let own = PeerFacts {
+            is_own: true,
+            ..reached.clone()
+        };
+        let found = judged(None, &[own, reached.clone()]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].severity, Severity::Note);
+        assert!(found[0].what.ends_with("not asked: db1:4567"), "{found:?}");
+        let answers = [peer(Ok(status("aaaa", &[("db1", true)])))];
+        assert_eq!(judged(None, &answers), [], "it was asked");
     }
 
     #[test]

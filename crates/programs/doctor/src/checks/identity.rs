@@ -1,5 +1,7 @@
 //! The name and the address by which others know the server. Copied files have another's.
 
+use synod_options::whereabouts;
+
 use crate::facts::{LocalFacts, PeerFacts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};
 
@@ -15,17 +17,14 @@ pub(super) fn judge(server: &ServerFacts, local: &LocalFacts, peers: &[PeerFacts
 fn foreign_address(server: &ServerFacts, is_here: Option<bool>) -> Option<Finding> {
     let address = server.planned("wsrep_node_address");
     let is_reached = server.is_in_group() && server.counter("wsrep_cluster_size") > 1;
-    if address.is_empty() || is_reached || is_here == Some(true) {
+    if address.is_empty() || is_reached {
         return None;
     }
-    let what = match is_here {
-        None => format!("wsrep_node_address is {address}, a name that is not known here"),
-        _ => format!("wsrep_node_address is {address}, which is no address of this machine"),
-    };
+    let fault = whereabouts::fault_of_own(is_here)?;
     Some(Finding::new(
         Subject::Network,
         Severity::Problem,
-        what,
+        format!("wsrep_node_address is {address}, {fault}"),
         "the other servers connect to this one there. Is it the sample's, or that of the server \
          from which the file was copied? It may be right only where a router translates addresses",
         "wsrep_node_address = one of these: hostname --all-ip-addresses",

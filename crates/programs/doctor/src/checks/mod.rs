@@ -21,8 +21,10 @@ mod table_remedy;
 mod tables;
 mod trouble;
 mod version;
+mod without_database;
 
 pub use settings::{Setting, wrong_settings};
+pub use without_database::{judge_member, judge_wrong_file};
 
 use crate::facts::{Facts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};

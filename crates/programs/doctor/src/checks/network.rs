@@ -8,6 +8,12 @@ use crate::finding::{Finding, Severity, Subject};
 /// Above it, each commit of a client far from the leader is noticed by people.
 const FAR: Duration = Duration::from_millis(100);
 
+/// Remedy for a member that is not reached although its name is known.
+const HOW_TO_REACH: &str = "\
+    refused: nothing listens there. Was the server restarted with its configuration (on it: \
+    systemctl restart mariadb; 'start' does nothing to a server that runs)? No answer: open the \
+    ports 4567 and 4444 between all servers";
+
 /// Below it a tunnel or a broken path discovery is likely.
 const SMALL_MTU: u32 = 1280;
 
@@ -64,9 +70,10 @@ fn judge_peer(peer: &PeerFacts) -> Vec<Finding> {
                 format!("{address} is not reached: {error}"),
                 "members talk over this port; if the server there is not configured yet, this is as \
                  expected",
-                "refused: nothing listens there. Was the server restarted with its configuration \
-                 (on it: systemctl restart mariadb; 'start' does nothing to a server that runs)? \
-                 No answer: open the ports 4567 and 4444 between all servers",
+                match peer.is_here {
+                    None => "correct the name, or make it known here: DNS, or /etc/hosts",
+                    Some(_) => HOW_TO_REACH,
+                },
             )];
         }
     };
@@ -165,6 +172,21 @@ mod tests {
         assert_eq!(judged(Ok((150, 1500))), [Severity::Note]);
         assert_eq!(judged(Ok((1, 900))), [Severity::Good, Severity::Warning]);
         assert_eq!(judged(Err("Connection refused")), [Severity::Warning]);
+    }
+
+    #[test]
+    fn name_that_is_not_known_is_no_matter_of_the_other_server() {
+        let unknown = PeerFacts {
+            is_here: None,
+            ..peer(Err("its name is not known".to_owned()))
+        };
+        for (peer, remedy) in [
+            (unknown, "correct the name"),
+            (peer(Err("refused".to_owned())), "refused:"),
+        ] {
+            let found = judge(&ServerFacts::default(), &[peer]);
+            assert!(found[0].remedy.starts_with(remedy), "{found:?}");
+        }
     }
 
     #[test]

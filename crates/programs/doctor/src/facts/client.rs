@@ -20,9 +20,10 @@ pub struct SqlClient {
 pub enum ClientError {
     /// The program is missing.
     #[error(
-        "cannot run the program 'mariadb': {0}. On the machine of a logger or relay there is no \
-         server for the doctor: 'synod status' shows that member. On a server's machine, or to ask \
-         one elsewhere (--host), install it (Debian: apt-get install mariadb-client)"
+        "cannot run the program 'mariadb': {0}. On the machine of a logger or relay the doctor \
+         looks at its file: write /etc/synod/logger.toml or relay.toml first. On a server's \
+         machine, or to ask one elsewhere (--host), install the program (Debian: apt-get install \
+         mariadb-client)"
     )]
     NotRun(#[source] io::Error),
     /// The program says why.

@@ -10,13 +10,16 @@ mod ports;
 mod programs;
 mod server;
 mod tables;
+mod without_database;
 
 use std::path::{Path, PathBuf};
 
 use synod_admin::Client;
 use synod_admin::status::Status;
 use synod_node::Credentials;
-use synod_options::{Address, ClusterUrl, DEFAULT_PORT, Defaults, Options, Peer, Update, key};
+use synod_options::{
+    Address, ClusterUrl, DEFAULT_PORT, Defaults, Options, Peer, Update, key, whereabouts,
+};
 
 pub use client::{ClientError, SqlClient};
 pub use disk::{DiskError, DiskFacts};
@@ -29,6 +32,7 @@ pub(crate) use server::is_on;
 pub use server::{ServerFacts, SourceFacts};
 pub(crate) use tables::quoted;
 pub use tables::{SequenceFacts, TableFacts, UniqueKey};
+pub use without_database::{MemberFacts, WithoutDatabase, has_server};
 
 /// The server to examine, and how to connect.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +128,11 @@ impl Facts {
         let local = is_here.then(|| LocalFacts::gather(&server, &options, data_dir));
         let own = local.as_ref().and_then(|local| own_status(&options, local));
         let asker = asker(&server, &options, is_here);
-        let peers = peers::look(&asker, &peers_of(&server, &options), copy_port(&server));
+        let peers = peers::look(
+            &asker,
+            &peers_of(&server, &options),
+            Some(copy_port(&server)),
+        );
         Ok(Facts {
             server,
             options,
@@ -217,7 +225,7 @@ impl LocalFacts {
             programs: Programs::look(),
             busy_ports: ports::busy(&[group_port(options), copy_port(server)]),
             leftovers: leftovers.collect(),
-            has_own_address: peers::is_here(&own_address(server, options).host),
+            has_own_address: whereabouts::is_here(&own_address(server, options).host),
             changed_file: option_files::changed_last(),
             data_dir,
         }

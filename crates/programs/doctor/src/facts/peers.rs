@@ -2,13 +2,14 @@
 //! which group each belongs by its own answer.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::status::Status;
 use synod_admin::{Client, ClientError, RemoteMember};
 use synod_node::{Credentials, galera};
+use synod_options::whereabouts::is_here;
 use synod_options::{Address, Peer};
 
 /// Time limit for a connection.
@@ -63,8 +64,9 @@ pub struct Reached {
     pub path_mtu: Option<u32>,
 }
 
-/// Reaches each peer, and asks it for its status.
-pub(super) fn look(asker: &Asker, peers: &[Peer], copy_port: u16) -> Vec<PeerFacts> {
+/// Reaches each peer, and asks it for its status. `copy_port`: none for a member that gives and
+/// takes no full copies.
+pub(super) fn look(asker: &Asker, peers: &[Peer], copy_port: Option<u16>) -> Vec<PeerFacts> {
     peers
         .iter()
         .map(|peer| asker.look(peer, copy_port))
@@ -72,12 +74,13 @@ pub(super) fn look(asker: &Asker, peers: &[Peer], copy_port: u16) -> Vec<PeerFac
 }
 
 impl Asker {
-    fn look(&self, peer: &Peer, copy_port: u16) -> PeerFacts {
+    fn look(&self, peer: &Peer, copy_port: Option<u16>) -> PeerFacts {
         let is_here = is_here(&peer.host);
         let is_own = is_here == Some(true) && self.is_at(peer);
         let seen = reach(peer);
         let is_reached = seen.is_ok();
-        let blocked = (is_reached && !is_own).then(|| blocked(peer, copy_port));
+        let copy_port = copy_port.filter(|_| is_reached && !is_own);
+        let blocked_copies = copy_port.and_then(|port| Some((port, blocked(peer, port)?)));
         let answer = is_reached.then(|| self.ask(peer)).flatten();
         // Costs a second for each that is none.
         let may_be_galera = self.is_in_group && is_reached && !matches!(answer, Some(Ok(_)));
@@ -86,7 +89,7 @@ impl Asker {
             host: peer.host.clone(),
             is_here,
             is_own,
-            blocked_copies: blocked.flatten().map(|error| (copy_port, error)),
+            blocked_copies,
             is_galera: may_be_galera && is_galera(peer),
             seen,
             answer,
@@ -121,16 +124,6 @@ pub(super) fn status_of(client: Result<Client, ClientError>) -> Result<Box<Statu
         Answer::Status(status) => Ok(status),
         _ => Err(client.unexpected()),
     }
-}
-
-/// Whether an address of this name is one of this machine; none: the name is not known.
-pub(super) fn is_here(host: &str) -> Option<bool> {
-    let mut addresses = (host, 0).to_socket_addrs().ok()?.peekable();
-    addresses.peek()?;
-    let is_foreign = |error: &io::Error| error.kind() == io::ErrorKind::AddrNotAvailable;
-    Some(
-        addresses.any(|address| !TcpListener::bind(address).is_err_and(|error| is_foreign(&error))),
-    )
 }
 
 fn address_of(peer: &Peer) -> Result<SocketAddr, String> {
@@ -226,7 +219,7 @@ mod tests {
             credentials: None,
             is_in_group: true,
         };
-        let is_galera = look(&asker, &peers, 1)
+        let is_galera = look(&asker, &peers, Some(1))
             .iter()
             .map(|peer| peer.is_galera)
             .collect::<Vec<_>>();

@@ -27,6 +27,13 @@ impl Programs {
     }
 }
 
+/// Whether a server is installed.
+pub(super) fn has_server() -> bool {
+    ["mariadbd", "mysqld"]
+        .into_iter()
+        .any(|program| find(program).is_some())
+}
+
 fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
