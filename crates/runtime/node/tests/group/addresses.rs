@@ -1,8 +1,10 @@
 //! The allowlist of addresses that may call, members with IPv6 addresses, and members that state
 //! the name or the address of another one.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
 use synod_node::{Level, NodeError, StartMode};
 
 use crate::support::{Group, Member, free_address, seqno_of};
@@ -174,4 +176,42 @@ fn newcomer_with_the_address_of_a_live_member_does_not_start_and_both_are_told()
     let words = [&holder.config.name, &holder.config.address];
     assert!(words.iter().all(|words| text.contains(*words)), "{text}");
     is_warned_once(holder);
+}
+
+#[test]
+fn newcomer_with_the_address_of_a_member_that_is_down_is_told_which_one_it_states() {
+    let mut group = Group::of(3, "address-of-a-dead-one");
+    let dead = group.follower();
+    group.members[dead].stop();
+    let mut double = newcomer(&group, "another");
+    let address = group.members[dead].config.address.clone();
+    double.config.address.clone_from(&address);
+    double.start(StartMode::Join).unwrap();
+    let at_once = format!("nothing answers at {address} when called from here");
+    double
+        .host
+        .wait("the address", |record| record.says(&at_once));
+    let later = format!("at {address} (member address): see that this is its own address");
+    double.host.wait("the cause", |record| record.says(&later));
+}
+
+/// Behind address translation, packets to a member's own address may be dropped.
+#[test]
+fn own_address_that_swallows_calls_does_not_delay_a_start() {
+    let swallowing = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    swallowing.bind(&any.into()).unwrap();
+    swallowing.listen(0).unwrap();
+    let at = swallowing.local_addr().unwrap().as_socket().unwrap();
+    let limit = Duration::from_millis(100);
+    let queued: Vec<TcpStream> =
+        std::iter::from_fn(|| TcpStream::connect_timeout(&at, limit).ok()).collect();
+    assert!(!queued.is_empty(), "the queue of the socket is full");
+    let mut member = Member::new("alone", "swallowed");
+    member.config.address = at.to_string();
+    let begun = Instant::now();
+    member.start(StartMode::Bootstrap).unwrap();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(1800), "{took:?}");
+    member.take_part();
 }
