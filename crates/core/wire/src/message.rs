@@ -350,7 +350,7 @@ pub enum JoinReply {
 pub enum JoinRefusal {
     /// Its log belongs to another group.
     WrongGroup = 0,
-    /// A live member has that name.
+    /// A live member has that name, or that address.
     NameTaken = 1,
     /// The member does not speak the group's protocol version.
     UnknownVersion = 2,

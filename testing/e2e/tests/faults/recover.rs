@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mysql::prelude::Queryable;
 use serde_json::Value;
+use synod_e2e::programs::new_group_secret;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -222,6 +223,54 @@ fn survivor_stopped_amid_a_streamed_commit_continues_with_its_data() -> Outcome 
     cluster.await_synced(&[1], &|_, _| ()).why("the survivor")?;
     let kept = count(&cluster, 1, "kept")?;
     ensure(kept == "1", || format!("{kept} rows are left"))
+}
+
+/// A newcomer's accident: to a server with another secret, a group that runs looks like a lost one.
+#[test]
+fn server_with_another_secret_continues_alone_only_when_the_others_are_gone() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let (mut cluster, _) = TestCluster::with_secret("recover-secret", BASE_PORT, 3)?;
+    cluster
+        .await_synced(&[1, 2, 3], &|_, _| ())
+        .why("all three")?;
+    cluster.stop(3).why("stopping the third")?;
+    let other = new_group_secret()?;
+    cluster.settings_mut().group_secret = Some(other.trim().to_owned());
+    cluster.spawn(3, false).why("starting it with it")?;
+    await_without_leader(&cluster, 3)?;
+    let text = says(&cluster, 3, "status --json", 0)?;
+    let status: Value = serde_json::from_str(&text).why("the status as JSON")?;
+    let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
+    let others = members.iter().filter(|member| member["is_own"] == false);
+    let mut named: Vec<&str> = others.filter_map(|m| m["address"].as_str()).collect();
+    ensure(named.len() == 2, || text.clone())?;
+    named.push("group secret differs");
+    let is_told = |text: &str| named.iter().all(|words| text.contains(words));
+    let told = wait_for(PATIENCE, || {
+        let status = says(&cluster, 3, "status", 0).ok()?;
+        is_told(&status).then_some(status)
+    });
+    let status = told.ok_or_else(|| Failure(format!("no {named:?} in the status")))?;
+    ensure(!status.contains("synod recover"), || status)?;
+    for command in [PLAN, FORCE] {
+        // At first the refusal is that the others may answer yet.
+        let refused = wait_for(PATIENCE, || {
+            let refused = says(&cluster, 3, command, 4);
+            let is_last = refused.as_ref().map_or(true, |text| is_told(text));
+            is_last.then_some(refused)
+        });
+        refused.ok_or_else(|| Failure(format!("no {named:?} of {command}")))??;
+    }
+    cluster.execute(1, "CREATE TABLE e2e_data.serves (id SERIAL)")?;
+
+    for node in [1, 2] {
+        cluster.kill(node).why("losing the others")?;
+    }
+    let done = wait_for(PATIENCE, || says(&cluster, 3, FORCE, 0).ok());
+    ensure(done.is_some(), || "the order is refused".to_owned())?;
+    cluster.await_synced(&[3], &|_, _| ()).why("the survivor")
 }
 
 fn refuses_in_a_healthy_group(cluster: &TestCluster) -> Outcome {

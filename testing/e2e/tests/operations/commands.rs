@@ -153,8 +153,16 @@ fn killed_server_is_absent_and_its_socket_says_so() {
         await_status(cluster, killed, "ready again", is_ready)?;
         // It removes its socket when it ends in order.
         cluster.stop(killed).why("stopping it")?;
-        let error = refused(&["status", "--dir", &dead_dir], 3)?;
-        ensure_says(&error, "there is no synod.sock")?;
+        let commands: [&[&str]; 4] = [
+            &["status"],
+            &["status", "--check"],
+            &["why"],
+            &["member", "list"],
+        ];
+        for command in commands {
+            let error = refused(&[command, &["--dir", &dead_dir]].concat(), 3)?;
+            ensure_says(&error, "there is no synod.sock")?;
+        }
         cluster.start(killed, &|_, _| ()).why("starting it again")?;
         Ok(())
     });
@@ -180,9 +188,18 @@ fn server_that_waits_for_a_majority_answers() {
         })?;
         let table = ask(cluster, 1, &["status"])?;
         ensure_says(&table, "NOT PRIMARY")?;
+        let dir = dir(cluster, 1);
+        let check = ["status", "--check", "--dir", &dir.to_string_lossy()];
+        let output = synod(&check)?;
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure(output.status.code() == Some(6), || {
+            format!("{}: {shown}", output.status)
+        })?;
+        ensure_says(&shown, "NOT PRIMARY")?;
         cluster.up(&|_, _| ()).why("starting all")?;
         let is_ready = |status: &Value| status["server"]["is_ready"] == true;
         await_status(cluster, 1, "ready with a majority", is_ready)?;
+        ask(cluster, 1, &["status", "--check"])?;
         Ok(())
     });
 }

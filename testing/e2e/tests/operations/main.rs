@@ -4,6 +4,7 @@ mod agent;
 mod commands;
 mod demo;
 mod doctor;
+mod error_logs;
 mod point_in_time;
 mod remote_commands;
 mod restore;

@@ -16,7 +16,14 @@ use crate::table::{lay_out, or_dash};
 pub struct StatusArgs {
     #[command(flatten)]
     server: ServerArgs,
+    /// Show the group only, and end with 6 if the server is outside one that commits
+    #[arg(long)]
+    check: bool,
 }
+
+/// Exit code of `--check` for a server that waits, has lost its majority, or hears that nothing
+/// commits. Not that of the command itself, which is a probe whether the process answers.
+const OUTSIDE: u8 = 6;
 
 fn help() -> String {
     format!(
@@ -25,6 +32,7 @@ Example, on the machine of any server of the group:
 
   synod status
   synod status --dir /var/lib/mysql --json | jq '.members[] | select(.lag_ms > 1000)'
+  synod status --check || echo 'this server is outside its group'
 
 '*' marks the server that answers. The state of a member is 'absent' if it has left, or nothing has
 come from it for evs.suspect_timeout; and 'silent' after a second without a message. What the server
@@ -32,7 +40,9 @@ does not know of another one is shown as '-': logs of other members are known to
 'trip' and 'clock' are measured from the server that answers: 'clock' is by how much another one's
 clock is ahead of its own.
 
-{EXIT_CODES}"
+{EXIT_CODES}
+  6  --check: the server answers, and is outside a group that commits: it waits, hears no majority,
+     or has just lost its leader"
     )
 }
 
@@ -45,8 +55,21 @@ pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
     let Answer::Status(status) = ask(server, Request::Status)? else {
         return Err(unexpected(server));
     };
-    print(server.json, &status, || text(&status))?;
-    Ok(0)
+    if !arguments.check {
+        print(server.json, &status, || text(&status))?;
+        return Ok(0);
+    }
+    print(server.json, &status, || head(&status))?;
+    Ok(match is_in_service(&status) {
+        true => 0,
+        false => OUTSIDE,
+    })
+}
+
+/// Whether the server is in a group with a majority.
+fn is_in_service(status: &Status) -> bool {
+    let group = status.group.as_ref();
+    group.is_some_and(|group| group.is_primary && group.can_commit)
 }
 
 /// The status as text for people.
@@ -368,13 +391,17 @@ mod tests {
     #[test]
     fn group_that_has_lost_its_leader_a_moment_ago_is_not_well() {
         let mut status = status();
-        assert!(text(&status).contains("): primary\n"));
+        assert!(text(&status).contains("): primary\n") && is_in_service(&status));
         let group = status.group.as_mut().unwrap();
         group.can_commit = false;
         assert!(text(&status).contains("primary, but nothing commits at the moment"));
+        assert!(!is_in_service(&status));
         let group = status.group.as_mut().unwrap();
-        group.is_primary = false;
+        (group.is_primary, group.can_commit) = (false, true);
         assert!(text(&status).contains("): NOT PRIMARY: no leader"));
+        assert!(!is_in_service(&status));
+        status.group = None;
+        assert!(!is_in_service(&status), "it waits for its first group");
     }
 
     #[test]

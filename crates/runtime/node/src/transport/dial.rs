@@ -20,13 +20,32 @@ use super::channel::{Channel, TimedSocket, prepare};
 use super::galera;
 use super::link::Target;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// The same for a stranger, which may have been slow on purpose: its link blocks that of another.
-const STRANGER_CONNECT_LIMIT: Duration = Duration::from_secs(1);
-/// A handshake with a stranger must not take longer.
-const STRANGER_HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 /// A whole handshake must not take longer, however the bytes trickle in.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest times of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CallLimits {
+    connect: Duration,
+    handshake: Duration,
+}
+
+impl CallLimits {
+    pub(super) const MEMBER: CallLimits = CallLimits {
+        connect: Duration::from_secs(2),
+        handshake: HANDSHAKE_LIMIT,
+    };
+    /// A stranger may be slow on purpose: its link blocks that of another.
+    pub(super) const STRANGER: CallLimits = CallLimits {
+        connect: Duration::from_secs(1),
+        handshake: Duration::from_secs(2),
+    };
+    /// A start waits for it. A machine behind address translation may not reach itself.
+    pub(super) const AT_START: CallLimits = CallLimits {
+        connect: Duration::from_millis(300),
+        handshake: Duration::from_secs(1),
+    };
+}
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -156,11 +175,7 @@ fn attempt(
         .connections
         .called(&stream, || transport.may_open())
         .ok_or_else(stopping)?;
-    let limit = match target.only_at {
-        None => HANDSHAKE_LIMIT,
-        Some(_) => STRANGER_HANDSHAKE_LIMIT,
-    };
-    let socket = TimedSocket::new(stream, limit);
+    let socket = TimedSocket::new(stream, target.limits.handshake);
     let mut channel = if may_encrypt {
         transport.security.secure_outgoing(socket)?
     } else {
@@ -188,17 +203,16 @@ fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeEr
 
 fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let (limit, only_at) = match target.only_at {
-        None => (CONNECT_LIMIT, None),
-        Some(ip) => (STRANGER_CONNECT_LIMIT, Some(ip)),
-    };
     let mut is_tried = false;
-    let is_meant = |at: &SocketAddr| only_at.is_none_or(|ip| at.ip().to_canonical() == ip);
+    let is_meant = |at: &SocketAddr| {
+        let only_at = target.only_at;
+        only_at.is_none_or(|ip| at.ip().to_canonical() == ip)
+    };
     for candidate in target.address.to_socket_addrs()?.filter(is_meant) {
         if !transport.may_open() {
             break;
         }
-        match TcpStream::connect_timeout(&candidate, limit) {
+        match TcpStream::connect_timeout(&candidate, target.limits.connect) {
             Ok(stream) => return Ok(stream),
             // Where an address is refused and another one silent, a program may be at the latter.
             Err(error) if is_tried && error.kind() == io::ErrorKind::ConnectionRefused => {}

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use synod_member::{Level, lock};
+use synod_member::{Level, Setting, lock};
 use synod_tls::PeerCredential;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
@@ -99,6 +99,7 @@ fn greet_member(
     let ip = from.ip().to_canonical();
     match judge(transport, &hello, ip, reader.get_ref().peer()) {
         Ok((version, reply, presence)) => {
+            warn_of_double(transport, &hello, from);
             send_reply(reader.get_mut(), &reply)?;
             if has_compression(version) {
                 reader.take_compressed();
@@ -202,6 +203,29 @@ fn claim(transport: &Transport, hello: &Hello) -> Result<SessionPresence, Refusa
             duplicate_identity_text(member),
         ),
     })
+}
+
+/// A newcomer's configuration may be a copy of this member's. Its own log says so as well, and the
+/// leader refuses it.
+fn warn_of_double(transport: &Transport, hello: &Hello, from: SocketAddr) {
+    let own_name = lock(&transport.identity).name.clone();
+    let is_double = hello.name == own_name || hello.address == transport.address;
+    if !is_double || transport.known.has(hello.member) {
+        return;
+    }
+    let setting = |setting| transport.host.setting_name(setting);
+    let why = format!(
+        "says that it is '{}' at {}, and this member is '{own_name}' at {}: two members cannot \
+         have one name or one address. Correct {} and {} there",
+        hello.name,
+        hello.address,
+        transport.address,
+        setting(Setting::MemberName),
+        setting(Setting::MemberAddress),
+    );
+    transport.log_about(from.ip(), Level::Warning, &why, || {
+        format!("another server, which calls from {from}, {why}")
+    });
 }
 
 fn log_refusal(transport: &Transport, name: &str, from: SocketAddr, refusal: &Refusal) {

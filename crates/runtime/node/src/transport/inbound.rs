@@ -108,7 +108,8 @@ fn serve(transport: &Arc<Transport>, stream: TcpStream, slot: &ConnectionSlot, f
         Ok(None) => {}
         Err(error) => {
             let level = match error {
-                InboundError::Handshake(HandshakeError::Ended) => Level::Info,
+                // A look whether the port is open, as of a monitor or 'synod doctor'.
+                InboundError::Handshake(HandshakeError::Ended) => Level::Debug,
                 _ => Level::Warning,
             };
             let why = error.to_string();

@@ -17,7 +17,7 @@ use synod_wire::{HelloReply, Lane, PeerMessage, has_compression};
 use super::Transport;
 use super::channel::Channel;
 use super::compression::LinkSpeed;
-use super::dial::dial;
+use super::dial::{CallLimits, dial};
 use super::greeting::AdmittedCaller;
 use super::lane::{LaneEnd, LaneQueue, LaneWriter, OpenLane, PushResult};
 use super::limits::{Source, first_to_leave};
@@ -40,13 +40,17 @@ pub(super) struct Target {
     pub(super) address: String,
     /// The only host to call, whatever the address leads to.
     pub(super) only_at: Option<IpAddr>,
+    pub(super) limits: CallLimits,
 }
 
 impl Target {
     /// An address that this member trusts.
     pub(super) fn at(address: &str) -> Target {
-        let (address, only_at) = (address.to_owned(), None);
-        Target { address, only_at }
+        Target {
+            address: address.to_owned(),
+            only_at: None,
+            limits: CallLimits::MEMBER,
+        }
     }
 }
 
@@ -457,6 +461,10 @@ impl Transport {
         let target = Target {
             address: address.clone(),
             only_at: (!is_authenticated).then_some(caller.ip),
+            limits: match is_authenticated {
+                true => CallLimits::MEMBER,
+                false => CallLimits::STRANGER,
+            },
         };
         let mut links = lock(&self.links);
         if let Some(link) = links.get(&member) {

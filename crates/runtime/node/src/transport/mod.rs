@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Network, SignOfLife, lock};
+use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Network, Setting, SignOfLife, lock};
 use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
@@ -48,6 +48,7 @@ use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget, EventCount, InboundBudgets};
 use compression::CompressionTotals;
 pub use compression::{CompressionChoice, CompressionStatus};
+use dial::{CallLimits, DialError};
 use discovery::OutboundAnswers;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
@@ -258,7 +259,11 @@ impl Transport {
     /// its allowlist, cannot be told apart here.
     pub(crate) fn other_at_own_address(&self) -> Option<String> {
         let own = lock(&self.identity).member;
-        match dial::dial(self, &Target::at(&self.address), Lane::Control) {
+        let target = Target {
+            limits: CallLimits::AT_START,
+            ..Target::at(&self.address)
+        };
+        match dial::dial(self, &target, Lane::Control) {
             Ok((_, HelloReply::Welcome { member, name, .. })) => {
                 (member != own).then(|| format!("the member {name}"))
             }
@@ -271,6 +276,16 @@ impl Transport {
                 | RefuseReason::Self_
                 | RefuseReason::DuplicateIdentity => None,
             },
+            Err(DialError::Connect(error)) => {
+                let text = format!(
+                    "nothing answers at {} when called from here ({error}): {} of this member, at \
+                     which the others have to reach it",
+                    self.address,
+                    self.host.setting_name(Setting::MemberAddress),
+                );
+                self.host.log(Level::Info, &text);
+                None
+            }
             Err(_) => None,
         }
     }

@@ -130,7 +130,7 @@ impl Connection {
                 session.sequencer.abort();
             }
             Err(JoinEnd::Unprepared(why)) => {
-                session.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Restart);
+                session.leave_saying(LogLevel::Error, &why, Data::Good, Remedy::Restart);
                 session.sequencer.abort();
             }
         }

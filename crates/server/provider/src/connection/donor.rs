@@ -1,6 +1,10 @@
 //! SST at the donor: gives a joiner a full copy, by the server's own scripts. Desync is here too,
 //! because both take a server out of service.
 
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
 use synod_node::{DonorRequest, MemberId, Seqno};
 
 use crate::api::{Gtid, LogLevel, RecvContext, Status};
@@ -11,6 +15,8 @@ use crate::status::LocalState;
 /// The code that a joiner gets, in place of the script's exit code, if the donor's server did not
 /// start the script.
 const SERVER_REFUSED: i32 = 1;
+/// Time limit for the look whether the joiner's port of copies is open.
+const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// A full copy that this server gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ enum DonorAnswer {
 #[derive(Default)]
 pub(crate) struct Donor {
     given: Option<Donation>,
+    /// Address at which the joiner takes the copy that is given; empty if its request has none.
+    receiver: String,
     desyncs: u32,
     /// The group was lost: the server has to be told that it is synced again, desynced or not.
     was_lost: bool,
@@ -108,7 +116,10 @@ pub(crate) fn donate_copy(session: &Session, ctx: RecvContext, request: &DonorRe
         state.donor.request(id, joiner, local)
     };
     match answer {
-        DonorAnswer::Accepted => {}
+        DonorAnswer::Accepted => {
+            let receiver = receiver(&request.request).unwrap_or_default();
+            session.update(|state| state.donor.receiver = receiver);
+        }
         DonorAnswer::Repeated => return,
         DonorAnswer::Refused(why) => {
             return node.answer_state_request(id, joiner, false, why.to_owned());
@@ -135,19 +146,61 @@ pub(crate) fn donate_copy(session: &Session, ctx: RecvContext, request: &DonorRe
 
 /// The copy is sent (`code` 0), or failed.
 pub(crate) fn copy_sent(session: &Session, gtid: Gtid, code: i32) -> Status {
-    let Some(donation) = session.update(|state| state.donor.finish()) else {
+    let finish = |donor: &mut Donor| (donor.finish(), std::mem::take(&mut donor.receiver));
+    let (Some(donation), receiver) = session.update(|state| finish(&mut state.donor)) else {
         return Status::Ok;
     };
     if let Some(node) = session.node() {
         let text = match code {
             0 => String::new(),
-            _ => "see the donor's error log".to_owned(),
+            _ => why_not_sent(&receiver),
         };
+        if code != 0 {
+            let line = format!("the full copy (SST) was not sent, code {code}: {text}");
+            session.log(LogLevel::Warn, line);
+        }
         node.finish_donation(donation.id, donation.joiner, Seqno(gtid.seqno), code, text);
     }
     session.set_local(LocalState::Joined);
     session.sequencer.add_task(0, Task::Synced);
     Status::Ok
+}
+
+/// Address at which a joiner takes its copy, `host:port`, from its request: the method, then the
+/// address with what the method adds, each with a zero byte behind it.
+fn receiver(request: &[u8]) -> Option<String> {
+    let place = request.split(|byte| *byte == 0).nth(1)?;
+    let place = std::str::from_utf8(place).ok()?.split('/').next()?;
+    let address = place.rsplit('@').next()?;
+    let (_, port) = address.rsplit_once(':')?;
+    port.parse::<u16>().is_ok().then(|| address.to_owned())
+}
+
+/// The cause of a failed copy, as far as the way to the joiner shows it. A closed port fails the
+/// scripts late, and in words about their pipes. (Before a copy nothing may look: the joiner's
+/// script takes one connection.)
+fn why_not_sent(receiver: &str) -> String {
+    let log = "see the lines of WSREP_SST in the donor's error log";
+    match reach(receiver) {
+        Ok(()) => log.to_owned(),
+        Err(error) => format!(
+            "the donor does not reach {receiver}, where the joiner takes its copy ({error}). If \
+             the joiner's scripts did not end before: open that port of the joiner's machine for \
+             all servers, in firewalls, too; see that no other program listens there, and that \
+             the address is the joiner's own (wsrep_sst_receive_address). Else {log}"
+        ),
+    }
+}
+
+fn reach(address: &str) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for at in address.to_socket_addrs().into_iter().flatten() {
+        match TcpStream::connect_timeout(&at, REACH_LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    outcome
 }
 
 /// Takes the server out of service.
@@ -205,6 +258,35 @@ mod tests {
         assert!(matches!(other, DonorAnswer::Refused(_)));
         assert_eq!(donor.finish(), Some(Donation { id: 7, joiner: ONE }));
         assert_eq!(donor.finish(), None);
+    }
+
+    #[test]
+    fn address_of_the_joiner_is_in_its_request() {
+        let at = |request: &str| receiver(request.as_bytes());
+        let found = |address: &str| Some(address.to_owned());
+        assert_eq!(at("rsync\0db3:4444/rsync_sst\0"), found("db3:4444"));
+        let copy = "mariabackup\0CN@10.0.0.3:4445/xtrabackup_sst//1\0";
+        assert_eq!(at(copy), found("10.0.0.3:4445"));
+        assert_eq!(at("rsync\0[::1]:4444/rsync_sst\0"), found("[::1]:4444"));
+        for none in ["rsync", "rsync\0\0", "rsync\0db3\0", "rsync\0db3:x/y\0"] {
+            assert_eq!(at(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn port_of_the_joiner_that_is_closed_is_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let told = why_not_sent(&address);
+        assert!(!told.contains(&address), "{told}");
+        drop(listener);
+        let told = why_not_sent(&address);
+        let names = [
+            address.as_str(),
+            "open that port",
+            "wsrep_sst_receive_address",
+        ];
+        assert!(names.iter().all(|words| told.contains(words)), "{told}");
     }
 
     #[test]

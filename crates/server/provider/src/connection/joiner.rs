@@ -143,7 +143,14 @@ impl Joiner {
     /// Gets a full copy by the server's own scripts.
     pub(super) fn take_copy(&self, session: &Session, view: &GroupView) -> Result<(), JoinEnd> {
         session.update(|state| state.sst.begin());
-        let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
+        let unprepared = |error| {
+            JoinEnd::Unprepared(format!(
+                "cannot join the group: {error}. It was to prepare for a full copy (SST): often \
+                 another program has the port at which it would take one (4444, or that of \
+                 wsrep_sst_receive_address; 'ss -ltnp' shows it), or a program of the method is \
+                 missing. 'synod doctor' finds both"
+            ))
+        };
         let asked = session.server.callbacks.sst_request();
         let Some(request) = asked.map_err(unprepared)? else {
             return Err(

@@ -133,32 +133,50 @@ fn bound(config: &Config, id: MemberId) -> Option<&str> {
     config.members.get(&id)?.certificate.as_deref()
 }
 
+/// The other members with the name or the address of a joiner, by what is new of the two. A group
+/// of an older program may have members of one name; those stay.
+pub(super) fn holders<'a>(
+    config: &'a Config,
+    from: MemberId,
+    join: &'a Join,
+) -> impl Iterator<Item = (MemberId, &'a Member)> {
+    let known = config.members.get(&from);
+    let is_new_name = known.is_none_or(|known| known.name != join.name);
+    let is_new_address = known.is_none_or(|known| known.address != join.address);
+    let others = config.members.iter().filter(move |(id, _)| **id != from);
+    let holders = others.filter(move |(_, other)| {
+        is_new_name && other.name == join.name || is_new_address && other.address == join.address
+    });
+    holders.map(|(id, member)| (*id, member))
+}
+
 /// The joiner's identity before it lost its log: the member of its name at its address; or, if the
-/// joiner has moved, the silent and only member of its name. A name that several members have
-/// identifies none of them: servers without a configured name are called after their host.
+/// joiner has moved, the only member of its name. Silent, for a live member keeps its name and its
+/// address. A name that several members have identifies none of them.
 fn predecessor(
     config: &Config,
     from: MemberId,
     join: &Join,
     standing: impl Fn(MemberId) -> Standing,
 ) -> Result<Option<MemberId>, Admit> {
+    for (id, _) in holders(config, from, join) {
+        match standing(id) {
+            Standing::Silent => {}
+            Standing::InGracePeriod => return Err(Admit::Wait),
+            Standing::Live => return Err(Admit::Refuse(JoinRefusal::NameTaken)),
+        }
+    }
     let members = config.members.iter();
     let namesakes: Vec<(MemberId, &Member)> = members
         .filter(|(id, member)| **id != from && member.name == join.name)
         .map(|(id, member)| (*id, member))
         .collect();
     let in_place = namesakes.iter().find(|(_, m)| m.address == join.address);
-    let (id, is_in_place) = match (in_place, namesakes.as_slice()) {
-        (Some((id, _)), _) => (*id, true),
-        (None, [(id, _)]) => (*id, false),
-        (None, _) => return Ok(None),
+    let former = match (in_place, namesakes.as_slice()) {
+        (Some((id, _)), _) | (None, [(id, _)]) => Some(*id),
+        (None, _) => None,
     };
-    match (standing(id), is_in_place) {
-        (Standing::InGracePeriod, _) => Err(Admit::Wait),
-        (Standing::Live, true) => Err(Admit::Refuse(JoinRefusal::NameTaken)),
-        (Standing::Live, false) => Ok(None),
-        (Standing::Silent, _) => Ok(Some(id)),
-    }
+    Ok(former.filter(|id| standing(*id) == Standing::Silent))
 }
 
 /// The component that remembers what joiners could not see.
@@ -439,12 +457,34 @@ mod tests {
     }
 
     #[test]
-    fn namesake_elsewhere_that_is_live_or_not_the_only_one_is_another_member() {
+    fn name_and_address_of_a_live_member_are_taken() {
+        let taken = Admit::Refuse(JoinRefusal::NameTaken);
+        let mut one = config(&[(1, "a", "a:1")]);
+        for (name, address) in [("a", "b:1"), ("b", "a:1")] {
+            assert_eq!(ask(&one, name, address, Standing::Live), taken);
+            let answer = ask(&one, name, address, Standing::InGracePeriod);
+            assert_eq!(answer, Admit::Wait);
+        }
+        one.members.insert(NEW, member("b", "b:1"));
+        for (name, address) in [("a", "b:1"), ("b", "a:1")] {
+            assert_eq!(ask(&one, name, address, Standing::Live), taken, "a copy");
+        }
+    }
+
+    #[test]
+    fn silent_members_of_one_name_and_the_owner_of_an_address_are_not_replaced() {
         let is_added = |answer| matches!(answer, Admit::Change(ConfigChange::AddLearner { .. }));
-        let one = config(&[(1, "a", "a:1")]);
-        assert!(is_added(ask(&one, "a", "b:1", Standing::Live)));
         let two = config(&[(1, "a", "a:1"), (2, "a", "a:2")]);
         assert!(is_added(ask(&two, "a", "b:1", Standing::Silent)));
+        assert!(is_added(ask(&two, "b", "a:1", Standing::Silent)));
+    }
+
+    #[test]
+    fn members_that_have_shared_a_name_before_keep_it() {
+        let two = config(&[(1, "a", "a:1"), (7, "a", "a:2")]);
+        for standing in [Standing::Live, Standing::InGracePeriod, Standing::Silent] {
+            assert_eq!(ask(&two, "a", "a:2", standing), Admit::AsItIs);
+        }
     }
 
     #[test]

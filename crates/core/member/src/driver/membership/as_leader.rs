@@ -11,7 +11,7 @@ use synod_planted::planted;
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage, Report};
 
 use super::Membership;
-use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
+use super::admission::{Admit, MEMBERS_MAX, Standing, admit, holders, required_certificate};
 use super::voter_policy::{Departure, Others, departure};
 use crate::driver::authorization::other_holder;
 use crate::driver::commands::Commands;
@@ -115,7 +115,7 @@ impl Membership {
                 return Err(refuse_join(ctx, reason, from, certificate, join));
             }
             Admit::RefuseCertificateOf(holder) => {
-                return Err(self.refuse_certificate_of(ctx, holder, certificate, join));
+                return Err(refuse_certificate_of(ctx, holder, certificate, join));
             }
         };
         ctx.core
@@ -142,37 +142,6 @@ impl Membership {
         } else {
             Standing::Live
         }
-    }
-
-    /// The joiner shows the certificate of another member, and is not in its place.
-    fn refuse_certificate_of(
-        &self,
-        ctx: &Context,
-        holder: MemberId,
-        certificate: Option<&str>,
-        join: &Join,
-    ) -> JoinReply {
-        let members = &ctx.core.config().config.members;
-        let (name, address) = members.get(&holder).map_or(("", ""), |holder| {
-            (holder.name.as_str(), holder.address.as_str())
-        });
-        // A server that has moved: its former self may be silent soon.
-        let is_live = self.standing(ctx, holder) != Standing::Silent;
-        let reason = if is_live && name == join.name {
-            JoinRefusal::NameTaken
-        } else {
-            JoinRefusal::CertificateMismatch
-        };
-        let text = format!(
-            "{} at {} shows the certificate '{}', to which {name} at {address} (member {holder}) \
-             is bound. Give this server a certificate with a subject of its own; if it is that \
-             member without its former log, start it with that member's {}",
-            join.name,
-            join.address,
-            certificate.unwrap_or("none"),
-            ctx.links.host.setting_name(Setting::MemberName),
-        );
-        JoinReply::Refused { reason, text }
     }
 
     /// Base of a new member's log: late, but early enough for the actions that its database lacks.
@@ -358,6 +327,32 @@ fn refuse_removed(
     ))
 }
 
+/// The joiner shows the certificate of another member, and is not in its place.
+fn refuse_certificate_of(
+    ctx: &Context,
+    holder: MemberId,
+    certificate: Option<&str>,
+    join: &Join,
+) -> JoinReply {
+    let members = &ctx.core.config().config.members;
+    let (name, address) = members.get(&holder).map_or(("", ""), |holder| {
+        (holder.name.as_str(), holder.address.as_str())
+    });
+    let text = format!(
+        "{} at {} shows the certificate '{}', to which {name} at {address} (member {holder}) is \
+         bound. Give this server a certificate with a subject of its own; if it is that member \
+         without its former log, start it with that member's {}",
+        join.name,
+        join.address,
+        certificate.unwrap_or("none"),
+        ctx.links.host.setting_name(Setting::MemberName),
+    );
+    JoinReply::Refused {
+        reason: JoinRefusal::CertificateMismatch,
+        text,
+    }
+}
+
 fn refuse_join(
     ctx: &Context,
     reason: JoinRefusal,
@@ -383,12 +378,18 @@ fn refuse_join(
              program there that speaks it",
             ctx.core.config().config.protocol
         ),
-        JoinRefusal::NameTaken => format!(
-            "a live member is called '{name}' and reached at {address} already: give this \
-             server a {} and a {} of its own",
-            setting(Setting::MemberName),
-            setting(Setting::MemberAddress),
-        ),
+        JoinRefusal::NameTaken => {
+            let holders = holders(&ctx.core.config().config, from, join)
+                .map(|(_, holder)| format!("'{}' at {}", holder.name, holder.address));
+            format!(
+                "the group has {} already, and this server says that it is '{name}' at {address}: \
+                 two members cannot have one name or one address. Give this server a {} and a {} \
+                 of its own",
+                holders.collect::<Vec<_>>().join(" and "),
+                setting(Setting::MemberName),
+                setting(Setting::MemberAddress),
+            )
+        }
         JoinRefusal::Removed => {
             format!("{name} was removed from the group. To join again, start it again")
         }

@@ -156,10 +156,13 @@ impl Membership {
         } = reply
         {
             let suspect = ctx.identity.config.suspect;
-            let is_final = self.join.name_taken(ctx.turns.now, suspect);
+            let is_final = self.join.name_taken(ctx.turns.now, suspect, &text);
             return self.refused_by_group(ctx, &text, is_final);
         }
-        self.join.name_not_taken();
+        // All members that were found are asked, and only the leader knows.
+        if !matches!(reply, JoinReply::NotLeader { .. }) {
+            self.join.name_not_taken();
+        }
         self.join.answered(answer_text(&reply));
         match reply {
             JoinReply::Accepted { group } => self.accepted_by(ctx, group),

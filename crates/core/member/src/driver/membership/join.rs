@@ -57,6 +57,8 @@ pub(in crate::driver) struct Join {
     /// Answers that this member's name is taken. The name may be that of its own former process,
     /// whose death the group has not noticed yet: only answers that keep coming count.
     name_taken: Recurring,
+    /// The latest such answer, while no other one has come.
+    taken: Option<String>,
 }
 
 impl Join {
@@ -73,6 +75,7 @@ impl Join {
             refused_since: None,
             removed_since: None,
             name_taken: Recurring::default(),
+            taken: None,
         }
     }
 
@@ -243,14 +246,22 @@ impl Join {
         self.removed_since.is_some()
     }
 
-    /// The group says that this member's name is taken; whether that has lasted for too long.
-    pub(super) fn name_taken(&mut self, now: Time, suspect: Duration) -> bool {
+    /// The group says that this member's name or address is taken; whether that has lasted for too
+    /// long.
+    pub(super) fn name_taken(&mut self, now: Time, suspect: Duration, text: &str) -> bool {
+        self.taken = Some(text.to_owned());
         self.name_taken.again(now, suspect) > suspect * 2
     }
 
     /// The group has answered otherwise.
     pub(super) fn name_not_taken(&mut self) {
         self.name_taken = Recurring::default();
+        self.taken = None;
+    }
+
+    /// Latest answer of the group, if it is that this member's name or address is taken.
+    pub(super) fn taken(&self) -> Option<&str> {
+        self.taken.as_deref()
     }
 
     /// Takes note of a refusal; whether it is to be logged.

@@ -64,11 +64,14 @@ impl Membership {
     /// This member was in no group before, and knows no leader.
     fn missing_group(&self, ctx: &Context, unheard: &[String]) -> String {
         let name = |setting| ctx.links.host.setting_name(setting);
+        if let Some(text) = self.join.taken() {
+            return text.to_owned();
+        }
         if self.join.has_contacts() {
             return format!(
                 "members were found, but no leader calls back. A majority of them must run, and \
-                 reach this member at {} ({}): see that no firewall is between, and that it \
-                 listens there",
+                 reach this member at {} ({}): see that this is its own address, that no \
+                 firewall is between, and that it listens there",
                 ctx.identity.config.address,
                 name(Setting::MemberAddress),
             );

@@ -33,6 +33,13 @@ enum Doubt {
     Answers { why: String, is_refusal: bool },
 }
 
+impl Doubt {
+    /// Whether a program is at the voter's address, and refuses this member, or does not.
+    fn answers(&self, refuses: bool) -> bool {
+        matches!(self, Doubt::Answers { is_refusal, .. } if *is_refusal == refuses)
+    }
+}
+
 /// Signs of life of one voter.
 struct Signs<'a> {
     now: Time,
@@ -97,9 +104,9 @@ pub(in crate::driver) fn unheard(
     lines.extend(listed.iter().map(|(line, _)| line.clone()));
     let is_any = |holds: &dyn Fn(&Doubt) -> bool| doubts.iter().any(|(_, doubt)| holds(doubt));
     let is_connected = is_any(&|doubt| *doubt == Doubt::Connected);
-    let is_occupied = is_any(&|doubt| matches!(doubt, Doubt::Answers { .. }));
-    let refuses = |doubt: &Doubt| matches!(doubt, Doubt::Answers { is_refusal, .. } if *is_refusal);
-    let is_refused = is_any(&refuses) || listed.iter().any(|(_, is_refusal)| *is_refusal);
+    let is_occupied = is_any(&|doubt| doubt.answers(false));
+    let is_refused =
+        is_any(&|doubt| doubt.answers(true)) || listed.iter().any(|(_, is_refusal)| *is_refusal);
     let name = |setting| ctx.links.host.setting_name(setting);
     if is_connected {
         lines.push(format!(
@@ -113,16 +120,17 @@ pub(in crate::driver) fn unheard(
     if is_refused {
         lines.push(format!(
             "Correct the settings of this member that do not fit ({}; the cluster's name; {}), and \
-             restart it: it joins by itself",
+             restart it: it joins by itself. If the one that refuses is no member any more, stop \
+             it, or block the way from here to it, so that connections are refused",
             name(Setting::Encryption),
             name(Setting::MemberAddress),
         ));
     }
     if is_occupied {
         lines.push(
-            "A program that hangs, or is no member any more: stop it, or cut its machine off. An \
-             address that belongs to another owner now: block the way from here to it, so that \
-             connections are refused"
+            "The program there that does not answer as that member hangs, or is another one: stop \
+             it, or cut its machine off; or block the way from here to it, so that connections are \
+             refused"
                 .to_owned(),
         );
     }
