@@ -38,12 +38,12 @@ LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset tri
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
 
-demo-mysql: dependencies
+demo-mysql: mysql-dependencies
 	scripts/demo-mysql up
 
 relay-demo: all-dependencies quick
@@ -172,6 +172,9 @@ check-kubernetes:
 # What is missing on this machine.
 dependencies:
 	scripts/install-packages
+
+mysql-dependencies:
+	scripts/install-packages --with-mysql
 
 test-dependencies:
 	scripts/install-packages --with-tests
