@@ -15,6 +15,7 @@
 #   make check-install  the pages that install, by their own commands on fresh machines (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
 #   make mysql-upstream  MySQL 9.7 in a directory: the upstream of relays, Group Replication in the lab (root, the network)
+#   make mysql-group  MySQL 9.7 in a group by the plugin (experimental): faults under load, refusals (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
@@ -34,16 +35,16 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample e2e
-LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream packages check-install
+LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
 
-demo-mysql: dependencies
+demo-mysql: mysql-dependencies
 	scripts/demo-mysql up
 
 relay-demo: all-dependencies quick
@@ -117,6 +118,10 @@ trixie: build
 mysql-upstream: build build-lab
 	scripts/test-mysql-upstream
 
+# Experimental. It builds the plugin against the headers of that MySQL.
+mysql-group: mysql-dependencies
+	scripts/test-mysql-group
+
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: all-dependencies build build-lab
 	scripts/performance
@@ -172,6 +177,9 @@ check-kubernetes:
 # What is missing on this machine.
 dependencies:
 	scripts/install-packages
+
+mysql-dependencies:
+	scripts/install-packages --with-mysql
 
 test-dependencies:
 	scripts/install-packages --with-tests

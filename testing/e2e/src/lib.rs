@@ -29,8 +29,9 @@
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`stock_server`]: a server outside any group. [`replica`]: one that replicates from a relay.
-//! - [`mysql_server`]: one of MySQL, where that is installed.
-//!   `administrator`: what both do for tests.
+//! - [`mysql_server`]: one of MySQL, where that is installed. [`mysql_group`]: three of them in a
+//!   group, by the plugin. [`mysql_clients`]: clients that follow its writer, and a check of rows.
+//!   `administrator`: what servers outside groups do for tests.
 //! - [`pull`]: a reader of such a server's binlog, as a relay is one.
 //! - [`relay_group`]: relays that keep such a server's binlog. [`relays_under_load`]: three of them
 //!   with clients and readers, for faults. [`dice`]: chance that a seed repeats.
@@ -62,6 +63,8 @@ pub mod machines;
 pub mod migration_relays;
 pub mod monitor;
 pub mod mounts;
+pub mod mysql_clients;
+pub mod mysql_group;
 pub mod mysql_server;
 pub mod packaged_proxy;
 pub mod place;

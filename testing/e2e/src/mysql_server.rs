@@ -1,7 +1,7 @@
-//! A server of MySQL outside any group. Debian has one in its unstable suite only, so
-//! `scripts/test-mysql-upstream` installs that in a directory, which it runs in.
+//! A server of MySQL. Debian has one in its unstable suite only, so `scripts/test-mysql-upstream`
+//! and `scripts/test-mysql-group` install that in a directory, which it runs in.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -32,6 +32,7 @@ pub struct MysqlServer {
     root: PathBuf,
     name: String,
     pub port: u16,
+    options: Vec<String>,
     process: Option<Child>,
 }
 
@@ -52,11 +53,25 @@ pub fn installed() -> Outcome<PathBuf> {
 impl MysqlServer {
     /// Makes an empty database in place of what an earlier run has left, and starts the server.
     pub fn new(root: PathBuf, name: &str, port: u16, options: &[&str]) -> Outcome<MysqlServer> {
+        let mut server = MysqlServer::installed(root, name, port, options)?;
+        server.start(&[])?;
+        server.await_up()?;
+        Ok(server)
+    }
+
+    /// Makes an empty database in place of what an earlier run has left.
+    pub fn installed(
+        root: PathBuf,
+        name: &str,
+        port: u16,
+        options: &[&str],
+    ) -> Outcome<MysqlServer> {
         ports::ensure_for_listening(port, 1)?;
-        let mut server = MysqlServer {
+        let server = MysqlServer {
             root,
             name: name.to_owned(),
             port,
+            options: options.iter().map(ToString::to_string).collect(),
             process: None,
         };
         let dir = server.dir();
@@ -71,12 +86,14 @@ impl MysqlServer {
         let mut install = server.command();
         install.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
         output_of(&mut install, "mysqld --initialize-insecure")?;
-        server.start(options)?;
         Ok(server)
     }
 
-    fn start(&mut self, options: &[&str]) -> Outcome {
-        let log = File::create(self.dir().join("error.log")).why("the server's log")?;
+    /// Starts it, with these options beside those that it always has.
+    pub fn start(&mut self, options: &[&str]) -> Outcome {
+        let path = self.dir().join("error.log");
+        let log = OpenOptions::new().create(true).append(true).open(path);
+        let log = log.why("the server's log")?;
         let mut command = self.command();
         command
             .arg(format!("--socket={}", self.inside("sock")))
@@ -84,13 +101,45 @@ impl MysqlServer {
             .arg(format!("--port={}", self.port))
             .arg("--bind-address=127.0.0.1")
             .args(OPTIONS)
+            .args(&self.options)
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
         self.process = Some(command.spawn().why("starting MySQL")?);
+        Ok(())
+    }
+
+    /// Waits until it answers clients.
+    pub fn await_up(&self) -> Outcome {
         let up = wait_for(PATIENCE, || self.rows("SELECT 1").ok());
         ensure(up.is_some(), || self.log())
+    }
+
+    /// Sends it a signal, as `kill` names it: `-STOP`.
+    pub fn signal(&self, name: &str) -> Outcome {
+        let id = self.process.as_ref().map(Child::id).unwrap_or_default();
+        ensure(id > 0, || format!("{} does not run", self.name))?;
+        let mut kill = Command::new("kill");
+        output_of(kill.args([name, &id.to_string()]), "kill").map(|_| ())
+    }
+
+    /// Ends it by this signal, and waits for the end.
+    pub fn end(&mut self, signal: &str) -> Outcome {
+        self.signal(signal)?;
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let ended = wait_for(PATIENCE, || process.try_wait().ok().flatten());
+        ensure(ended.is_some(), || {
+            format!(
+                "{} has not ended after {signal}:\n{}",
+                self.name,
+                self.log()
+            )
+        })?;
+        self.process = None;
+        Ok(())
     }
 
     /// The server's program, as its own user. It dies with this process, however that ends: a

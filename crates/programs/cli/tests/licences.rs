@@ -1,5 +1,6 @@
-//! The rules of `deny.toml`, applied to everything that is linked into `libsynod.so` or runs
-//! while it is built; and `docs/dependencies.md`, held against what the crates really name.
+//! The rules of `deny.toml`, applied to everything that is linked into `libsynod.so` or the plugin
+//! of MySQL, or runs while they are built; and `docs/dependencies.md`, held against what the crates
+//! really name.
 
 mod sources;
 
@@ -10,8 +11,8 @@ use serde_json::Value;
 
 use sources::{read, workspace};
 
-/// The package whose library is loaded into the server.
-const LIBRARY: &str = "synod-provider";
+/// Packages whose libraries are loaded into servers, which are GPL-2.0-only.
+const LIBRARIES: [&str; 2] = ["synod-provider", "synod-mysql-host"];
 
 /// Metadata of all crates in the lock file: those that this machine has not built yet are fetched.
 fn metadata() -> Value {
@@ -38,18 +39,23 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn library_links_only_what_the_rules_allow() {
+fn libraries_link_only_what_the_rules_allow() {
     let allowed = allowed_licences(&read("deny.toml"));
-    let tree = tree_of(LIBRARY);
-    assert!(
-        tree.len() > 10,
-        "the tree of {LIBRARY} is not complete: {tree:?}"
-    );
-    let refused: Vec<_> = tree
-        .iter()
-        .filter(|(_, licence)| !is_allowed(licence, &allowed))
-        .collect();
-    assert!(refused.is_empty(), "deny.toml does not allow: {refused:#?}");
+    for library in LIBRARIES {
+        let tree = tree_of(library);
+        assert!(
+            tree.len() > 10,
+            "the tree of {library} is not complete: {tree:?}"
+        );
+        let refused: Vec<_> = tree
+            .iter()
+            .filter(|(_, licence)| !is_allowed(licence, &allowed))
+            .collect();
+        assert!(
+            refused.is_empty(),
+            "{library}: deny.toml does not allow: {refused:#?}"
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,276 @@
+//! Servers of a group of MySQL are killed, stopped and frozen under load: what was acknowledged is
+//! on all of them exactly once, and the group comes back without a person.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use synod_e2e::mysql_clients::{self, Clients, READ_ONLY};
+use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
+use synod_e2e::{Outcome, Why, ensure, ensure_says};
+use synod_local_cluster::wait_for;
+
+const PORT: u16 = 19600;
+const PUBLISHED_PORT: u16 = 19620;
+const DIFFERING_PORT: u16 = 19660;
+const CLIENTS: u64 = 8;
+/// Rows that are acknowledged before and after each fault.
+const ROWS: u64 = 300;
+/// Within this, another server is the writer. A busy machine takes most of it.
+const FAILOVER_LIMIT: Duration = Duration::from_secs(10);
+/// In this time, what was under way when servers froze comes to its end.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+/// Shorter than the limit of clients, so that their waits are seen.
+const NOTHING_FOR: Duration = Duration::from_secs(3);
+
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn group_keeps_what_it_acknowledged_whichever_server_fails() -> Outcome {
+    let mut group = MysqlGroup::new("failures", PORT)?;
+    secondary_is_killed(&mut group).why("secondary killed")?;
+    writer_ends(&mut group, "-KILL").why("writer killed")?;
+    writer_ends(&mut group, "-TERM").why("writer stopped in order")?;
+    all_are_killed(&mut group).why("all killed")?;
+    both_secondaries_stop(&mut group).why("both secondaries stopped")?;
+    servers_restart_one_by_one(&mut group).why("rolling restart")
+}
+
+fn secondary_is_killed(group: &mut MysqlGroup) -> Outcome {
+    let writer = group.await_whole()?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
+    clients.await_more(ROWS, PATIENCE)?;
+    let [secondary, _] = others(writer);
+    let at = Instant::now();
+    group.servers[secondary].end("-KILL")?;
+    clients.await_more(ROWS, PATIENCE)?;
+    group.servers[secondary].start(&[])?;
+    group.await_state(secondary, "replica")?;
+    clients.await_more(ROWS, PATIENCE)?;
+    let answers = clients.finish();
+    eprintln!(
+        "secondary killed: {:?} at most without a commit",
+        answers.longest_gap_after(at)
+    );
+    answers.check(group)
+}
+
+/// Another server becomes the writer, and this one comes back behind it.
+fn writer_ends(group: &mut MysqlGroup, signal: &str) -> Outcome {
+    let writer = group.await_whole()?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
+    clients.await_more(ROWS, PATIENCE)?;
+    let at = Instant::now();
+    group.servers[writer].end(signal)?;
+    let (_, took) = group.await_writer(&others(writer))?;
+    clients.await_more(ROWS, PATIENCE)?;
+    group.servers[writer].start(&[])?;
+    group.await_state(writer, "replica")?;
+    clients.await_more(ROWS, PATIENCE)?;
+    let answers = clients.finish();
+    let gap = answers.longest_gap_after(at);
+    eprintln!("writer, {signal}: another after {took:?}, {gap:?} at most without a commit");
+    answers.check(group)?;
+    ensure(took <= FAILOVER_LIMIT, || {
+        format!("another writer after {took:?} only")
+    })
+}
+
+fn all_are_killed(group: &mut MysqlGroup) -> Outcome {
+    let writer = group.await_whole()?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
+    clients.await_more(ROWS, PATIENCE)?;
+    for server in &mut group.servers {
+        server.end("-KILL")?;
+    }
+    let at = Instant::now();
+    for server in &mut group.servers {
+        server.start(&[])?;
+    }
+    group.await_whole()?;
+    eprintln!("all killed: back {:?} after their start", at.elapsed());
+    clients.await_more(ROWS, PATIENCE)?;
+    clients.finish().check(group)
+}
+
+/// Nothing is acknowledged without a majority; a client that waits can be killed.
+fn both_secondaries_stop(group: &mut MysqlGroup) -> Outcome {
+    let writer = group.await_whole()?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
+    clients.await_more(ROWS, PATIENCE)?;
+    for secondary in others(writer) {
+        group.servers[secondary].signal("-STOP")?;
+    }
+    thread::sleep(UNDER_WAY);
+    let before = clients.count();
+    let port = group.servers[writer].port;
+    let mut waiting = mysql_clients::connect(port).why("a client that waits")?;
+    let id: Option<u64> = waiting
+        .query_first("SELECT CONNECTION_ID()")
+        .why("its id")?;
+    let id = id.unwrap_or_default();
+    let insert = "INSERT INTO e2e.written (id) VALUES (1)";
+    let waits = thread::spawn(move || waiting.query_drop(insert));
+    let (find, kill) = (
+        format!(
+            "SELECT 1 FROM performance_schema.processlist WHERE id = {id} AND info IS NOT NULL"
+        ),
+        format!("KILL QUERY {id}"),
+    );
+    let is_there = || {
+        let rows = group.servers[writer].rows(&find).unwrap_or_default();
+        (!rows.is_empty()).then_some(())
+    };
+    ensure(wait_for(PATIENCE, is_there).is_some(), || {
+        "the client does not wait".to_owned()
+    })?;
+    let killed = Instant::now();
+    group.servers[writer].execute(&[&kill])?;
+    let answer = waits
+        .join()
+        .map_err(|_| synod_e2e::Failure("the client panicked".into()))?;
+    eprintln!(
+        "both secondaries stopped: KILL took {:?}: {answer:?}",
+        killed.elapsed()
+    );
+    ensure(matches!(answer, Err(mysql::Error::MySqlError(_))), || {
+        format!("the killed client has got {answer:?}, and no error of the server")
+    })?;
+    thread::sleep(NOTHING_FOR);
+    let more = clients.count() - before;
+    ensure(more == 0, || {
+        format!("{more} rows were acknowledged by one server of three")
+    })?;
+    for secondary in others(writer) {
+        group.servers[secondary].end("-KILL")?;
+        group.servers[secondary].start(&[])?;
+    }
+    group.await_whole()?;
+    clients.await_more(ROWS, PATIENCE)?;
+    clients.finish().check(group)
+}
+
+fn servers_restart_one_by_one(group: &mut MysqlGroup) -> Outcome {
+    let writer = group.await_whole()?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
+    let at = Instant::now();
+    for server in 0..3 {
+        clients.await_more(ROWS, PATIENCE)?;
+        group.servers[server].end("-TERM")?;
+        group.servers[server].start(&[])?;
+        group.await_whole()?;
+    }
+    clients.await_more(ROWS, PATIENCE)?;
+    let answers = clients.finish();
+    eprintln!(
+        "rolling restart: {:?} at most without a commit",
+        answers.longest_gap_after(at)
+    );
+    answers.check(group)
+}
+
+/// The case in which asynchronous acknowledgements lose all: the secondaries have stopped before
+/// they wrote anything, and the writer dies.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn nothing_is_lost_when_the_secondaries_stopped_before_the_writer_died() -> Outcome {
+    let mut group = MysqlGroup::new("published", PUBLISHED_PORT)?;
+    let writer = group.await_whole()?;
+    let clients = Clients::start(&group, writer, CLIENTS)?;
+    clients.await_more(ROWS, PATIENCE)?;
+    for secondary in others(writer) {
+        group.servers[secondary].signal("-STOP")?;
+    }
+    thread::sleep(UNDER_WAY);
+    let before = clients.count();
+    thread::sleep(NOTHING_FOR);
+    let during = clients.count() - before;
+    ensure(during == 0, || {
+        format!("{during} rows were acknowledged by one server of three")
+    })?;
+    group.servers[writer].end("-KILL")?;
+    for secondary in others(writer) {
+        group.servers[secondary].end("-KILL")?;
+    }
+    let at = Instant::now();
+    for server in &mut group.servers {
+        server.start(&[])?;
+    }
+    group.await_whole()?;
+    let back = at.elapsed();
+    clients.await_more(ROWS, PATIENCE)?;
+    eprintln!("published case: back after {back:?}");
+    clients.finish().check(&group)
+}
+
+/// A server whose data differ takes no part any more and says so; the others continue. Once its
+/// data are as the others', it follows again.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn server_with_other_data_stops_in_words_and_follows_once_it_is_repaired() -> Outcome {
+    let mut group = MysqlGroup::new("differing", DIFFERING_PORT)?;
+    let writer = group.await_whole()?;
+    let [differing, other] = others(writer);
+    group.servers[writer].execute(&[
+        "CREATE DATABASE e2e",
+        "CREATE TABLE e2e.t (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO e2e.t VALUES (1, 1), (2, 2)",
+    ])?;
+    group.await_same_position()?;
+    beside_the_group(&group, differing, "DELETE FROM e2e.t WHERE id = 1")?;
+    let change = "UPDATE e2e.t SET v = v + 10";
+    group.servers[writer].execute(&[change])?;
+    group.await_state(differing, "failed")?;
+    let says = group.status(differing, "problem").unwrap_or_default();
+    ensure_says(&says, "the applier of the channel stops")?;
+    ensure_says(&says, "a copy of another server")?;
+    let rows = group.servers[differing].rows("SELECT id, v FROM e2e.t")?;
+    ensure(rows == ["2\t2"], || {
+        format!("part of a transaction is applied: {rows:?}")
+    })?;
+    let write = error_of(&group, differing, change);
+    ensure(write == Some(READ_ONLY), || {
+        format!("a failed server answers a write by {write:?}")
+    })?;
+
+    group.servers[writer].execute(&[change])?;
+    let rows = || {
+        group.servers[other]
+            .rows("SELECT v FROM e2e.t")
+            .unwrap_or_default()
+    };
+    let continues = wait_for(PATIENCE, || (rows() == ["21", "22"]).then_some(()));
+    ensure(continues.is_some(), || {
+        format!("the others have stopped: {:?}", rows())
+    })?;
+
+    // It does not skip at its next start, either.
+    group.servers[differing].end("-KILL")?;
+    group.servers[differing].start(&[])?;
+    group.await_state(differing, "failed")?;
+    beside_the_group(&group, differing, "INSERT INTO e2e.t VALUES (1, 1)")?;
+    group.servers[differing].end("-TERM")?;
+    group.servers[differing].start(&[])?;
+    group.await_state(differing, "replica")?;
+    group
+        .same_rows("SELECT id, v FROM e2e.t ORDER BY id")
+        .map(|_| ())
+}
+
+/// Runs a statement on one server only, as a person with all rights may.
+fn beside_the_group(group: &MysqlGroup, server: usize, sql: &str) -> Outcome {
+    group.servers[server].execute(&[
+        "SET GLOBAL super_read_only = OFF",
+        "SET SESSION sql_log_bin = OFF",
+        sql,
+        "SET GLOBAL super_read_only = ON",
+    ])
+}
+
+/// The error that a server answers a statement with.
+fn error_of(group: &MysqlGroup, server: usize, sql: &str) -> Option<u16> {
+    let mut connection = group.servers[server].connect().ok()?;
+    match connection.query_drop(sql) {
+        Err(mysql::Error::MySqlError(error)) => Some(error.code),
+        _ => None,
+    }
+}

@@ -1,0 +1,5 @@
+//! Three servers of MySQL 9.7 in a group by the plugin, which is experimental. Needs MySQL:
+//! `scripts/test-mysql-group`.
+
+mod failures;
+mod statements;
