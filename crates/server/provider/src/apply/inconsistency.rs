@@ -13,9 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use synod_binlog::write_set::WsFlags;
 use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno, shows_other_data};
 
-use super::failure;
+use super::{failure, table_from_rows};
 use crate::api::LogLevel;
 use crate::apply::sequencer::Entered;
 use crate::boundary;
@@ -106,16 +108,17 @@ pub(crate) struct Votes {
     /// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
     /// order.
     last_decided: AtomicI64,
-    /// The first action that an applier of this connection has given to the server; `i64::MAX`:
-    /// none. Views and notes come between it and the engine's position, which do not move that.
-    first_given: AtomicI64,
+    /// The first action given to the server by an applier of this connection that moves the
+    /// engine's position; `i64::MAX`: none. Between it and that position may be what does not:
+    /// views, notes, and tables made from rows.
+    first_mover: AtomicI64,
 }
 
 impl Default for Votes {
     fn default() -> Votes {
         Votes {
             last_decided: AtomicI64::new(-1),
-            first_given: AtomicI64::new(i64::MAX),
+            first_mover: AtomicI64::new(i64::MAX),
         }
     }
 }
@@ -145,11 +148,26 @@ pub(crate) enum Verdict {
 }
 
 impl Votes {
-    /// An applier is about to give this action to the server.
-    pub(crate) fn given(&self, seqno: i64) {
+    /// Events of this action for the server: an applier is about to give them to it. A table that
+    /// may have been made from rows before a kill is made again.
+    pub(crate) fn given(
+        &self,
+        session: &Session,
+        seqno: i64,
+        flags: WsFlags,
+        events: Bytes,
+    ) -> Bytes {
         // Later ones cost a load.
-        if seqno < self.first_given.load(Ordering::Relaxed) {
-            self.first_given.fetch_min(seqno, Ordering::SeqCst);
+        if seqno >= self.first_mover.load(Ordering::Relaxed) {
+            return events;
+        }
+        if !table_from_rows::is_made(flags, &events) {
+            self.first_mover.fetch_min(seqno, Ordering::SeqCst);
+            return events;
+        }
+        match session.state().outcomes.is_copy {
+            true => events,
+            false => table_from_rows::replacing(flags, &events).unwrap_or(events),
         }
     }
 
@@ -196,7 +214,7 @@ impl Votes {
     /// position for the second time. No later one: each flushes what came before.
     fn was_executed_before(&self, session: &Session, seqno: i64, failure: &Failure<'_>) -> bool {
         failure.is_statement
-            && self.first_given.load(Ordering::SeqCst) == seqno
+            && self.first_mover.load(Ordering::SeqCst) == seqno
             && !session.state().outcomes.is_copy
             && !session.server.position.was_stopped_in_order()
             && failure::says_that_it_is_done(&error_text(&failure.compared))
