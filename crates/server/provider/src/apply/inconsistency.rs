@@ -378,15 +378,20 @@ fn wait_for_decision(
     own: ApplyOutcome,
 ) -> Result<ApplyOutcome, &'static str> {
     let node = session.node().ok_or("there is no group to ask")?;
-    node.report_failure(Seqno(seqno), own);
-    // The other members may have decided about this action before this connection.
+    // The other members may have decided about this action before this connection. What is decided
+    // is not reported: a new leader would not know of it, and decide again.
     let mut search = DecisionSearch::new(Seqno(seqno));
+    let mut has_reported = false;
     loop {
         match node.continue_search(&mut search) {
             Ok(Some(decision)) => return Ok(decision.outcome),
             Ok(None) => {}
             // It may have been reported, and purged from the log since.
             Err(_) => return noted_decision(session, seqno),
+        }
+        if !has_reported {
+            node.report_failure(Seqno(seqno), own);
+            has_reported = true;
         }
         let heard = session.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
             match state.outcomes.winner(seqno) {
@@ -416,6 +421,11 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let Some(node) = session.node() else {
         return;
     };
+    // The first decision counts. Another one may follow if a leader that knows of none was asked,
+    // and lacks the answer of a member that was not there any more.
+    let mut search = DecisionSearch::new(decision.seqno);
+    let first = node.continue_search(&mut search).ok().flatten();
+    let decision = first.as_ref().unwrap_or(decision);
     let member = node.identity().0;
     let mut answers = decision.answers.iter();
     let own = answers.find(|answer| answer.member == member);

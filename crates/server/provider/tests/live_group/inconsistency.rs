@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use wsrep_sys::*;
 
@@ -361,6 +362,40 @@ fn table_made_from_rows_before_a_kill_is_made_again() {
         two.inner
             .logged("it is there already, Error_code: 1050, success")
     });
+}
+
+/// A server that came back has found the decision in its log. A new leader knows nothing of it, and
+/// would decide again, without those that answered then: they would take their data for other ones.
+#[test]
+fn failure_that_was_decided_before_a_restart_is_not_asked_about_again() {
+    let (one, two) = pair(2);
+    let seqno = one.write("before");
+    two.wait_applied("before");
+    fail(&two, "ALTER");
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    let failed = Seen::FailedAlike {
+        seqno: meta.gtid.seqno,
+    };
+    two.inner.until("failure", |seen| seen.contains(&failed));
+    let (dir, port) = two.stop();
+    wait_size(&one, 1);
+    let uuid = meta.gtid.uuid;
+    let two = Server::with("n2", &dir, port, wsrep_gtid_t { uuid, seqno }, "");
+    fail(&two, "ALTER");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.inner.until("failure", |seen| seen.contains(&failed));
+    two.wait_status("local_state_comment", "Synced");
+    one.stop();
+    wait_size(&two, 1);
+    // Reports are repeated a few times a second.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        two.write("alone");
+    }
+    assert!(!two.inner.logged("asking the others"), "it was decided");
 }
 
 /// Here it does not fail on anybody else.
