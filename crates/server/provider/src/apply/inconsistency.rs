@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_binlog::write_set::WsFlags;
-use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno, shows_other_data};
+use synod_node::{
+    ApplyOutcome, DecisionSearch, MemberId, OutcomeDecision, Remedy, Seqno, shows_other_data,
+};
 
 use super::{failure, table_from_rows};
 use crate::api::LogLevel;
@@ -45,6 +47,8 @@ pub(crate) struct Outcomes {
     begun_at: i64,
     /// The database is a full copy that was taken in this connection.
     is_copy: bool,
+    /// The member that gave the copy, if it has said so.
+    donor: Option<MemberId>,
 }
 
 impl Outcomes {
@@ -54,9 +58,10 @@ impl Outcomes {
     }
 
     /// The database is a full copy at `position`.
-    pub(crate) fn begin_with_copy(&mut self, position: i64) {
+    pub(crate) fn begin_with_copy(&mut self, position: i64, donor: Option<MemberId>) {
         self.begin_at(position);
         self.is_copy = true;
+        self.donor = donor;
     }
 
     fn note(&mut self, decision: &OutcomeDecision) {
@@ -416,7 +421,7 @@ fn noted_decision(session: &Session, seqno: i64) -> Result<ApplyOutcome, &'stati
 /// The database had the action before this connection: only the decision itself, or the member's
 /// record, says how it ended here. If neither does, the database is not trusted; nor if the action
 /// failed here and the database is said to have it, unless the record says that it was applied
-/// after all. A copy made since has what its donor has.
+/// after all.
 fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let Some(node) = session.node() else {
         return;
@@ -426,16 +431,19 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let mut search = DecisionSearch::new(decision.seqno);
     let first = node.continue_search(&mut search).ok().flatten();
     let decision = first.as_ref().unwrap_or(decision);
+    let (is_copy, donor) = {
+        let outcomes = &session.state().outcomes;
+        (outcomes.is_copy, outcomes.donor)
+    };
+    if is_copy {
+        return compare_copy(session, decision, donor);
+    }
     let member = node.identity().0;
     let mut answers = decision.answers.iter();
     let own = answers.find(|answer| answer.member == member);
     let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
     let differs = match decision.outcome.is_success() {
-        true => {
-            let is_explained = session.state().outcomes.is_copy
-                || session.server.position.has_settled(decision.seqno.0);
-            has_failed && !is_explained
-        }
+        true => has_failed && !session.server.position.has_settled(decision.seqno.0),
         // The others may have decided before this server was heard.
         false => match own {
             Some(own) => own.outcome != decision.outcome,
@@ -450,6 +458,23 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
         ));
     } else if differs {
         leave_as_loser(session, decision.seqno.0, decision.outcome);
+    }
+}
+
+/// A copy has what its donor has. If an error wins, and no answer of the donor says that it had it
+/// as well, another copy is taken: a donor that differs leaves by then.
+fn compare_copy(session: &Session, decision: &OutcomeDecision, donor: Option<MemberId>) {
+    let mut answers = decision.answers.iter();
+    let answer = answers.find(|answer| Some(answer.member) == donor);
+    let is_alike = answer.is_some_and(|answer| answer.outcome == decision.outcome);
+    if !decision.outcome.is_success() && !is_alike {
+        let gtid = session.gtid(decision.seqno.0);
+        let why = format!(
+            "{} wins for {gtid}, and whether the donor of this server's copy had it is not known: \
+             another copy is taken",
+            decision.outcome
+        );
+        session.leave(&why, Data::Differ, Remedy::Restart);
     }
 }
 
