@@ -244,6 +244,31 @@ fn server_that_executes_a_statement_twice_after_a_kill_comes_back() {
     })
 }
 
+/// The server makes such a table durable by itself; its position follows where its rows are
+/// applied, and not where the client was.
+#[test]
+fn server_that_made_a_table_from_rows_comes_back_after_a_kill() {
+    CLUSTER.scenario("tables from rows", |cluster| {
+        let (node, other) = (cluster.follower(), cluster.leader());
+        let table = table(cluster, "source")?;
+        cluster.execute(node, &format!("INSERT INTO {table} VALUES (1), (2)"))?;
+        for rows in ["", "WHERE id > 9"] {
+            let made = format!("e2e_data.made{}", rows.len());
+            cluster.execute(
+                node,
+                &format!("CREATE TABLE {made} SELECT * FROM {table} {rows}"),
+            )?;
+            for killed in [node, other] {
+                cluster.kill(killed).why("kill")?;
+                cluster.start(killed, &|_, _| ()).why("start")?;
+                await_status(cluster, killed, "wsrep_local_state_comment", "Synced")?;
+            }
+            cluster.execute(node, &format!("INSERT INTO {made} VALUES (3)"))?;
+        }
+        agreement::check(cluster, &ALL)
+    });
+}
+
 /// An applier needs the table for the client's own statement, and what the client does next comes
 /// after that.
 #[test]

@@ -171,7 +171,7 @@ impl Connection {
             session.sequencer.begin_alone(seqno);
         }
         note_beginning(session, seqno);
-        self.votes.given(seqno);
+        let data = self.votes.given(session, seqno, flags, data);
         BEGAN.set(Some(Instant::now()));
         let exit = match session
             .server

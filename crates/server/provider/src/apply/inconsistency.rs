@@ -13,9 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno, shows_other_data};
+use bytes::Bytes;
+use synod_binlog::write_set::WsFlags;
+use synod_node::{
+    ApplyOutcome, DecisionSearch, MemberId, OutcomeDecision, Remedy, Seqno, shows_other_data,
+};
 
-use super::failure;
+use super::{failure, table_from_rows};
 use crate::api::LogLevel;
 use crate::apply::sequencer::Entered;
 use crate::boundary;
@@ -43,6 +47,8 @@ pub(crate) struct Outcomes {
     begun_at: i64,
     /// The database is a full copy that was taken in this connection.
     is_copy: bool,
+    /// The member that gave the copy, if it has said so.
+    donor: Option<MemberId>,
 }
 
 impl Outcomes {
@@ -52,9 +58,10 @@ impl Outcomes {
     }
 
     /// The database is a full copy at `position`.
-    pub(crate) fn begin_with_copy(&mut self, position: i64) {
+    pub(crate) fn begin_with_copy(&mut self, position: i64, donor: Option<MemberId>) {
         self.begin_at(position);
         self.is_copy = true;
+        self.donor = donor;
     }
 
     fn note(&mut self, decision: &OutcomeDecision) {
@@ -106,16 +113,17 @@ pub(crate) struct Votes {
     /// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
     /// order.
     last_decided: AtomicI64,
-    /// The first action that an applier of this connection has given to the server; `i64::MAX`:
-    /// none. Views and notes come between it and the engine's position, which do not move that.
-    first_given: AtomicI64,
+    /// The first action given to the server by an applier of this connection that moves the
+    /// engine's position; `i64::MAX`: none. Between it and that position may be what does not:
+    /// views, notes, and tables made from rows.
+    first_mover: AtomicI64,
 }
 
 impl Default for Votes {
     fn default() -> Votes {
         Votes {
             last_decided: AtomicI64::new(-1),
-            first_given: AtomicI64::new(i64::MAX),
+            first_mover: AtomicI64::new(i64::MAX),
         }
     }
 }
@@ -145,11 +153,26 @@ pub(crate) enum Verdict {
 }
 
 impl Votes {
-    /// An applier is about to give this action to the server.
-    pub(crate) fn given(&self, seqno: i64) {
+    /// Events of this action for the server: an applier is about to give them to it. A table that
+    /// may have been made from rows before a kill is made again.
+    pub(crate) fn given(
+        &self,
+        session: &Session,
+        seqno: i64,
+        flags: WsFlags,
+        events: Bytes,
+    ) -> Bytes {
         // Later ones cost a load.
-        if seqno < self.first_given.load(Ordering::Relaxed) {
-            self.first_given.fetch_min(seqno, Ordering::SeqCst);
+        if seqno >= self.first_mover.load(Ordering::Relaxed) {
+            return events;
+        }
+        if !table_from_rows::is_made(flags, &events) {
+            self.first_mover.fetch_min(seqno, Ordering::SeqCst);
+            return events;
+        }
+        match session.state().outcomes.is_copy {
+            true => events,
+            false => table_from_rows::replacing(flags, &events).unwrap_or(events),
         }
     }
 
@@ -196,7 +219,7 @@ impl Votes {
     /// position for the second time. No later one: each flushes what came before.
     fn was_executed_before(&self, session: &Session, seqno: i64, failure: &Failure<'_>) -> bool {
         failure.is_statement
-            && self.first_given.load(Ordering::SeqCst) == seqno
+            && self.first_mover.load(Ordering::SeqCst) == seqno
             && !session.state().outcomes.is_copy
             && !session.server.position.was_stopped_in_order()
             && failure::says_that_it_is_done(&error_text(&failure.compared))
@@ -360,15 +383,20 @@ fn wait_for_decision(
     own: ApplyOutcome,
 ) -> Result<ApplyOutcome, &'static str> {
     let node = session.node().ok_or("there is no group to ask")?;
-    node.report_failure(Seqno(seqno), own);
-    // The other members may have decided about this action before this connection.
+    // The other members may have decided about this action before this connection. What is decided
+    // is not reported: a new leader would not know of it, and decide again.
     let mut search = DecisionSearch::new(Seqno(seqno));
+    let mut has_reported = false;
     loop {
         match node.continue_search(&mut search) {
             Ok(Some(decision)) => return Ok(decision.outcome),
             Ok(None) => {}
             // It may have been reported, and purged from the log since.
             Err(_) => return noted_decision(session, seqno),
+        }
+        if !has_reported {
+            node.report_failure(Seqno(seqno), own);
+            has_reported = true;
         }
         let heard = session.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
             match state.outcomes.winner(seqno) {
@@ -393,21 +421,29 @@ fn noted_decision(session: &Session, seqno: i64) -> Result<ApplyOutcome, &'stati
 /// The database had the action before this connection: only the decision itself, or the member's
 /// record, says how it ended here. If neither does, the database is not trusted; nor if the action
 /// failed here and the database is said to have it, unless the record says that it was applied
-/// after all. A copy made since has what its donor has.
+/// after all.
 fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let Some(node) = session.node() else {
         return;
     };
+    // The first decision counts. Another one may follow if a leader that knows of none was asked,
+    // and lacks the answer of a member that was not there any more.
+    let mut search = DecisionSearch::new(decision.seqno);
+    let first = node.continue_search(&mut search).ok().flatten();
+    let decision = first.as_ref().unwrap_or(decision);
+    let (is_copy, donor) = {
+        let outcomes = &session.state().outcomes;
+        (outcomes.is_copy, outcomes.donor)
+    };
+    if is_copy {
+        return compare_copy(session, decision, donor);
+    }
     let member = node.identity().0;
     let mut answers = decision.answers.iter();
     let own = answers.find(|answer| answer.member == member);
     let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
     let differs = match decision.outcome.is_success() {
-        true => {
-            let is_explained = session.state().outcomes.is_copy
-                || session.server.position.has_settled(decision.seqno.0);
-            has_failed && !is_explained
-        }
+        true => has_failed && !session.server.position.has_settled(decision.seqno.0),
         // The others may have decided before this server was heard.
         false => match own {
             Some(own) => own.outcome != decision.outcome,
@@ -422,6 +458,23 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
         ));
     } else if differs {
         leave_as_loser(session, decision.seqno.0, decision.outcome);
+    }
+}
+
+/// A copy has what its donor has. If an error wins, and no answer of the donor says that it had it
+/// as well, another copy is taken: a donor that differs leaves by then.
+fn compare_copy(session: &Session, decision: &OutcomeDecision, donor: Option<MemberId>) {
+    let mut answers = decision.answers.iter();
+    let answer = answers.find(|answer| Some(answer.member) == donor);
+    let is_alike = answer.is_some_and(|answer| answer.outcome == decision.outcome);
+    if !decision.outcome.is_success() && !is_alike {
+        let gtid = session.gtid(decision.seqno.0);
+        let why = format!(
+            "{} wins for {gtid}, and whether the donor of this server's copy had it is not known: \
+             another copy is taken",
+            decision.outcome
+        );
+        session.leave(&why, Data::Differ, Remedy::Restart);
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `applier`: the server's applier threads, which take work from the sequencer;
 //! - `inconsistency`: an action failed here; the group decides which outcome wins;
 //! - `failure`: errors of actions, by their numbers;
+//! - `table_from_rows`: `CREATE TABLE ... SELECT`, which may be there already after a kill;
 //! - `client_waits`: reads that wait for this database, commits that wait for the others.
 
 pub(crate) mod applier;
@@ -11,3 +12,4 @@ pub(crate) mod client_waits;
 mod failure;
 pub(crate) mod inconsistency;
 pub(crate) mod sequencer;
+mod table_from_rows;

@@ -160,17 +160,17 @@ impl Joiner {
             );
         };
         if is_without_copy(&request) {
-            return start_at(session, view, view.seqno.0);
+            return start_at(session, view, view.seqno.0, None);
         }
         session.log(LogLevel::Info, "asking for a full copy (SST)");
         session.set_local(LocalState::ReceivingStateTransfer);
-        let received = self.wait_for_copy(session, view, &request)?;
+        let (received, donor) = self.wait_for_copy(session, view, &request)?;
         if received < view.seqno.0 {
             let seqno = view.seqno;
             let line = format!("the copy is at {received}, before the view at {seqno}");
             session.log(LogLevel::Info, line);
         }
-        start_at(session, view, received)
+        start_at(session, view, received, donor)
     }
 
     fn wait_for_copy(
@@ -178,7 +178,7 @@ impl Joiner {
         session: &Session,
         view: &GroupView,
         request: &[u8],
-    ) -> Result<i64, JoinEnd> {
+    ) -> Result<(i64, Option<MemberId>), JoinEnd> {
         let node = session.node().ok_or("no node is running")?;
         let request = Bytes::copy_from_slice(request);
         let ask = |search: &mut DonorSearch| {
@@ -202,7 +202,10 @@ impl Joiner {
             match session.wait_for(Some(wake_at), |state| {
                 next_copy_event(session, &mut state.sst, state.lifecycle.failure())
             }) {
-                Some(CopyEvent::Received(received)) => return accept_copy(session, received),
+                Some(CopyEvent::Received(received)) => {
+                    let donor = search.donor.map(|donor| donor.member);
+                    return Ok((accept_copy(session, received)?, donor));
+                }
                 Some(CopyEvent::Failed(why)) => return Err(JoinEnd::Failed(why)),
                 Some(CopyEvent::Left) => return Err(JoinEnd::Left),
                 Some(CopyEvent::Answer(of, event)) => {
@@ -232,8 +235,13 @@ pub(crate) fn copy_received(session: &Session, received: Received) {
     }
 }
 
-/// The database is a copy at `position`.
-fn start_at(session: &Session, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
+/// The database is a copy at `position`; `donor`: the member that gave it, if it has said so.
+fn start_at(
+    session: &Session,
+    view: &GroupView,
+    position: i64,
+    donor: Option<MemberId>,
+) -> Result<(), JoinEnd> {
     let node = session.node().ok_or("no node is running")?;
     if !node.can_deliver_after(Seqno(position)) {
         let first = node.status().first_seqno;
@@ -257,7 +265,7 @@ fn start_at(session: &Session, view: &GroupView, position: i64) -> Result<(), Jo
     session.server.position.copied(session.group());
     session.update(|state| {
         state.lifecycle.track();
-        state.outcomes.begin_with_copy(position);
+        state.outcomes.begin_with_copy(position, donor);
         if position >= view.seqno.0 {
             state.views.start_with(view);
         }

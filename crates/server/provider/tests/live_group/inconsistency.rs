@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use wsrep_sys::*;
 
@@ -294,6 +295,104 @@ fn statement_in_which_a_server_was_killed_may_come_behind_a_view() {
     two.inner.wait_logged("because it was executed before");
     one.write("continues");
     two.wait_applied("continues");
+}
+
+/// Event that defines table `f` for the rows of `CREATE TABLE ... SELECT`, as the server writes it.
+fn definition() -> String {
+    let statement = b"CREATE TABLE `f` (\n  `a` int)";
+    let mut event = vec![0; 4];
+    event.extend([2, 1, 0, 0, 0, 0x50, 0, 0, 0, 0x50, 0, 0, 0, 0, 0]);
+    event.extend([7, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]);
+    event.extend(b"demo\0");
+    event.extend(statement);
+    event[9] = event.len() as u8;
+    String::from_utf8(event).unwrap()
+}
+
+/// The server makes the table durable by itself, and its engine's position need not follow: not
+/// where the client was, nor if there were no rows. The statement after it may be durable, too.
+#[test]
+fn table_made_from_rows_before_a_kill_is_made_again() {
+    let (one, two) = pair(2);
+    let seqno = one.write("before");
+    two.wait_applied("before");
+    let uuid = one.inner.last_committed().uuid;
+    let (dir, port) = two.stop();
+    wait_size(&one, 1);
+    one.write(&definition());
+    let (status, _) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end(5), WSREP_OK);
+    let stopped = std::fs::read_to_string(dir.join("grastate.dat")).unwrap();
+    let killed = stopped.replace(&format!("seqno:   {seqno}"), "seqno:   -1");
+    assert_ne!(killed, stopped);
+    std::fs::write(dir.join("grastate.dat"), killed).unwrap();
+    let two = Server::with("n2", &dir, port, wsrep_gtid_t { uuid, seqno }, "");
+    two.fail_with(b" it is there already, Error_code: 1050;\0");
+    two.on_apply(|action| {
+        let makes = action.data.contains("CREATE TABLE `f`");
+        match makes || action.data.starts_with("ALTER") {
+            true => Verdict::Fail,
+            false => Verdict::Commit,
+        }
+    });
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_status("local_state_comment", "Synced");
+    let applied = two.applied();
+    let again = applied.iter().find(|data| data.contains("demo\0CREATE"));
+    let again = again.expect("the table");
+    assert!(
+        again.contains("CREATE OR REPLACE TABLE `f` (\n  `a` int)"),
+        "{again:?}"
+    );
+    assert_eq!(
+        again.as_bytes()[9] as usize,
+        again.len(),
+        "the size by its header"
+    );
+    assert!(two.inner.logged("because it was executed before"));
+    // What was never executed here is applied as it is.
+    one.write("continues");
+    one.write(&definition());
+    two.inner.until("leaving", |_| {
+        two.inner
+            .logged("it is there already, Error_code: 1050, success")
+    });
+}
+
+/// A server that came back has found the decision in its log. A new leader knows nothing of it, and
+/// would decide again, without those that answered then: they would take their data for other ones.
+#[test]
+fn failure_that_was_decided_before_a_restart_is_not_asked_about_again() {
+    let (one, two) = pair(2);
+    let seqno = one.write("before");
+    two.wait_applied("before");
+    fail(&two, "ALTER");
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    let failed = Seen::FailedAlike {
+        seqno: meta.gtid.seqno,
+    };
+    two.inner.until("failure", |seen| seen.contains(&failed));
+    let (dir, port) = two.stop();
+    wait_size(&one, 1);
+    let uuid = meta.gtid.uuid;
+    let two = Server::with("n2", &dir, port, wsrep_gtid_t { uuid, seqno }, "");
+    fail(&two, "ALTER");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.inner.until("failure", |seen| seen.contains(&failed));
+    two.wait_status("local_state_comment", "Synced");
+    one.stop();
+    wait_size(&two, 1);
+    // Reports are repeated a few times a second.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        two.write("alone");
+    }
+    assert!(!two.inner.logged("asking the others"), "it was decided");
 }
 
 /// Here it does not fail on anybody else.

@@ -115,6 +115,24 @@ fn what_the_engine_has_lost_comes_from_the_own_log() {
     assert_eq!(server.applied(), ["b", "c"]);
 }
 
+/// The group's decision comes after the statement, and after the copy's position.
+#[test]
+fn copy_that_ends_with_what_failed_everywhere_is_kept() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    let seqno = meta.gtid.seqno;
+    one.copy_sent(position(&one, seqno), 0);
+    two.copy_received(position(&one, seqno), 0);
+    two.wait_synced(1);
+    one.write("after");
+    two.wait_applied("after");
+    assert_eq!(two.status("local_state_comment"), "Synced");
+}
+
 #[test]
 fn copy_that_contains_the_joiners_view_is_not_shown_it_again() {
     let one = Server::bootstrapped("n1", 1);
