@@ -18,7 +18,7 @@
 use synod_consensus::Seqno;
 use synod_planted::planted;
 
-use crate::database_record::{Behind, DatabaseRecord};
+use crate::database_record::{Behind, DatabaseRecord, SETTLED_MAX};
 
 /// The knowledge of one process about what its database lacks, beside the record.
 #[derive(Debug, Default)]
@@ -248,9 +248,14 @@ impl DatabaseRecord {
     }
 
     fn settle(&mut self) {
-        if let Some(behind) = self.behind.take().filter(|behind| behind.failures > 0) {
-            self.settled = Some(after(behind.at));
-        }
+        let Some(behind) = self.behind.take().filter(|behind| behind.failures > 0) else {
+            return;
+        };
+        let seqno = after(behind.at);
+        self.settled.retain(|known| *known != seqno);
+        self.settled.push(seqno);
+        let surplus = self.settled.len().saturating_sub(SETTLED_MAX);
+        self.settled.drain(..surplus);
     }
 }
 
@@ -297,7 +302,7 @@ mod tests {
         assert_eq!(record.first_lacking(), Some(Seqno(42)));
         record.forget_outlived(Seqno(43));
         assert_eq!(record.first_lacking(), None);
-        assert_eq!(record.settled, Some(Seqno(42)));
+        assert_eq!(record.settled, [Seqno(42)]);
     }
 
     #[test]
@@ -312,6 +317,18 @@ mod tests {
     }
 
     #[test]
+    fn latest_actions_that_have_ended_as_elsewhere_are_known() {
+        let mut record = DatabaseRecord::default();
+        for seqno in (42..50).chain([49]) {
+            let mut lack = DatabaseLack::default();
+            fails(&mut lack, &mut record, seqno);
+            assert!(!lack.ended(&mut record, Seqno(seqno), true));
+        }
+        let known: Vec<Seqno> = (44..50).map(Seqno).collect();
+        assert_eq!(record.settled, known);
+    }
+
+    #[test]
     fn engine_is_not_believed_about_what_follows_an_action_that_was_applied_again() {
         let mut record = DatabaseRecord::default();
         let mut lack = DatabaseLack::default();
@@ -323,7 +340,7 @@ mod tests {
         assert!(lack.ended(&mut record, Seqno(42), false));
         lack.flushed(&mut record);
         assert_eq!(correction(&record, 45), Some(42));
-        assert_eq!(record.settled, Some(Seqno(42)));
+        assert_eq!(record.settled, [Seqno(42)]);
         assert!(
             record.is_in_doubt(Seqno(45)),
             "43 may be in the midst of it"
@@ -335,7 +352,7 @@ mod tests {
         }
         assert!(!lack.ended(&mut record, Seqno(46), false), "it waits");
         lack.flushed(&mut record);
-        assert_eq!((record.behind, record.settled), (None, Some(Seqno(42))));
+        assert_eq!((record.behind, record.settled), (None, vec![Seqno(42)]));
     }
 
     #[test]

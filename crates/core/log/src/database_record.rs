@@ -34,6 +34,8 @@ const HEAD: &str = "synod database record 1";
 pub(crate) const CHECK: &str = "crc32c ";
 /// Most streamed transactions that are noted.
 pub const STREAMS_MAX: usize = 5;
+/// Most actions that are noted as settled.
+pub const SETTLED_MAX: usize = 6;
 
 /// Path of the record in a log directory.
 #[must_use]
@@ -88,8 +90,9 @@ pub struct DatabaseRecord {
     pub group: GroupId,
     /// Actions that the database lacks, although its engine may not know.
     pub behind: Option<Behind>,
-    /// The last action that failed here, and has ended since as on the other servers.
-    pub settled: Option<Seqno>,
+    /// The latest actions, at most [`SETTLED_MAX`], that failed here, and have ended since as on
+    /// the other servers. Decisions about all may stand in the log behind the last of them.
+    pub settled: Vec<Seqno>,
     /// Commits whose fate is unknown.
     pub doubtful: Option<DoubtfulStreams>,
     /// A full copy was asked for: the data may be half of a copy.
@@ -148,8 +151,12 @@ impl DatabaseRecord {
                 text += &format!("again {}\n", seqno.0);
             }
         }
-        if let Some(seqno) = self.settled {
-            text += &format!("settled {}\n", seqno.0);
+        if !self.settled.is_empty() {
+            text += "settled";
+            for seqno in self.settled.iter().take(SETTLED_MAX) {
+                text += &format!(" {}", seqno.0);
+            }
+            text.push('\n');
         }
         if let Some(streams) = &self.doubtful {
             let (member, session) = (streams.member.0, streams.session.0);
@@ -197,7 +204,7 @@ impl DatabaseRecord {
                     let seqno = Seqno(value.parse().ok()?);
                     record.behind.as_mut()?.applied_again_after = Some(seqno);
                 }
-                "settled" => record.settled = Some(Seqno(value.parse().ok()?)),
+                "settled" => record.settled = decode_settled(value)?,
                 "doubtful" => record.doubtful = Some(decode_doubtful(value)?),
                 "copying" => record.is_copying = true,
                 "accepted" => record.is_accepted = true,
@@ -229,6 +236,11 @@ fn decode_behind(value: &str) -> Option<Behind> {
         applied_again_after: None,
     };
     words.next().is_none().then_some(behind)
+}
+
+fn decode_settled(value: &str) -> Option<Vec<Seqno>> {
+    let seqnos = value.split(' ').map(|word| word.parse().map(Seqno));
+    seqnos.collect::<Result<_, _>>().ok()
 }
 
 fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
@@ -385,7 +397,7 @@ mod tests {
                 failures: u32::MAX,
                 applied_again_after: Some(Seqno(i64::MAX)),
             }),
-            settled: Some(Seqno(i64::MAX)),
+            settled: vec![Seqno(i64::MAX); SETTLED_MAX],
             doubtful: Some(DoubtfulStreams {
                 member: MemberId(u64::MAX),
                 session: SessionId(u64::MAX),
@@ -448,6 +460,7 @@ mod tests {
     fn record_of_which_a_part_would_be_lost_is_refused_and_not_overwritten() {
         let more = " 6".repeat(STREAMS_MAX + 1);
         for line in [
+            format!("settled{}", " 6".repeat(SETTLED_MAX + 1)),
             format!("doubtful 1 2{more}"),
             "unusable it\rdiffers".to_owned(),
             "behind 1 2 3 4\nbehind 5 6 7 8".to_owned(),

@@ -420,7 +420,7 @@ fn database_records() -> Vec<Vec<u8>> {
             failures: 1,
             applied_again_after: Some(Seqno(41)),
         }),
-        settled: Some(Seqno(40)),
+        settled: vec![Seqno(38), Seqno(40)],
         doubtful: Some(DoubtfulStreams {
             member: MemberId(7),
             session: SessionId(8),

@@ -190,9 +190,10 @@ impl PositionKeeper {
         self.keep_changes(current, record);
     }
 
-    /// Whether this action failed here, and has ended since as on the other servers.
+    /// Whether this action is one of the latest that failed here, and have ended since as on the
+    /// other servers.
     pub(crate) fn has_settled(&self, seqno: i64) -> bool {
-        self.lock().record.settled == Some(Seqno(seqno))
+        self.lock().record.settled.contains(&Seqno(seqno))
     }
 
     /// Each defect that the database has now, in a sentence for operators.

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use wsrep_sys::*;
@@ -454,6 +455,61 @@ fn server_that_is_killed_after_failing_alike_has_the_same_data() {
     });
     let (dir, port) = three.stop();
     let three = Server::with("n3", &dir, port, meta.gtid, "");
+    assert_eq!(three.connect(&one.address(), false), WSREP_OK);
+    three.add_applier();
+    three.wait_status("local_state_comment", "Synced");
+    one.write("continues");
+    three.wait_applied("continues");
+    assert!(!three.inner.seen().contains(&Seen::RequestedCopy));
+}
+
+/// Each decision stands in the log behind all these statements, and does not say how they ended
+/// there.
+#[test]
+fn server_that_is_killed_after_many_failures_alike_has_the_same_data() {
+    const MANY: u64 = 6;
+    let [one, two, three] = trio("");
+    let hold = |server: &Server| {
+        let (go, may_go) = channel();
+        let may_go = Mutex::new(may_go);
+        server.on_apply(move |action| match action.data.starts_with("ALTER") {
+            true => {
+                may_go.lock().unwrap().recv().unwrap();
+                Verdict::Fail
+            }
+            false => Verdict::Commit,
+        });
+        move || (0..MANY).for_each(|_| go.send(()).unwrap())
+    };
+    let (two_goes, three_goes) = (hold(&two), hold(&three));
+    let index = || one.status("synod_commit_index").parse::<u64>().unwrap();
+    let before = index();
+    let inner = one.inner;
+    let clients = (0..MANY).map(|conn| {
+        thread::spawn(move || {
+            let (status, meta) = inner.execute_start(conn, "db");
+            assert_eq!(
+                (status, inner.execute_end_failed(conn)),
+                (WSREP_OK, WSREP_OK)
+            );
+            meta.gtid
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    inner.until("all statements in the log", |_| index() >= before + MANY);
+    two_goes();
+    let gtids = clients.into_iter().map(|client| client.join().unwrap());
+    let gtids: Vec<wsrep_gtid_t> = gtids.collect();
+    three_goes();
+    for gtid in &gtids {
+        let failed = Seen::FailedAlike { seqno: gtid.seqno };
+        three
+            .inner
+            .until("the failure", |seen| seen.contains(&failed));
+    }
+    let last = gtids.into_iter().max_by_key(|gtid| gtid.seqno).unwrap();
+    let (dir, port) = three.stop();
+    let three = Server::with("n3", &dir, port, last, "");
     assert_eq!(three.connect(&one.address(), false), WSREP_OK);
     three.add_applier();
     three.wait_status("local_state_comment", "Synced");
