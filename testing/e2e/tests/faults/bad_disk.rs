@@ -1,4 +1,4 @@
-//! Logs that are damaged, full or of another group, and a server without InnoDB.
+//! Logs that are damaged, full or of another group, full data disks, a server without InnoDB.
 //!
 //! The member names the cause and the remedy, and ends or stays outside the group. The others keep
 //! serving.
@@ -318,6 +318,76 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     let stopped = cluster.stop(3).why("stopping node 3")?;
     ensure(stopped, || "node 3 had ended by itself".into())?;
     cluster.kill_all().why("ending the cluster")
+}
+
+/// The data disk of one server is full: the server has nowhere to put rows, and no disk for its log
+/// is full.
+#[test]
+#[ignore = "needs root; scripts/run-e2e runs it"]
+fn server_whose_data_disk_was_full_has_all_rows_when_there_is_space() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("full-data-disk", BASE_PORT, 3)?;
+    let log_dir = cluster.settings().dir.join("node3/log");
+    let own = cluster.settings_mut().overrides.entry(3).or_default();
+    own.provider_options = Some(format!("synod.log_dir={}", log_dir.display()));
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    let create = "CREATE TABLE e2e_data.t (id INT PRIMARY KEY, v VARCHAR(250))";
+    cluster.execute(1, create)?;
+    // Rows without pages of their own: InnoDB ends the server if it has no room to roll those back.
+    let insert = |cluster: &TestCluster, first: usize| {
+        (first..).step_by(5000).take(10).try_for_each(|first| {
+            let rows =
+                format!("SELECT seq + {first}, REPEAT('x', 200) FROM e2e_data.seq_1_to_5000");
+            cluster.execute(1, &format!("INSERT INTO e2e_data.t {rows}"))
+        })
+    };
+    cluster.stop(3).why("stopping node 3")?;
+    let disk = moved_to_small_disk(&cluster.settings().dir.join("node3/data"), 200 << 20)?;
+    cluster.spawn(3, false).why("starting it again")?;
+    cluster.await_synced(&[3], &|_, _| ()).why("its start")?;
+    disk.fill()?;
+    insert(&cluster, 0)?;
+    says(&cluster, 3, &["failed to apply", "1114"])?;
+    cluster.kill(3).why("killing node 3")?;
+    disk.clear()?;
+    cluster.spawn(3, false).why("starting it with space")?;
+    cluster.await_synced(&[3], &|_, _| ()).why("its return")?;
+    has_rows(&cluster, 3, 50_000)?;
+    // The same without a kill: it comes back by itself.
+    disk.fill()?;
+    insert(&cluster, 50_000)?;
+    says(&cluster, 3, &["failed to apply", "1114"])?;
+    disk.clear()?;
+    let is_back = wait_for(PATIENCE, || has_rows(&cluster, 3, 100_000).ok());
+    ensure(is_back.is_some(), || {
+        format!("node 3 did not come back:\n{}", cluster.log_tail(3))
+    })?;
+    let text = cluster.log_text(3);
+    ensure(!text.contains("asking for a full copy"), || {
+        "node 3 took a full copy".into()
+    })?;
+    cluster.kill_all().why("ending the cluster")
+}
+
+/// Replaces a directory by a small file system with the same files, and so much space beside them.
+fn moved_to_small_disk(dir: &Path, space: u64) -> Outcome<SmallDisk> {
+    let before = dir.with_extension("before");
+    std::fs::rename(dir, &before).why("moving the data")?;
+    let bytes = Command::new("du").args(["-sb"]).arg(&before).output();
+    let text = String::from_utf8_lossy(&bytes.why("running du")?.stdout).into_owned();
+    let bytes = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    let bytes: u64 = bytes.ok_or_else(|| Failure(format!("du says {text}")))?;
+    let disk = SmallDisk::mount(dir.to_owned(), bytes + space)?;
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(before.join("."))
+        .arg(dir)
+        .status();
+    ensure(copied.why("running cp")?.success(), || "cp failed".into())?;
+    Ok(disk)
 }
 
 const SMALL_LOG: &str = "synod.log_retain_size=8M;synod.log_segment_size=1M;synod.log_min_free=100";
