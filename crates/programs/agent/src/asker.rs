@@ -39,10 +39,8 @@ pub(crate) type Known<T> = Result<Arc<T>, Arc<str>>;
 /// Status of the server, or the reason for none, in a sentence.
 pub type Seen = Known<Status>;
 
-/// The work of the server as a relay, or why nothing is known of that.
 pub type SeenRelay = Known<RelayStatus>;
 
-/// A client that waits.
 #[derive(Debug)]
 enum Waiting {
     Status(oneshot::Sender<Seen>),
@@ -65,7 +63,6 @@ impl Asker {
         Ok(Asker { waiting })
     }
 
-    /// The server's status now.
     pub async fn status(&self) -> Seen {
         self.ask(Waiting::Status).await
     }

@@ -15,12 +15,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Clients at a time that have not been let in yet.
 const UNPROVEN_MAX: usize = 32;
-/// Clients at a time that have been let in.
 const PROVEN_MAX: usize = 64;
 /// Time limit for a client from its connection to a request that is let in.
 pub(crate) const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
-/// All connections of an agent.
 pub(crate) struct Callers {
     unproven: Mutex<Unproven>,
     proven: Arc<Semaphore>,
@@ -75,7 +73,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Unproven {
-    /// Ends the oldest of the site that has most.
     fn end_one(&mut self) {
         let mut sites: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for (site, _) in self.waiting.values() {

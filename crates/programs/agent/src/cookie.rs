@@ -21,7 +21,6 @@ pub(crate) struct Cookie {
     way: Way,
 }
 
-/// Transport of the cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Clear,
@@ -54,7 +53,6 @@ impl Cookie {
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// Whether the value of a `Cookie` header has it.
     pub(crate) fn is_shown_by(&self, header: &[u8]) -> bool {
         header.split(|byte| *byte == b';').any(|pair| {
             let pair = pair.trim_ascii();

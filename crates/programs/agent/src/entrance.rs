@@ -7,19 +7,15 @@ use crate::Access;
 use crate::dashboard::files::is_page;
 use crate::encryption::handshake::ClientCertificate;
 
-/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
     Open,
     /// A browser has shown the token in the address: it gets this cookie, and is sent on to this
     /// path.
     Welcome {
-        /// The value of `Set-Cookie`.
         cookie: String,
-        /// The path, without the token.
         path: String,
     },
-    /// No valid token, cookie or certificate.
     Unknown,
     /// The request names a host, while the agent is for this machine only.
     WrongName,
@@ -59,7 +55,6 @@ pub(crate) fn entrance(
     }
 }
 
-/// Whether the headers have the token, or the cookie that stands for it.
 fn shows_token(access: &Access, headers: &HeaderMap) -> bool {
     let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let mut cookies = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);

@@ -11,10 +11,8 @@ use synod_tls::ServiceCertificates;
 use crate::cookie::{Cookie, Way};
 use crate::token::Token;
 
-/// Why an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ExposureError {
-    /// Other machines could ask in clear and without a token.
     #[error(
         "every machine that reaches {listen} could read about this group. Make a token \
          ((umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token), owned by the user of \
@@ -47,11 +45,9 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Access {
-    /// Listens on `listen`; with a token, only for clients that show it; with certificates, by TLS,
-    /// where a client's certificate stands for the token.
-    ///
-    /// # Errors
-    /// Other machines could ask, and there is neither.
+    /// With a token, only for clients that show it; with certificates, by TLS, where a client's
+    /// certificate stands for the token. An error if other machines could ask, and there is
+    /// neither.
     pub fn new(
         listen: SocketAddr,
         token: Option<Token>,
@@ -88,7 +84,6 @@ impl Access {
         }
     }
 
-    /// Warnings for the operator about this configuration.
     pub fn warnings(&self) -> Vec<String> {
         let in_use = self
             .certificates
@@ -116,23 +111,19 @@ impl Access {
         self.certificates.as_ref()
     }
 
-    /// Whether clients have to show something.
     pub(crate) fn asks_for_proof(&self) -> bool {
         self.has_token() || self.knows_certificates()
     }
 
-    /// Whether a client's certificate opens the pages.
     pub(crate) fn knows_certificates(&self) -> bool {
         let certificates = self.certificates.as_ref();
         certificates.is_some_and(ServiceCertificates::knows_clients)
     }
 
-    /// Whether a token opens the pages.
     pub(crate) fn has_token(&self) -> bool {
         self.shown.is_some()
     }
 
-    /// Whether this `Authorization` header shows the token.
     pub(crate) fn admits(&self, authorization: Option<&[u8]>) -> bool {
         let (shown, header) = (self.shown.as_ref(), authorization);
         shown.is_some_and(|shown| header.is_some_and(|header| shown.token.is_shown_by(header)))
@@ -144,7 +135,6 @@ impl Access {
         Some(shown.cookie.header())
     }
 
-    /// Whether this `Cookie` header has the cookie.
     pub(crate) fn knows_cookie(&self, header: &[u8]) -> bool {
         let shown = self.shown.as_ref();
         shown.is_some_and(|shown| shown.cookie.is_shown_by(header))

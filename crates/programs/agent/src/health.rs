@@ -16,16 +16,11 @@ use synod_admin::status::{Group, Status};
 
 use crate::{Seen, SeenRelay};
 
-/// A question of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Does the server run?
     Live,
-    /// Is it in the part of the group that has a majority?
     Primary,
-    /// Is it the leader?
     Writer,
-    /// Does it serve reads that are new enough?
     Reader {
         /// Greatest age of reads, in milliseconds; none: any age.
         max_lag_ms: Option<u64>,
@@ -36,14 +31,12 @@ pub enum Check {
     Clustercheck,
 }
 
-/// The answer to a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether clients should be sent here.
     pub is_healthy: bool,
     /// Whether the server serves clients, and only lags more than the check allows.
     pub only_lags: bool,
-    /// Why, in a sentence.
     pub why: String,
 }
 
@@ -66,7 +59,6 @@ impl Verdict {
 }
 
 impl Check {
-    /// The verdict on a server of which this is known.
     pub fn verdict(self, seen: &Seen) -> Verdict {
         let verdict = match seen {
             Ok(status) => self.of_status(status),

@@ -6,16 +6,6 @@
 //! A process of its own beside each server, so that nothing of HTTP is in the server's process. It
 //! only reads: it asks the server for its status and its events, and knows no order.
 //!
-//! - [`Access`]: where the agent listens, and who may ask: `exposure`, `entrance`, `token`,
-//!   `cookie`;
-//! - `encryption`: TLS;
-//! - [`Asker`]: asks the server, one question at a time, for all clients;
-//! - [`health`]: what a check is answered, and why;
-//! - [`metrics`]: the page for Prometheus;
-//! - `dashboard`: the page for people, live;
-//! - [`routes`]: which page a request means, and what stands on it;
-//! - [`Agent`]: connections, within bounds of number and time: `callers`.
-//!
 //! Tokio runs on one thread, and only in this command.
 #![forbid(unsafe_code)]
 

@@ -9,17 +9,12 @@ use crate::dashboard::files::File;
 use crate::health::{self, Check, Verdict};
 use crate::{Seen, SeenRelay, metrics};
 
-/// A page of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     Health(Check),
-    /// The health check of a relay.
     RelayHealth,
-    /// The page for Prometheus.
     Metrics,
-    /// A file of the page for people.
     File(&'static File),
-    /// Event stream of that page.
     Events,
 }
 
@@ -27,7 +22,6 @@ pub enum Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
-    /// `Content-Type`.
     pub kind: &'static str,
     pub body: Cow<'static, str>,
 }
@@ -38,7 +32,6 @@ const DRAINS: &str = "&lagging=404";
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// List of pages, for requests of anything else.
 const PAGES: &str = "\
 /
 /member/NAME
@@ -66,10 +59,7 @@ impl Answer {
     }
 }
 
-/// The page that a request means.
-///
-/// # Errors
-/// The answer, if there is no such page.
+/// The page that a request means, or the answer if there is none.
 pub fn page(method: &Method, path: &str, query: Option<&str>) -> Result<Page, Answer> {
     // HAProxy's `option httpchk` asks with OPTIONS unless it is told otherwise.
     if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
@@ -99,13 +89,11 @@ pub fn page(method: &Method, path: &str, query: Option<&str>) -> Result<Page, An
     Ok(page)
 }
 
-/// A reader's check without parameters.
 const READER: Check = Check::Reader {
     max_lag_ms: None,
     drains: false,
 };
 
-/// A reader's check with its parameters.
 fn reader(query: &str) -> Result<Check, Answer> {
     let (value, drains) = match query.strip_suffix(DRAINS) {
         Some(value) => (value, true),
@@ -135,13 +123,11 @@ fn bad_request(text: impl Into<String>) -> Answer {
     Answer::sentence(StatusCode::BAD_REQUEST, text)
 }
 
-/// The answer to a health check, by what is known of the server.
 pub(crate) fn health_of(check: Check, seen: &Seen) -> Answer {
     let drains = matches!(check, Check::Reader { drains: true, .. });
     told(check.verdict(seen), drains)
 }
 
-/// The answer to the health check of a relay.
 pub(crate) fn relay_health(seen: &Seen, relay: &SeenRelay) -> Answer {
     told(health::relay(seen, relay), false)
 }
@@ -176,7 +162,6 @@ pub(crate) fn metrics(
     }
 }
 
-/// A file of the page for people.
 pub(crate) fn file(file: &'static File) -> Answer {
     Answer {
         status: StatusCode::OK,

@@ -49,17 +49,13 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Pause after the system has refused a connection: it has too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why an agent does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Something else has the address, or it is not this machine's.
     #[error("cannot listen on {listen}: {source}. Choose another address by --listen")]
     Listen {
         listen: SocketAddr,
-        /// The error of the system.
         source: io::Error,
     },
-    /// The system gives no thread, or no means to wait.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
 }
@@ -82,11 +78,6 @@ struct Serving {
 }
 
 impl Agent {
-    /// Listens.
-    ///
-    /// # Errors
-    /// The address cannot be listened on, or the system gives no means to wait for clients and
-    /// signals.
     pub fn listen(access: Access, asker: Asker) -> Result<Agent, AgentError> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_io().enable_time().build()?;
@@ -151,7 +142,6 @@ async fn follow_orders(mut reload: Signal, serving: Arc<Serving>) {
     }
 }
 
-/// A line for the journal.
 fn say(line: impl Display) {
     // An agent whose output is read by no process serves all the same.
     let _ = writeln!(io::stderr(), "synod agent: {}", visible(&line.to_string()));

@@ -9,10 +9,8 @@ use synod_tls::mode_open_to_all;
 
 /// Characters of the shortest token: 96 random bits, as `openssl rand -hex 12` writes them.
 const CHARACTERS_MIN: usize = 24;
-/// Bytes of the largest file that is read.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -48,10 +46,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the token in a file: one line.
-    ///
-    /// # Errors
-    /// The file cannot be read, is open to every user, or does not hold a token.
+    /// Reads the token in a file, which must not be open to every user: one line.
     pub fn read(path: &Path) -> Result<Token, TokenError> {
         let owned = || path.to_owned();
         let unreadable = |source| TokenError::Unreadable {
@@ -76,7 +71,6 @@ impl Token {
         is_token.then(|| Token(token.to_owned()))
     }
 
-    /// Bytes from which the cookie of a browser is made.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -56,7 +56,6 @@ struct TlsArgs {
     tls_client_ca: Option<PathBuf>,
 }
 
-/// Names of the arguments in texts about certificates.
 const TLS_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "--tls-cert",
     key: "--tls-key",
@@ -80,7 +79,6 @@ impl TlsArgs {
     }
 }
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 Runs as root or as the user that the server runs as, because only they may ask a server. It only
 reads. The manual has a unit for systemd, and what HAProxy, keepalived, Kubernetes and Prometheus
@@ -108,25 +106,19 @@ Exit codes:
   2  wrong usage
   4  refused: other machines could ask without a token, or the token or the key is open to all";
 
-/// Why there is no agent.
 #[derive(Debug, Error)]
 pub enum AgentCommandError {
-    /// The token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The files of TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Other machines could ask without a token.
     #[error(transparent)]
     Exposure(#[from] ExposureError),
-    /// The agent.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
 
 impl AgentCommandError {
-    /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             AgentCommandError::Token(TokenError::Unreadable { .. })

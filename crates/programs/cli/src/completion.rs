@@ -14,7 +14,6 @@ pub struct CompletionArgs {
     shell: Shell,
 }
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 Example, for all users of bash:
 
@@ -25,10 +24,6 @@ Exit codes:
   1  the script cannot be written
   2  wrong usage";
 
-/// Prints the script for these commands.
-///
-/// # Errors
-/// Standard output cannot be written to.
 pub fn run(arguments: &CompletionArgs, mut commands: Command) -> io::Result<u8> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut commands, "synod", &mut script);

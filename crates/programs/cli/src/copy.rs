@@ -31,7 +31,6 @@ pub struct CopyArgs {
     yes: bool,
 }
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 Without --force and --accept it shows what the next start does with the data, and why. The server
 must be stopped.
@@ -45,21 +44,15 @@ Exit codes:
   1  there is no log, the server runs, or its record cannot be read or written
   2  wrong usage";
 
-/// Why nothing was shown or changed.
 #[derive(Debug, Error)]
 pub enum CopyError {
-    /// There is no log of a stopped server.
     #[error("{0}. Stop the server first, and name the directory of its log (--dir)")]
     NotStopped(#[from] LogError),
-    /// The record cannot be read or written.
     #[error(transparent)]
     Record(#[from] DatabaseRecordError),
 }
 
 /// Shows or changes what the next start does with the data.
-///
-/// # Errors
-/// [`CopyError`]; nothing was changed.
 pub fn run(arguments: &CopyArgs) -> Result<u8, CopyError> {
     let files = RealFiles;
     let member = StoppedMember::find(&files, &arguments.dir)?;
@@ -111,7 +104,6 @@ fn accepted(record: DatabaseRecord) -> DatabaseRecord {
     }
 }
 
-/// Tells what the next start does.
 fn shown(record: &DatabaseRecord) -> String {
     match record.needs_copy() {
         true => format!(
@@ -126,7 +118,6 @@ fn shown(record: &DatabaseRecord) -> String {
     }
 }
 
-/// Names each known defect of the data.
 fn lacks(record: &DatabaseRecord) -> String {
     let defects = record.defects();
     match defects.is_empty() {

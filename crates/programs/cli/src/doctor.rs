@@ -12,10 +12,8 @@ use crate::number::number;
 use crate::operate::print_line;
 use crate::without_database::{self, Examined};
 
-/// The file that `--fix-config` writes.
 const FIX_FILE: &str = "/etc/mysql/mariadb.conf.d/70-synod-doctor.cnf";
 
-/// Directory with the file of a logger or relay.
 const FILES_OF_MEMBERS: &str = "/etc/synod";
 
 /// Arguments of `synod doctor`.
@@ -51,7 +49,6 @@ pub struct DoctorArgs {
     yes: bool,
 }
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 Will Synod work with the server on this machine? As root:
 
@@ -68,16 +65,12 @@ Exit codes:
   10  warnings
   11  problems: a group with this server does not work";
 
-/// Why the doctor could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// No facts.
     #[error(transparent)]
     Gather(#[from] GatherError),
-    /// No configuration file.
     #[error(transparent)]
     Fix(#[from] FixError),
-    /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -89,10 +82,6 @@ struct Document<'a> {
     findings: &'a [Finding],
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// If the server cannot be asked, or a file cannot be written.
 pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
     let place = Place {
         client: client_arguments(arguments),

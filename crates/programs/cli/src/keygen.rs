@@ -18,7 +18,6 @@ use thiserror::Error;
 #[command(after_help = EXAMPLE)]
 pub struct KeygenArgs {}
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 A group secret lets members in: any process that has it can join the group. All members have the
 same file.
@@ -38,24 +37,17 @@ Exit codes:
   1  no random bytes, or the secret cannot be written
   2  wrong usage";
 
-/// Permissions of users other than the owner.
 const NOT_OWNER: u32 = 0o077;
 
-/// Why there is no secret.
 #[derive(Debug, Error)]
 pub enum KeygenError {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
-    /// The secret cannot be written.
     #[error("cannot write the secret to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
-/// Prints a new secret.
-///
-/// # Errors
-/// [`KeygenError`]; nothing was printed, or not the whole line.
 pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
     let line = new_secret().map_err(KeygenError::Random)?.to_line() + "\n";
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -71,10 +63,6 @@ pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
     Ok(0)
 }
 
-/// A new group secret.
-///
-/// # Errors
-/// If the system gives no random bytes.
 pub fn new_secret() -> Result<GroupSecret, getrandom::Error> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes)?;

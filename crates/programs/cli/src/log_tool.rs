@@ -18,7 +18,6 @@ pub struct LogArgs {
     command: LogCommand,
 }
 
-/// The meaning of exit codes, for help texts.
 const EXIT_CODES: &str = "\
 DIR is the directory with the files synod-*.log: a node's data directory, unless synod.log_dir
 names another one. It may be in use; then the newest records may appear half-written.
@@ -46,10 +45,8 @@ enum LogCommand {
     },
 }
 
-/// Why a log command failed.
 #[derive(Debug, Error)]
 pub enum LogToolError {
-    /// The log cannot be read, or is damaged.
     #[error(transparent)]
     Log(#[from] LogError),
     /// There is no log in the directory.
@@ -64,7 +61,6 @@ pub enum LogToolError {
 }
 
 impl LogToolError {
-    /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             LogToolError::Log(_) | LogToolError::Output(_) => 1,
@@ -73,10 +69,6 @@ impl LogToolError {
     }
 }
 
-/// Runs a log command; gives the exit code.
-///
-/// # Errors
-/// When the log cannot be read, or the answer not written.
 pub fn run(arguments: &LogArgs) -> Result<u8, LogToolError> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let code = match &arguments.command {

@@ -17,7 +17,6 @@ pub struct LoggerArgs {
     check: bool,
 }
 
-/// A file that works, for the help text.
 const EXAMPLE: &str = "\
 Two servers and a logger survive the loss of any one of them. The group must exist: a logger joins
 it, and never begins one. A file that works:
@@ -40,10 +39,6 @@ Exit codes:
   2  wrong usage
   3  failed, and an operator has to act first; see the message";
 
-/// Runs the logger; gives the exit code.
-///
-/// # Errors
-/// If the logger does not start, or has failed.
 pub fn run(arguments: &LoggerArgs) -> Result<u8, LoggerError> {
     if arguments.check {
         let config = LoggerConfig::read(&arguments.config)?;

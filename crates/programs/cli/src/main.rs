@@ -1,7 +1,5 @@
-//! The `synod` program: only the command line.
-//!
-//! The work is in the library, so that tests can call it. Errors are printed here, with the exit
-//! code that the failed command states.
+//! The `synod` program: only the command line. The work is in the library, so that tests can call
+//! it. Errors are printed here, with the exit code that the failed command states.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,6 @@ pub struct ManualArgs {
     directory: PathBuf,
 }
 
-/// Examples for the help text.
 const EXAMPLE: &str = "\
 Example:
 
@@ -26,7 +25,6 @@ Exit codes:
   1  a page cannot be written
   2  wrong usage";
 
-/// A page could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the manual pages into {}: {source}", directory.display())]
 pub struct ManualError {
@@ -34,10 +32,6 @@ pub struct ManualError {
     source: io::Error,
 }
 
-/// Writes a page for each of these commands.
-///
-/// # Errors
-/// The directory is not there, or cannot be written to.
 pub fn run(arguments: &ManualArgs, commands: Command) -> Result<u8, ManualError> {
     let directory = &arguments.directory;
     clap_mangen::generate_to(commands, directory).map_err(|source| ManualError {

@@ -25,7 +25,6 @@ pub struct RelayArgs {
     bootstrap: bool,
 }
 
-/// A file that works, for the help text.
 const EXAMPLE: &str = "\
 A relay is a member without a database. Replicas of MariaDB and mariadb-binlog read the group's
 transactions from it, by GTID. A file that works:
@@ -60,10 +59,7 @@ const WRONG_USAGE: u8 = 2;
 /// Exit code of what an operator has to correct.
 const WRONG_FILE: u8 = 3;
 
-/// Runs the relay; gives the exit code.
-///
-/// # Errors
-/// If the relay does not start, or has failed: the exit code, and the cause in words.
+/// An error is the exit code, and the cause in words.
 pub fn run(arguments: &RelayArgs) -> Result<u8, (u8, String)> {
     if let Some(command) = &arguments.command {
         return operate::upstream(command).map_err(|error| (error.exit_code(), error.to_string()));

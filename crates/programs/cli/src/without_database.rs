@@ -15,7 +15,6 @@ pub struct Examined {
     pub findings: Vec<Finding>,
 }
 
-/// Looks at the members whose files are in this directory.
 pub fn look(dir: &Path) -> Vec<Examined> {
     let kinds = ["logger", "relay"].into_iter();
     kinds.filter_map(|kind| examine(kind, dir)).collect()

@@ -1,6 +1,5 @@
 //! Sizes for people. For all checks, and for what the program shows of a running member.
 
-/// Bytes for people, with their unit.
 pub fn bytes_text(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [
         ("TiB", 1 << 40),

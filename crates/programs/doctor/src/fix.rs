@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::checks::wrong_settings;
 use crate::facts::ServerFacts;
 
-/// The file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FixError {
     #[error(
@@ -34,10 +33,7 @@ pub fn configuration(server: &ServerFacts) -> Option<String> {
     Some(format!("{head}{}\n", lines.join("\n")))
 }
 
-/// Writes a new file.
-///
-/// # Errors
-/// The file is there, or cannot be written.
+/// Writes a new file; an error if it is there.
 pub fn write(path: &Path, content: &str) -> Result<(), FixError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => FixError::Exists(path.to_owned()),

@@ -1,12 +1,6 @@
-//! `synod doctor`: what stands between a MariaDB server and a group that replicates with Synod.
-//!
-//! It looks and changes nothing. What is true is gathered first ([`Facts`]); then each check judges
-//! facts and makes [`Finding`]s: what was found, why it matters, and what to do. So every
-//! judgement is tested without a server.
-//!
-//! - [`facts`]: questions to the server, to the machine, to the disk and to the peers;
-//! - [`checks`]: one file per subject;
-//! - [`fix`]: a configuration file with the settings that should be changed.
+//! `synod doctor`: what stands between a MariaDB server and a group that replicates with Synod. It
+//! looks and changes nothing. What is true is gathered first ([`Facts`]); then each check judges
+//! facts and makes [`Finding`]s. So every judgement is tested without a server.
 #![forbid(unsafe_code)]
 
 mod bytes_text;

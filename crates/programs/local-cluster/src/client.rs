@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::error::{ClusterError, IoContext, Result};
 use crate::process::find_program;
 
-/// Format in which `command` shows a statement's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tab-separated values without names, for programs.
@@ -17,20 +16,14 @@ pub enum Format {
     Table,
 }
 
-/// The node to talk to, and as which user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
-    /// Number of the node, for messages.
     pub(crate) node: u8,
     pub(crate) socket: &'a Path,
     pub(crate) admin: &'a str,
 }
 
-/// Runs statements and gives the rows, as text fields.
-///
-/// # Errors
-/// [`ClusterError::Sql`] with what the server said, or when `timeout` (whole seconds, at least
-/// one) has passed.
+/// Runs statements and gives the rows, as text fields. `timeout`: whole seconds, at least one.
 pub(crate) fn query(target: Target<'_>, sql: &str, timeout: Duration) -> Result<Vec<Vec<String>>> {
     let mut command = command(target, sql, timeout, Format::Plain)?;
     let output = command

@@ -63,7 +63,6 @@ innodb_autoinc_lock_mode = 2
     )
 }
 
-/// Settings of a member.
 fn group_part(settings: &Settings, node: u8, provider: &Path, own: &NodeOverrides) -> String {
     let ports = Ports::of(settings.base_port, node);
     let cluster_address = own

@@ -71,7 +71,6 @@ pub enum ClusterError {
         /// The option, as on the command line.
         name: &'static str,
         value: String,
-        /// The rule it breaks.
         reason: &'static str,
     },
     #[error(
@@ -81,7 +80,6 @@ pub enum ClusterError {
     Locked { dir: PathBuf },
     #[error("there is no node {node}: the cluster has nodes 1 to {nodes}")]
     NoSuchNode { node: u8, nodes: u8 },
-    /// The operation needs a running node.
     #[error("node {node} is not running; start it with 'synod demo start {node}'")]
     NotRunning { node: u8 },
     #[error(
@@ -158,7 +156,6 @@ pub enum ClusterError {
         log: PathBuf,
         tail: Lines,
     },
-    /// A server runs, has left its group, and does not come back by itself.
     #[error(
         "node {node}: the server runs, and has left its group for good: {why}; its log {log} \
          says:\n{tail}",
@@ -177,10 +174,8 @@ pub enum ClusterError {
     )]
     Timeout {
         node: u8,
-        /// Event that did not come.
         waiting_for: &'static str,
         waited: Duration,
-        /// The last state seen.
         now: String,
         log: PathBuf,
         tail: Lines,
@@ -244,7 +239,6 @@ pub type Result<T> = std::result::Result<T, ClusterError>;
 
 /// Turns an I/O result into one of a cluster, with the verb and the path that a reader needs.
 pub(crate) trait IoContext<T> {
-    /// Adds what was attempted, and on which file.
     fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
 }
 

@@ -8,11 +8,8 @@ use std::path::Path;
 
 use crate::error::Lines;
 
-/// Bytes read from the end of a log.
 const LOOK_AT_MAX: u64 = 256 * 1024;
-/// The most lines shown.
 const LINES_MAX: usize = 15;
-/// Texts of lines that matter.
 const MARKS: [&str; 6] = [
     "[ERROR]",
     "FATAL",

@@ -23,7 +23,6 @@ pub struct NodeFiles {
     pub cnf: PathBuf,
     /// The group secret, if members have one.
     pub secret: PathBuf,
-    /// Socket for local clients.
     pub socket: PathBuf,
     pub pid_file: PathBuf,
     /// Temporary files of the server and of the copy scripts.

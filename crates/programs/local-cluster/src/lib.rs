@@ -1,16 +1,6 @@
 //! A cluster of MariaDB servers on this machine, all in one directory: what `synod demo` runs, and
 //! what the end-to-end tests and measurements run.
 //!
-//! The story of a cluster:
-//!
-//! 1. [`Cluster::create`] makes the directory and writes the [`Settings`]. No server exists yet.
-//! 2. [`Cluster::up`] forms it: node 1 gets an empty database and begins the group, then the
-//!    accounts are created, then every other node joins by a full copy (SST).
-//! 3. [`Cluster::stop`], [`Cluster::kill`], [`Cluster::wipe`] and [`Cluster::start`] do to single
-//!    nodes what operators and accidents do. [`Cluster::down`] and a later [`Cluster::up`] do it to
-//!    all.
-//! 4. [`Cluster::destroy`] kills all servers and removes the directory.
-//!
 //! ```text
 //! let mut cluster = Cluster::create(settings)?;       // or Cluster::open(dir)?
 //! let _lock = ClusterLock::take(&cluster.settings().dir)?;
@@ -104,11 +94,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the directory of a new cluster, without any node yet.
-    ///
-    /// # Errors
-    /// When a setting is out of range, the directory holds other things or is another user's,
-    /// servers could not reach it, or the provider does not exist.
+    /// Makes the directory of a new cluster, without any node yet. An error if it holds other
+    /// things or is another user's, or servers could not reach it.
     pub fn create(mut settings: Settings) -> Result<Cluster> {
         settings.check()?;
         let user = ServerUser::find()?;
@@ -133,11 +120,6 @@ impl Cluster {
         Ok(Cluster::with(settings, user))
     }
 
-    /// Opens the cluster in `dir`.
-    ///
-    /// # Errors
-    /// [`ClusterError::NoCluster`] when there is none, [`ClusterError::NotOwn`] when it is another
-    /// user's.
     pub fn open(dir: &Path) -> Result<Cluster> {
         Ok(Cluster::with(Settings::load(dir)?, ServerUser::find()?))
     }
@@ -151,7 +133,6 @@ impl Cluster {
         }
     }
 
-    /// The settings it was created with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -165,7 +146,6 @@ impl Cluster {
         &self.user
     }
 
-    /// The numbers of all nodes.
     pub fn nodes(&self) -> std::ops::RangeInclusive<u8> {
         1..=self.settings.nodes
     }
@@ -179,7 +159,6 @@ impl Cluster {
         process::server_pid(&self.files(node).cnf)
     }
 
-    /// Number of nodes whose servers run.
     pub fn running_count(&self) -> usize {
         self.nodes()
             .filter(|node| self.pid(*node).is_some())
@@ -197,18 +176,12 @@ impl Cluster {
     }
 
     /// Runs statements on a node as its administrator and gives the rows.
-    ///
-    /// # Errors
-    /// [`ClusterError::Sql`] with what the server said, or when `timeout` has passed.
     pub fn query(&self, node: u8, sql: &str, timeout: Duration) -> Result<Vec<Vec<String>>> {
         let files = self.running_files(node)?;
         client::query(self.target(node, &files), sql, timeout)
     }
 
     /// The client program, ready to run `sql` on a node with the caller's standard streams.
-    ///
-    /// # Errors
-    /// When the node does not exist or does not run, or the client is not installed.
     pub fn sql_command(
         &self,
         node: u8,

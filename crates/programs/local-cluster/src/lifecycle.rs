@@ -26,21 +26,17 @@ use crate::{Cluster, NodeStatus, Progress, cnf, error_log, files, galera, recove
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 /// A node without a majority cannot become synced: for this time it is checked not to end.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Limit for each statement of this module.
 const SQL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Created when the accounts exist: from then on the cluster is started without bootstrap.
 const FORMED_FILE: &str = "formed";
 
-/// The result of a request to start a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     /// The server was running already, with this process id.
     Already(i32),
-    /// The server became a synced member.
     Synced,
     /// Its server runs, but too few run for a majority; it becomes synced when more are started.
     AwaitingMajority {
-        /// Running servers, this one included.
         running: usize,
         needed: usize,
     },
@@ -148,10 +144,7 @@ impl Cluster {
         }
     }
 
-    /// Shuts all nodes down, the last one first: an orderly shutdown of each.
-    ///
-    /// # Errors
-    /// When one does not end in time; the others are not touched then.
+    /// Shuts all nodes down, the last one first. When one does not end in time, the others stay.
     pub fn down(&mut self, progress: Progress<'_>) -> Result<()> {
         for node in self.nodes().rev() {
             if self.pid(node).is_some() {
@@ -214,10 +207,8 @@ impl Cluster {
         own.into_iter().flat_map(|own| &own.environment)
     }
 
-    /// Waits until all of these nodes are synced.
-    ///
-    /// # Errors
-    /// When one ends early, is out of its group for good, or is not synced in time.
+    /// Waits until all of these nodes are synced. An error when one ends early, is out of its group
+    /// for good, or is not synced in time.
     pub fn await_synced(&mut self, nodes: &[u8], progress: Progress<'_>) -> Result<()> {
         let timeout = self.settings.start_timeout;
         let begin = Instant::now();

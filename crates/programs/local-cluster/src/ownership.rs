@@ -12,7 +12,6 @@ use crate::error::{ClusterError, IoContext, Result};
 
 /// Bits of a mode that let the group or all others write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The bit of a mode that lets everybody write.
 const ALL_WRITE: u32 = 0o002;
 /// The bit by which entries of a directory are their owners' alone.
 const STICKY: u32 = 0o1000;

@@ -11,11 +11,9 @@ use crate::error::{ClusterError, Result};
 /// Number of ports from the base on that belong to a cluster.
 pub const RANGE: u16 = 400;
 
-/// The ports of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
     pub sql: u16,
-    /// Group communication.
     pub group: u16,
     /// Full copies, at the joiner.
     pub sst: u16,
@@ -36,9 +34,6 @@ impl Ports {
 
     /// Checks that no program listens on any of them. If the node's server `ran_before`, it may
     /// have been killed amid a full copy: its library ends the programs that this left on a port.
-    ///
-    /// # Errors
-    /// [`ClusterError::PortInUse`] names the first one taken.
     pub fn check_free(&self, node: u8, ran_before: bool) -> Result<()> {
         let uses = [
             (self.sql, "SQL clients"),

@@ -22,7 +22,6 @@ use crate::wait::wait_for;
 /// Time limit for a process to end after SIGKILL; longer means that it hangs in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Facts about a process in `/proc`.
 #[derive(Debug, Clone)]
 struct ProcessInfo {
     parent: i32,
@@ -46,7 +45,6 @@ pub(crate) fn search_path() -> String {
     format!("{own}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// The process id of the server that runs with this configuration file.
 pub(crate) fn server_pid(cnf: &Path) -> Option<i32> {
     let wanted = format!("--defaults-file={}", cnf.display());
     let servers: BTreeMap<i32, ProcessInfo> = processes()
@@ -77,9 +75,6 @@ pub(crate) fn terminate(pid: i32, timeout: Duration) -> Result<bool> {
 
 /// Sends SIGKILL to the servers, all at once, then to the copy scripts that they leave (which would
 /// keep ports that the next start needs). Returns when all have ended.
-///
-/// # Errors
-/// When a signal cannot be sent, or a process does not end.
 pub(crate) fn kill(servers: &[i32]) -> Result<()> {
     let snapshot = processes();
     let children: BTreeMap<i32, u64> = servers

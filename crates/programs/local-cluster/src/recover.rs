@@ -50,11 +50,8 @@ pub(crate) fn install_database(settings: &Settings, node: u8, user: &ServerUser)
     }
 }
 
-/// The position of the stopped node's database, as `UUID:SEQNO`; none when it has never been in
-/// a group. The server itself finds it (`--wsrep-recover`), as under the service units of Debian.
-///
-/// # Errors
-/// [`ClusterError::RecoverFailed`] when the server prints no position.
+/// The position of the stopped node's database, as `UUID:SEQNO`; none when it has never been in a
+/// group. The server itself finds it (`--wsrep-recover`), as under the service units of Debian.
 pub(crate) fn recovered_position(
     settings: &Settings,
     node: u8,
@@ -94,7 +91,6 @@ fn recover_failed(node: u8, status: Option<String>, log: &Path) -> ClusterError 
     }
 }
 
-/// A position as the server prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Position {
     group: String,

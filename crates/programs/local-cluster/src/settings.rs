@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ClusterError, IoContext, Result};
 use crate::ownership;
 
-/// Name of the settings file inside the cluster's directory.
 const SETTINGS_FILE: &str = "cluster.json";
 
 /// The most nodes one cluster may have; the port ranges leave room for this many and more.
@@ -157,11 +156,6 @@ impl Settings {
         })
     }
 
-    /// Reads the settings of the cluster in `dir`.
-    ///
-    /// # Errors
-    /// [`ClusterError::NoCluster`] when there is none; [`ClusterError::NotOwn`] when another user
-    /// may have written them.
     pub fn load(dir: &Path) -> Result<Settings> {
         let path = dir.join(SETTINGS_FILE);
         let text = match fs::read_to_string(&path) {
@@ -198,7 +192,6 @@ impl Settings {
         fs::rename(&new, &path).context("replace", path)
     }
 
-    /// Checks the ranges.
     pub fn check(&self) -> Result<()> {
         if self.nodes == 0 || self.nodes > NODES_MAX {
             return Err(ClusterError::SettingOutOfRange {
@@ -224,7 +217,6 @@ impl Settings {
         host.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |host| host.address)
     }
 
-    /// Whether the servers are members of a group.
     pub fn is_group(&self) -> bool {
         self.replication == Replication::Group
     }

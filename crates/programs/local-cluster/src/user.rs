@@ -10,10 +10,8 @@ use std::process::{Command, Stdio};
 
 use crate::error::{ClusterError, IoContext, Result};
 
-/// The user that runs the servers, and the one that administers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUser {
-    /// Name of the user that servers run as.
     pub name: String,
     /// Name of the user that runs this program, who is the administrator of the servers.
     pub admin: String,
@@ -22,10 +20,7 @@ pub struct ServerUser {
 }
 
 impl ServerUser {
-    /// Finds out who runs this program, and who shall run the servers.
-    ///
-    /// # Errors
-    /// When started by root and there is no other user to run servers as.
+    /// An error when root runs this, and there is no other user to run servers as.
     pub fn find() -> Result<ServerUser> {
         let admin =
             id(&["-un"]).unwrap_or_else(|| format!("#{}", rustix::process::geteuid().as_raw()));
@@ -49,14 +44,12 @@ impl ServerUser {
         Err(ClusterError::NoUnprivilegedUser)
     }
 
-    /// Makes `command` run as this user.
     pub fn apply(&self, command: &mut Command) {
         if let Some((uid, gid)) = self.change_to {
             command.uid(uid).gid(gid);
         }
     }
 
-    /// The same for the program `setpriv`, as its arguments.
     pub fn setpriv_arguments(&self) -> Vec<String> {
         match self.change_to {
             Some((uid, gid)) => vec![
@@ -68,7 +61,6 @@ impl ServerUser {
         }
     }
 
-    /// Makes this user the owner of `path`.
     pub fn give(&self, path: &Path) -> Result<()> {
         match self.change_to {
             Some((uid, gid)) => {
@@ -78,11 +70,9 @@ impl ServerUser {
         }
     }
 
-    /// Checks that the user can enter `dir`, by trying it as that user: only that respects
-    /// modes, access lists and mount options alike.
-    ///
-    /// # Errors
-    /// [`ClusterError::Unreachable`] naming the outermost directory that is closed.
+    /// Checks that the user can enter `dir`, by trying it as that user: only that respects modes,
+    /// access lists and mount options alike. The error names the outermost directory that is
+    /// closed.
     pub fn check_reach(&self, dir: &Path) -> Result<()> {
         let blocking = dir.ancestors().filter(|path| !self.may("-x", path)).last();
         match blocking {
@@ -95,12 +85,10 @@ impl ServerUser {
         }
     }
 
-    /// Whether the user may read the file.
     pub fn can_read(&self, file: &Path) -> bool {
         self.may("-r", file)
     }
 
-    /// Asks `test FLAG PATH` as this user.
     fn may(&self, flag: &str, path: &Path) -> bool {
         if self.change_to.is_none() && flag == "-x" && !path.exists() {
             return true; // it is created next, and that shows whether it can be reached

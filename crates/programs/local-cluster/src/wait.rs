@@ -1,7 +1,5 @@
-//! Waiting for a condition, with a limit.
-//!
-//! A server's state shows only from outside (processes, status variables), so conditions are
-//! polled.
+//! Waiting for a condition, with a limit. A server's state shows only from outside (processes,
+//! status variables), so conditions are polled.
 
 use std::time::{Duration, Instant};
 

@@ -44,7 +44,6 @@ pub(crate) fn serve(
     server
 }
 
-/// Sources of the answers.
 struct Answered {
     node: Arc<Node>,
     events: Arc<EventLog>,

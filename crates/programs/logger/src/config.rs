@@ -25,20 +25,15 @@ const RELAYED_PIECE_BYTES: usize = 8 << 20;
 /// In a group of relays: what is pulled and not ordered yet.
 const RELAYED_PENDING_BYTES: usize = 48 << 20;
 
-/// Configuration of a logger.
 #[derive(Clone, Debug)]
 pub struct LoggerConfig {
     /// The operator's name for the group: `wsrep_cluster_name` of the servers.
     pub cluster_name: String,
-    /// Name of this member, unique in the group.
     pub name: String,
-    /// Address of this member for the others.
     pub address: Address,
-    /// Addresses of servers of the group.
     pub peers: Vec<Address>,
     /// The rest, by the names of the servers' options.
     pub options: Options,
-    /// Notices about the options, for the log.
     pub notices: Vec<String>,
     /// Its group is one of relays, without any server.
     pub in_relay_group: bool,
@@ -49,7 +44,6 @@ pub struct LoggerConfig {
 /// Errors in a logger's file. The text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
     #[error(
         "cannot read {}: {source}. Name the configuration file of this member with --config",
         path.display()
@@ -68,28 +62,22 @@ pub enum ConfigError {
         line: usize,
         message: String,
     },
-    /// A key that does not exist.
     #[error("{}: there is no key '{key}'. Did you mean '{nearest}'?", path.display())]
     UnknownKey {
         path: PathBuf,
-        /// The key as it was written.
         key: String,
-        /// The most similar key that exists.
         nearest: &'static str,
     },
-    /// An option that means nothing without a database.
     #[error(
         "{}: '{key}' is an option of servers and means nothing to a member without a database, \
          which leads only while no server can. Remove the line",
         path.display()
     )]
     OfServers { path: PathBuf, key: String },
-    /// A key that must be there is missing, or empty.
     #[error("{}: '{key}' is missing. Add a line such as: {example}", path.display())]
     Missing {
         path: PathBuf,
         key: &'static str,
-        /// A line that would do.
         example: &'static str,
     },
     /// A key that an earlier version had.
@@ -98,22 +86,18 @@ pub enum ConfigError {
         path: PathBuf,
         removed: synod_options::OptionsError,
     },
-    /// A value that does not fit its key.
     #[error("{}: '{key}' cannot be {value}: {reason}", path.display())]
     BadValue {
         path: PathBuf,
         key: String,
-        /// The value as it was written.
         value: String,
         reason: String,
     },
     /// An option is wrong, or several contradict each other.
     #[error("{}: {source}", path.display())]
     Option { path: PathBuf, source: OptionsError },
-    /// Values are the sample's, or another machine's.
     #[error("{}: {}", path.display(), faults.join("; "))]
     NotOfThisMachine { path: PathBuf, faults: Vec<String> },
-    /// Any process would be let in, and the file does not say that it may.
     #[error(
         "{}: this logger does not start without credentials: every process that reaches {listen} \
          could read and change what the group commits. Copy the group secret of the servers here \
@@ -126,37 +110,22 @@ pub enum ConfigError {
 }
 
 impl LoggerConfig {
-    /// Reads the file of a logger.
-    ///
-    /// # Errors
-    /// The file cannot be read, or something in it is wrong or missing.
     pub fn read(path: &Path) -> Result<LoggerConfig, ConfigError> {
         let text = read_text(path)?;
         LoggerConfig::parse(path, &text)
     }
 
-    /// Understands the text of a file; `path` is for errors.
-    ///
-    /// # Errors
-    /// As [`LoggerConfig::read`].
+    /// `path` is for errors.
     pub fn parse(path: &Path, text: &str) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::from_table(path, parse_table(path, text)?)
     }
 
-    /// Understands the keys of a file; `path` is for errors.
-    ///
-    /// # Errors
-    /// As [`LoggerConfig::read`].
+    /// `path` is for errors.
     pub fn from_table(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::understand(path, table, false)
     }
 
-    /// [`LoggerConfig::from_table`] for a member of a group of relays: it may be alone, without
-    /// peers.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`LoggerConfig::read`].
+    /// A member of a group of relays may be alone, without peers.
     pub fn of_relay_group(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::understand(path, table, true)
     }
@@ -188,10 +157,7 @@ impl LoggerConfig {
 
     /// Checks what the machine of this member tells about its file: nothing is left as in the
     /// sample or in the file of another member, names of machines are known, and the credentials
-    /// are there. `path` is for errors.
-    ///
-    /// # Errors
-    /// One, with all that is wrong.
+    /// are there. `path` is for errors. One error has all that is wrong.
     pub fn check_place(&self, path: &Path) -> Result<(), ConfigError> {
         let mut faults = Vec::new();
         if self.cluster_name == SAMPLE_CLUSTER {
@@ -231,12 +197,10 @@ impl LoggerConfig {
         }
     }
 
-    /// Directory of the log.
     pub fn log_dir(&self) -> PathBuf {
         PathBuf::from(self.options.text(key::LOG_DIR))
     }
 
-    /// The settings of the member.
     pub fn node(&self) -> NodeConfig {
         let (action_bytes, pending_bytes) = match self.in_relay_group {
             true => (RELAYED_PIECE_BYTES, RELAYED_PENDING_BYTES),
@@ -284,7 +248,6 @@ pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
     })
 }
 
-/// The text of a file.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -403,7 +366,6 @@ impl Keys<'_> {
         listed.iter().map(peer).collect()
     }
 
-    /// Adds what the options say, and what follows from it.
     fn with_options(&self, config: LoggerConfig) -> Result<LoggerConfig, ConfigError> {
         const DIR: &str = "synod.log_dir = \"/var/lib/synod-logger\"";
         let mut pairs = vec![("synod.log_cache_size".to_owned(), CACHE_SIZE.to_owned())];

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-/// Files and directories of a server's data directory.
 const OF_SERVERS: [&str; 5] = [
     "ibdata1",
     "grastate.dat",
@@ -16,7 +15,6 @@ const OF_SERVERS: [&str; 5] = [
     "mysql.ibd",
 ];
 
-/// Why a directory cannot be that of a logger's log.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     #[error(
@@ -42,10 +40,7 @@ pub enum DirectoryError {
     },
 }
 
-/// Makes the directory if it is not there.
-///
-/// # Errors
-/// It is a server's, or cannot be written.
+/// Makes the directory if it is not there; an error if it is a server's, or cannot be written.
 pub fn prepare(dir: &Path) -> Result<(), DirectoryError> {
     if let Some(found) = OF_SERVERS.into_iter().find(|name| dir.join(name).exists()) {
         let dir = dir.to_owned();

@@ -14,7 +14,6 @@ use synod_options::HostNames;
 use crate::output::Output;
 use crate::run::{News, Service};
 
-/// Host callbacks of the node.
 pub struct LoggerHost {
     output: Output,
     news: Sender<News>,

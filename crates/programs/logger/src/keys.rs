@@ -39,12 +39,9 @@ const SHARED: [&str; 29] = [
     "socket.ssl_password_file",
 ];
 
-/// Kind of a key in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
-    /// One of [`OWN`].
     Own,
-    /// An option that a logger shares with servers.
     Shared,
     /// An option that means something to servers only.
     OfServers,

@@ -3,13 +3,6 @@
 //! It is the same member as a server's, with another host: it stores, acknowledges and serves the
 //! log, votes, and certifies while it leads, which it does only while no server is fit. So two
 //! servers and a logger survive the loss of any one of them.
-//!
-//! - [`config`]: its file; `keys`: which options of servers mean something to it;
-//! - [`directory`]: whether the log's directory may be one;
-//! - [`host`]: what the node tells it: lines for the log, and that it has failed;
-//! - `commands`: what it answers to the program `synod`;
-//! - [`output`]: the lines, and the thread that writes them to standard error;
-//! - [`run()`]: from the start to the orderly end, with the signals between.
 #![forbid(unsafe_code)]
 
 mod commands;

@@ -56,7 +56,6 @@ impl Output {
         }
     }
 
-    /// Starts the thread that writes.
     pub fn start(&self) -> io::Result<JoinHandle<()>> {
         let output = self.clone();
         self.lines.open();

@@ -19,10 +19,8 @@ use crate::signals::Signals;
 /// member of a group comes back by itself.
 const SEARCH_LIMIT: Duration = Duration::from_secs(30);
 
-/// Events for a running logger.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Leave the group and end.
     Stop,
     /// Read the credentials again.
     Reload,
@@ -34,25 +32,18 @@ pub(crate) enum News {
     },
 }
 
-/// Why a logger did not start, or did not end in an orderly shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggerError {
-    /// Its file is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its directory is wrong.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The member did not start.
     #[error("{0}")]
     Start(#[from] NodeError),
-    /// The system refused a thread or a signal mask.
     #[error("the system refused what a logger needs: {0}. Free memory or raise its limits")]
     System(#[from] std::io::Error),
-    /// The additional service cannot begin.
     #[error("{0}")]
     Service(String),
-    /// No address led to a group that admits this member.
     #[error(
         "no group has admitted this logger within {} s; the lines before say what each address in \
          'peers' answered. Start the servers there, or correct peers, cluster_name or the \
@@ -60,7 +51,6 @@ pub enum LoggerError {
         SEARCH_LIMIT.as_secs()
     )]
     NoGroup,
-    /// A group of one was asked for, and the log is of no group.
     #[error(
         "the log of this relay is of no group yet, and its file names no peers. Begin a group with \
          it, once: synod relay --config FILE --bootstrap. If there are other relays already, name \
@@ -103,12 +93,8 @@ impl LoggerError {
     }
 }
 
-/// Additional service of a logger, such as serving readers.
 pub trait Service: Send + Sync {
-    /// Begins, when the node runs. Waits for nothing.
-    ///
-    /// # Errors
-    /// It cannot begin; the text says what to do.
+    /// Begins, when the node runs. Waits for nothing. The error's text says what to do.
     fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String>;
     /// Ends what it began, if it did, and waits until that has ended. The node has stopped.
     fn end(&self);
@@ -121,7 +107,6 @@ pub trait Service: Send + Sync {
     }
 }
 
-/// A logger that does nothing besides.
 struct NoService;
 
 impl Service for NoService {
@@ -132,19 +117,12 @@ impl Service for NoService {
     fn end(&self) {}
 }
 
-/// Runs a logger with this file until a signal ends it.
-///
-/// # Errors
-/// It does not start, or has failed.
 pub fn run(file: &Path) -> Result<(), LoggerError> {
     let config = LoggerConfig::read(file)?;
     run_with(&config, StartMode::Join, Arc::new(NoService))
 }
 
 /// Runs a logger that serves besides, until a signal ends it. Only a relay may begin a group.
-///
-/// # Errors
-/// It does not start, or has failed.
 pub fn run_with(
     config: &LoggerConfig,
     mode: StartMode,

@@ -9,7 +9,6 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::run::News;
 
-/// The signals that a logger obeys, blocked.
 pub(crate) struct Signals(SigSet);
 
 impl Signals {

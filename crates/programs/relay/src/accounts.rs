@@ -61,7 +61,6 @@ impl Accounts {
         }
     }
 
-    /// Whether the answer to the challenge proves the password of this account.
     pub(crate) fn admits(&self, name: &str, challenge: &Challenge, answer: &[u8]) -> bool {
         // An unknown name takes as long as a wrong password.
         let (hash, is_known) = match self.hashes.get(name) {

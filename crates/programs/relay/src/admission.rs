@@ -34,7 +34,6 @@ const ENDING_MAX: usize = 64;
 pub(crate) struct Callers {
     /// Callers by the number of their connection.
     callers: Mutex<HashMap<u32, Caller>>,
-    /// A thread has ended.
     left: Condvar,
 }
 
@@ -115,8 +114,7 @@ impl Drop for CallerPlace<'_> {
     }
 }
 
-/// Greets a caller, and takes the proof of its password: the name of its account. It is not told
-/// yet that it is admitted.
+/// Greets a caller, and takes the proof of its password, but answers nothing: its account.
 pub(crate) fn admit<S: Connection>(
     relay: &Relay,
     packets: &mut Packets<S>,
@@ -154,7 +152,6 @@ pub(crate) fn admit<S: Connection>(
     Ok(shown.name)
 }
 
-/// Encryption as a relay offers it to callers.
 enum Offered {
     /// Its file names no certificate.
     Clear,
@@ -220,7 +217,6 @@ fn challenge() -> Result<Challenge, DumpError> {
     Ok(random.map(|byte| byte % 94 + 33))
 }
 
-/// Why a caller is gone that has proven no password.
 pub(crate) fn why_gone(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(

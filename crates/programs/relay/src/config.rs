@@ -65,7 +65,6 @@ pub struct RelayConfig {
     pub upstream: Option<UpstreamSettings>,
 }
 
-/// Errors in a relay's configuration file. The text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayConfigError {
     #[error(transparent)]
@@ -86,7 +85,6 @@ pub enum RelayConfigError {
     BadValue {
         path: PathBuf,
         key: String,
-        /// Correct form of the value.
         reason: String,
     },
 }
@@ -299,12 +297,9 @@ const SERVER_PORT: u16 = 3306;
 /// The key that must be there, for examples.
 const EXAMPLE: &str = "relay.upstream = \"mysql://repl@db1.example.com:3306\"";
 
-/// Upstream of a relay, and where to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// Connection to the upstream, and what is asked of it.
     pub config: UpstreamConfig,
-    /// Start for a group whose log is empty.
     pub start: Position,
 }
 

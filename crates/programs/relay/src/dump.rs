@@ -76,10 +76,8 @@ fn purged(first: Seqno) -> Refusal {
     ))
 }
 
-/// Source of the transactions that readers get.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// The group itself, with GTIDs made from its seqnos.
     Group,
     /// An upstream whose transactions the group keeps unchanged, with the log's end.
     Upstream(Arc<Tail>),
@@ -124,10 +122,8 @@ impl<'a, S: Connection> Dump<'a, S> {
     }
 
     /// Gives the reader what it has asked for. Ends without an error where the log does or at a
-    /// GTID, if the reader wants that, and when the relay stops.
-    ///
-    /// # Errors
-    /// It cannot get that, or is gone; or a reader with its `server_id` has begun a newer dump.
+    /// GTID, if the reader wants that, and when the relay stops. An error if the reader cannot get
+    /// that, or is gone; or a reader with its `server_id` has begun a newer dump.
     pub(crate) fn run(self) -> Result<(), DumpError> {
         let mut pace = Pace::new(self.relay.permits.clone());
         let mut source = self.begin(&mut pace)?;
@@ -291,8 +287,7 @@ fn ahead(reader: &dyn Display, here: &dyn Display, command: &str, source: &str) 
     ))
 }
 
-/// Ends the dump of a reader whose `server_id` a newer one has. If it is the same reader, which has
-/// come again, this connection has ended, and there is no one to tell.
+/// Ends the dump of a reader whose `server_id` a newer one has, and tells it unless it has ended.
 fn displaced<S: Connection>(
     packets: &mut Packets<S>,
     server_id: u32,
@@ -304,13 +299,11 @@ fn displaced<S: Connection>(
     Err(displaced_by(server_id, newer).into())
 }
 
-/// Binlog stream to one reader, in packets.
 struct Binlog<'a, S> {
     packets: &'a mut Packets<S>,
     writer: BinlogWriter,
     /// The reader wants the texts of statements: others may not know the event.
     annotates: bool,
-    /// Prefix of each event.
     head: &'static [u8],
     pace: Pace,
     /// None: it was said that rows are compressed.

@@ -54,7 +54,6 @@ impl Encryption {
         ServiceTls::load(&self.files)
     }
 
-    /// Reads the files, which are followed from now on.
     pub(crate) fn begin(&self) -> Encrypting {
         Encrypting {
             certificates: ServiceCertificates::begin(self.files.clone()),
@@ -63,11 +62,9 @@ impl Encryption {
     }
 }
 
-/// Encryption of a relay that runs.
 pub(crate) struct Encrypting {
     /// The certificate as its files have it, if they can be used.
     pub(crate) certificates: ServiceCertificates,
-    /// Readers in clear are refused.
     pub(crate) is_required: bool,
 }
 
@@ -124,7 +121,6 @@ impl Write for Socket<'_> {
     }
 }
 
-/// A reader's connection, in clear or encrypted.
 pub(crate) enum Link<'a> {
     Clear(Socket<'a>),
     Encrypted(Box<ServiceStream<Socket<'a>>>),

@@ -16,7 +16,6 @@ use std::thread;
 
 use crate::lock;
 
-/// The permits of a relay. Each clone is the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits(Arc<Mutex<Queue>>);
 
@@ -109,7 +108,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a reader that has not begun.
     pub(crate) fn new(permits: Permits) -> Pace {
         Pace {
             permits,
@@ -126,7 +124,6 @@ impl Pace {
         self.begins_portion(0);
     }
 
-    /// The reader is at the end of the log.
     pub(crate) fn is_at_end(&mut self) {
         self.permit = None;
         (self.since_end, self.actions) = (0, 0);

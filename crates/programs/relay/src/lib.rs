@@ -5,15 +5,6 @@
 //! a function of the log alone, so every relay of a group gives the same transactions the same
 //! GTIDs, and a reader may change relays at any time.
 //!
-//! - [`config`]: its file; [`accounts`]: who may read; [`encryption`]: TLS to them;
-//! - `service`: the socket; `admission`: callers, until they have proven a password; `reader`: one
-//!   connection, from there to its dump; `request`: what it asks for; `dump`: the events, as they
-//!   come; `readers`: all that are connected; `late_reader`: how many late ones at a time;
-//! - `protocol`: packets, greeting, questions and answers;
-//! - `source`: from the log of a group to transactions;
-//! - `upstream_log`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
-//!   `registered_readers`: readers whose places are held there.
-//!
 //! Invariants: a reader gets each transaction once, in the order of the group, and only what is
 //! committed. A reader costs a thread, one buffer, and one action's largest event in memory.
 #![forbid(unsafe_code)]

@@ -27,7 +27,6 @@ use crate::readers::Seat;
 use crate::request::{Identity, Request};
 use crate::upstream_log::history::GtidState;
 
-/// The commands of the protocol that mean something here.
 mod command {
     pub(super) const QUIT: u8 = 1;
     pub(super) const INIT_DB: u8 = 2;
@@ -54,7 +53,6 @@ pub(crate) struct Relay {
     pub(crate) encryption: Option<Encrypting>,
     pub(crate) domain: Option<u32>,
     pub(crate) origin: Origin,
-    /// For readers that are late.
     pub(crate) permits: Permits,
     pub(crate) output: Output,
 }
@@ -67,12 +65,10 @@ impl Relay {
     }
 }
 
-/// Reason for the end of a connection, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The reader has gone, or got all that it wanted.
     Gone(String),
-    /// The reader was refused, and told why.
     Refused(String),
 }
 
@@ -100,7 +96,6 @@ pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
     seat: &'a Seat<'a>,
     packets: Packets<S>,
-    /// The account of which the reader has proven the password.
     account: String,
     variables: ReaderVariables,
     /// `server_id` by which the reader has registered; zero: none.
@@ -302,7 +297,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// Refuses a reader with the number that the relay shows.
 fn check_relay(server_id: u32, identity: Identity) -> Result<(), Refusal> {
     if server_id != identity.server_id {
         return Ok(());

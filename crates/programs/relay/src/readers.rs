@@ -45,7 +45,6 @@ pub(crate) struct Seat<'a> {
     seats: &'a ReaderRegistry,
     connection: u32,
     place: Arc<ReaderPlace>,
-    /// Address of the reader whose dump ends this one.
     newer: Arc<OnceLock<SocketAddr>>,
 }
 
@@ -180,7 +179,6 @@ pub(crate) struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct At {
-    /// After this action.
     pub(crate) seqno: Seqno,
     /// The newest GTID of each domain up to there.
     pub(crate) gtids: GtidList,
@@ -191,7 +189,6 @@ pub(crate) struct At {
 pub(crate) struct ReaderPlace(Mutex<Place>);
 
 impl ReaderPlace {
-    /// A reader that has asked for nothing yet.
     fn new(from: SocketAddr) -> ReaderPlace {
         ReaderPlace(Mutex::new(Place {
             from,

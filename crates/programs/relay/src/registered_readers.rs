@@ -72,13 +72,11 @@ struct ReaderPositions(BTreeMap<u32, Seen>);
 struct Seen {
     from: SocketAddr,
     at: At,
-    /// Last note, and its time.
     noted: GtidList,
     noted_s: u64,
 }
 
 impl ReaderPositions {
-    /// Notes due for these readers.
     fn look(&mut self, now_s: u64, places: &[Place], registry: &Registry) -> Vec<Note> {
         let mut notes = Vec::new();
         let before = std::mem::take(&mut self.0);
@@ -118,14 +116,10 @@ impl ReaderPositions {
 
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
 
-/// Order of an operator about readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadersOrder {
-    /// The place of this reader is held from now on.
     Register(u32),
-    /// Unregister this `server_id`.
     Remove(u32),
-    /// The log is purged.
     Purge {
         /// Up to these GTIDs; none: of all that no reader needs.
         to: Option<String>,

@@ -70,10 +70,7 @@ impl Request {
     }
 
     /// The last action that the reader wants, in a group with GTIDs of its own; none: it does not
-    /// end.
-    ///
-    /// # Errors
-    /// What it names is of another group: the dump would never come there.
+    /// end. An error if it is of another group: the dump would never come there.
     pub(crate) fn until_action(&self, identity: Identity) -> Result<Option<Seqno>, Refusal> {
         let Some(list) = parsed(self.until.as_deref())? else {
             return Ok(None);
@@ -167,7 +164,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of this group, with the domain that an operator has chosen instead.
     pub(crate) fn of(group: GroupId, domain: Option<u32>) -> Identity {
         let [a, b, c, d, e, f, g, h, ..] = group.0;
         Identity {

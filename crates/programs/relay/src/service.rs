@@ -49,7 +49,6 @@ pub fn run(config: &RelayConfig, mode: StartMode) -> Result<(), LoggerError> {
     run_with(&config.member, mode, Arc::new(service))
 }
 
-/// Tasks of a relay beside its membership.
 struct RelayService {
     config: RelayConfig,
     upstream: Option<UpstreamService>,
@@ -155,7 +154,6 @@ impl RelayService {
     }
 }
 
-/// The status of a relay that serves the group that it is in.
 fn of_group(relay: &Relay, places: &[Place]) -> RelayStatus {
     let last = relay.node.commit_seqno();
     let gtid = relay
@@ -169,7 +167,6 @@ fn of_group(relay: &Relay, places: &[Place]) -> RelayStatus {
     }
 }
 
-/// The socket, and who is connected.
 struct Serving {
     relay: Relay,
     listening: Listening,
@@ -272,7 +269,6 @@ impl Serving {
         }
     }
 
-    /// Serves a caller to its end.
     fn ended(
         &self,
         connection: u32,
@@ -299,7 +295,6 @@ impl Serving {
         }
     }
 
-    /// Uses files of the certificate that have changed.
     fn follow_certificates(&self) {
         let encryption = self.relay.encryption.as_ref();
         let read = encryption.and_then(|used| used.certificates.follow_files(Instant::now()));

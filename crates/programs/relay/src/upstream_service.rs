@@ -61,7 +61,6 @@ impl UpstreamService {
         }
     }
 
-    /// The end of the log, as it is known.
     pub(crate) fn tail(&self) -> Arc<Tail> {
         self.tail.clone()
     }
@@ -108,7 +107,6 @@ impl UpstreamService {
         Ok(())
     }
 
-    /// Ends the threads. The node has stopped.
     pub(crate) fn end(&self) {
         self.control.stop();
         let mut running = lock(&self.running);
@@ -120,7 +118,6 @@ impl UpstreamService {
         }
     }
 
-    /// Whether this member may write has changed.
     pub(crate) fn may_write(&self, permission: WritePermission) {
         self.control.may_write(permission);
     }
@@ -190,7 +187,6 @@ impl UpstreamService {
         self.watch().map(|watch| watch.node.clone())
     }
 
-    /// The work of this relay, and who reads from it.
     pub(crate) fn status(&self, readers: &[Place]) -> RelayStatus {
         let (end, shown) = (self.tail.end(), self.control.shown());
         let registered = self.registered(&end, readers);
@@ -340,11 +336,9 @@ impl Watch {
     }
 }
 
-/// Since when there has been trouble.
 #[derive(Debug, Default)]
 struct Trouble {
     since: Option<Instant>,
-    /// Lines that were said again.
     said: u32,
 }
 

@@ -13,10 +13,8 @@ use synod_binlog::words::is_like;
 
 /// Largest part that a transaction comes in, unless one event is larger, in bytes.
 pub const PART_BYTES: usize = 4 << 20;
-/// Default heartbeat period of a quiet upstream.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// Everything that a connection to an upstream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
     pub address: UpstreamAddress,
@@ -35,7 +33,6 @@ pub struct UpstreamConfig {
     pub heartbeat: Duration,
     /// A transaction comes in parts of at most so many bytes; one larger event is a part.
     pub part_bytes: usize,
-    /// Tables and schemas to replicate.
     pub filter: Filter,
     /// The upstream is told that this reader acknowledges (semi-synchronous replication). Then
     /// commits there wait for [`Upstream::acknowledge`](crate::Upstream::acknowledge), if the
@@ -108,7 +105,6 @@ impl Filter {
         self.keep.is_empty() && self.ignore.is_empty()
     }
 
-    /// Whether changes of rows of this table come.
     pub fn keeps_table(&self, schema: &[u8], table: &[u8]) -> bool {
         let fits = |pattern: &TablePattern| {
             is_like(schema, pattern.schema.as_bytes(), b'*')
@@ -138,7 +134,6 @@ pub struct TablePattern {
     table: String,
 }
 
-/// A text that is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' names no tables: write schema.table or schema.*")]
 pub struct TablePatternError(String);

@@ -10,7 +10,6 @@ use synod_tls::TlsError;
 use crate::config::UpstreamAddress;
 use crate::position::FilePosition;
 
-/// Why there is no connection to an upstream, or no longer one.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     #[error(
@@ -186,7 +185,6 @@ pub enum UpstreamError {
     NotFollowed {
         /// End of the last good event.
         place: FilePosition,
-        /// Why, and what to do.
         why: Obstacle,
     },
     #[error(
@@ -218,7 +216,6 @@ impl UpstreamError {
     }
 }
 
-/// Damage of an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
     #[error(transparent)]
@@ -240,7 +237,6 @@ pub enum Corruption {
     TooManyTables(usize),
 }
 
-/// Reasons why a whole event cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     #[error(
@@ -300,16 +296,13 @@ impl Obstacle {
     }
 }
 
-/// A transaction of MySQL that cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
     pub gtid: MysqlGtid,
-    /// The server where it began.
     pub server_id: u32,
 }
 
 impl Stopped {
-    /// Remedies, in sentences.
     fn leave_out(self) -> String {
         format!(
             "See that clients there do so no more. Then either leave it out, 'synod relay skip \
@@ -325,7 +318,6 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// Remedy for some error codes.
 fn remedy(code: u16) -> &'static str {
     /// `ER_SPECIFIC_ACCESS_DENIED_ERROR`, `ER_ACCESS_DENIED_ERROR`.
     const ACCESS: [u16; 2] = [1227, 1045];

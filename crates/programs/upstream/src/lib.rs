@@ -6,11 +6,6 @@
 //! Upstream::next    ──► Part, Part, Heartbeat, Rotated, ..
 //! UpstreamHandle    ──► acknowledge (semi-synchronous), stop; from any thread
 //! ```
-//!
-//! - [`config`]: what is asked for; [`position`]: where, and what comes; [`error`]: why nothing;
-//! - `session`, `questions`: before the dump; `stream`: from its events to parts;
-//! - `upstream`: the two ends that callers have; `link`, `messages`: the protocol.
-//!
 //! Invariants: events come in the order of the upstream's binlog, with their bytes unchanged but
 //! for checksums, filters, what MariaDB writes otherwise than MySQL, and a bit that older versions
 //! do not write; only events whose checksum was right; a transaction begins with its GTID and ends

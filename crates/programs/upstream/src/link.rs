@@ -53,7 +53,6 @@ impl Link {
         }))
     }
 
-    /// Sets the time limit of a read.
     pub(crate) fn set_limit(&self, limit: Duration) -> io::Result<()> {
         self.0.socket.set_read_timeout(Some(limit))
     }
@@ -65,7 +64,6 @@ impl Link {
         let _ = self.0.socket.shutdown(Shutdown::Both);
     }
 
-    /// Whether this side has ended it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
     }
@@ -102,11 +100,9 @@ impl Link {
     }
 }
 
-/// Reads from a link, through buffers.
 #[derive(Debug)]
 pub(crate) struct LinkReader {
     link: Link,
-    /// Readable bytes.
     plain: Held,
     /// Received bytes, not decrypted yet.
     sealed: Held,
@@ -212,12 +208,9 @@ pub struct Packet {
     pub number: u8,
 }
 
-/// Why there is no packet.
 #[derive(Debug)]
 pub enum PacketError {
-    /// The connection has ended, or is silent.
     Io(io::Error),
-    /// The payload exceeds the limit.
     TooLarge,
 }
 

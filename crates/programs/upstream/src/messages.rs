@@ -37,7 +37,6 @@ pub(crate) enum ServerKind {
     MariaDb,
     /// MySQL 8.0 or later.
     Mysql,
-    /// One that is not known here.
     Other,
 }
 
@@ -81,7 +80,6 @@ impl Greeting {
     }
 }
 
-/// The payload that asks for encryption.
 pub(crate) fn encryption_request() -> Vec<u8> {
     beginning(CAPABILITIES | ENCRYPTION)
 }
@@ -146,7 +144,6 @@ fn number(bytes: &[u8]) -> u32 {
 pub(crate) const NATIVE_PASSWORD: &str = "mysql_native_password";
 /// The way of MySQL 8.
 pub(crate) const CACHING_SHA2_PASSWORD: &str = "caching_sha2_password";
-/// Bytes of the random text.
 const CHALLENGE_BYTES: usize = 20;
 
 /// The proof of this password for this random text by `mysql_native_password`; empty if there is no
@@ -183,7 +180,6 @@ pub(crate) fn clear_password(password: &str) -> Vec<u8> {
     [password.as_bytes(), &[0]].concat()
 }
 
-/// Rows that an answer may have.
 pub(crate) const ROWS_MAX: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,16 +6,13 @@ use std::fmt;
 use bytes::Bytes;
 use synod_binlog::{Gtid, GtidList, MysqlGtid, MysqlGtidSet};
 
-/// Start of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     /// After these transactions, the newest of each domain. An empty list: at the beginning of all.
     Gtids(GtidList),
-    /// After these transactions of MySQL.
     Mysql(MysqlPosition),
     /// At a place in a file. The upstream is asked which GTIDs are before it, once.
     File(FilePosition),
-    /// After the newest transaction.
     Now,
 }
 
@@ -32,7 +29,6 @@ impl fmt::Display for Position {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MysqlPosition {
-    /// The transactions that it has.
     pub has: MysqlGtidSet,
     /// The GTID of MariaDB that the newest of them was given here; empty: the reader begins after
     /// these transactions, or with the first one.

@@ -21,7 +21,6 @@ const PLACE_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Prepared {
     /// The transactions before the first one that comes.
     pub(crate) start: GtidList,
-    /// Checksum of the first events.
     pub(crate) checksum: Checksum,
     /// End of the last transaction before the start, if the upstream confirms it.
     pub(crate) held: Option<FilePosition>,
@@ -29,7 +28,6 @@ pub(crate) struct Prepared {
     pub(crate) mysql_start: Option<MysqlGtidSet>,
     pub(crate) translator: Option<Translator>,
     pub(crate) explicit_defaults: bool,
-    /// The command by which the dump begins.
     pub(crate) dump: Vec<u8>,
 }
 

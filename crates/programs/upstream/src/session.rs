@@ -125,7 +125,6 @@ impl Session {
         Err(surprise(statement))
     }
 
-    /// Sends a command that is answered with a word.
     pub(crate) fn order(&mut self, step: &str, command: &[u8]) -> Result<(), UpstreamError> {
         self.send(0, command)?;
         match Answer::parse(&self.receive()?.payload) {
@@ -145,7 +144,6 @@ impl Session {
     }
 }
 
-/// The proof that a server wants in this wish for another one.
 fn proof_of(password: &str, wish: &[u8]) -> Result<Vec<u8>, UpstreamError> {
     let wish = OtherProof::parse(wish);
     match wish.plugin.as_str() {

@@ -37,20 +37,15 @@ pub struct Upstream {
     version: String,
     start: GtidList,
     mysql_start: Option<MysqlGtidSet>,
-    /// Start of the dump, for errors.
     begins: String,
-    /// Present time limit of a read.
     limit: Duration,
     /// End of the reader's last transaction, until that is acknowledged.
     held: Option<FilePosition>,
 }
 
 impl Upstream {
-    /// Connects, asks what a replica asks, and has the dump begin. Bounded in time.
-    ///
-    /// # Errors
-    /// The upstream is not there, or cannot be followed: the error says why. What is wrong with the
-    /// position may show only at the first [`Upstream::next`].
+    /// Connects, asks what a replica asks, and has the dump begin. Bounded in time. What is wrong
+    /// with the position may show only at the first [`Upstream::next`].
     pub fn connect(
         config: &UpstreamConfig,
         position: &Position,
@@ -58,11 +53,9 @@ impl Upstream {
         Upstream::connect_holding(config, position, None)
     }
 
-    /// [`Upstream::connect`] for a reader whose transactions up to the position are safe.
-    ///
-    /// A commit of the upstream may wait for the last of them, `held`, which the upstream does not
-    /// send again. So it is acknowledged, if it ends in this upstream's binlog where it ended when
-    /// received. MySQL is asked to send it again instead.
+    /// A commit of the upstream may wait for the last transaction up to the position, `held`, which
+    /// the upstream does not send again. So it is acknowledged, if it ends in this upstream's
+    /// binlog where it ended when received. MySQL is asked to send it again instead.
     pub fn connect_holding(
         config: &UpstreamConfig,
         position: &Position,
@@ -136,11 +129,7 @@ impl Upstream {
     }
 
     /// Waits for the next thing: as long as a few heartbeats, at most; the first time up to a
-    /// minute.
-    ///
-    /// # Errors
-    /// The connection has ended, or what came cannot be followed. The connection is of no use
-    /// then, and the next call gives an error again.
+    /// minute. After an error the connection is of no use, and the next call gives an error again.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end after an error, and errors are what callers wait for"
@@ -250,7 +239,6 @@ impl UpstreamHandle {
         }
     }
 
-    /// Notes that the upstream waits for this place.
     fn want(&self, place: FilePosition) {
         lock(&self.wanted).0.push_back(place);
     }

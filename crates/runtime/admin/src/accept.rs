@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::socket::Listening;
 
-/// Event that ended a wait.
 #[derive(Debug)]
 pub enum Accepted {
     /// A client. Its stream blocks.
@@ -22,9 +21,6 @@ pub enum Accepted {
 
 impl Listening {
     /// Waits for a client, until `wake` can be read, or until `limit` has passed.
-    ///
-    /// # Errors
-    /// The system refuses, for instance because the process has too many files open.
     pub fn accept(&self, wake: &UnixStream, limit: Duration) -> io::Result<Accepted> {
         let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
         let (listener, wake) = (self.listener().as_fd(), wake.as_fd());

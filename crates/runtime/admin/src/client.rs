@@ -18,10 +18,8 @@ use crate::socket;
 use crate::trust::Trusted;
 use crate::visible::visible_line;
 
-/// Time limit for the greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 
-/// Member to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The one whose log is in this directory.
@@ -39,7 +37,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
@@ -49,10 +46,8 @@ pub enum ClientError {
         socket::NAME
     )]
     NoSocket { dir: PathBuf },
-    /// A socket that no process listens on.
     #[error("the server of {} has ended without removing its socket: start it", dir.display())]
     NotRunning { dir: PathBuf },
-    /// The socket is another user's.
     #[error(
         "user {user} may not give orders to the server of {}: run this as root, or as the user \
          that the server runs as (sudo -u mysql synod ...). Users in the group {} may ask for the \
@@ -94,10 +89,8 @@ pub enum ClientError {
     /// The connection broke, or the server took too long.
     #[error("{place} does not answer: {source}. If that lasts, look into its error log")]
     NoAnswer { place: Place, source: LineError },
-    /// An answer to something else.
     #[error("{place} answered something that was not asked for")]
     Unexpected { place: Place },
-    /// No connection to a member on another machine.
     #[error(transparent)]
     Remote(#[from] RemoteError),
 }
@@ -112,20 +105,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the member whose log is in `dir`, a directory that the caller was told.
-    ///
-    /// # Errors
-    /// No server listens there, or a process of another user than root, this one and the
-    /// directory's owner; this user may not; or the two have no version in common.
+    /// Connects to the member whose log is in `dir`, a directory that the caller was told. A
+    /// process of root, this user or the directory's owner must listen there.
     pub fn connect(dir: &Path) -> Result<Client, ClientError> {
         Client::connect_to_one_of(&Trusted::owners_of([dir]), dir)
     }
 
     /// Connects to the member whose log is in `dir`, if it is a process of a trusted user.
-    ///
-    /// # Errors
-    /// No server listens there, or one of another user; this user may not; or the two have no
-    /// version in common.
     pub fn connect_to_one_of(trusted: &Trusted, dir: &Path) -> Result<Client, ClientError> {
         let path = socket::path(dir);
         let stream = socket::connect(&path).map_err(|error| cannot_connect(dir, error))?;
@@ -140,10 +126,6 @@ impl Client {
     }
 
     /// Connects to a member on another machine, by a connection of the group.
-    ///
-    /// # Errors
-    /// The credentials cannot be used, no member answers there, the two do not accept each other,
-    /// or they have no version in common.
     pub fn connect_to(member: &RemoteMember) -> Result<Client, ClientError> {
         let connection = remote::connect(member)?;
         Client::greeted(Place::Address(member.address.clone()), Box::new(connection))
@@ -175,15 +157,11 @@ impl Client {
         })
     }
 
-    /// Greeting of the server.
     pub fn server(&self) -> &Hello {
         &self.server
     }
 
-    /// Asks, and waits up to `limit` for the answer.
-    ///
-    /// # Errors
-    /// The server refuses, or does not answer in time. After the latter use another connection.
+    /// Asks, and waits up to `limit` for the answer. If none came in time, use another connection.
     pub fn ask(&mut self, request: Request, limit: Duration) -> Result<Answer, ClientError> {
         let call = Call {
             protocol: self.protocol,

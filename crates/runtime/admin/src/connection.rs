@@ -9,7 +9,6 @@ use std::time::Duration;
 /// After a limit has passed a read or write fails as [`io::ErrorKind::TimedOut`] or
 /// [`io::ErrorKind::WouldBlock`].
 pub trait Connection: Read + Write {
-    /// Bounds the time of the next read.
     fn limit_read(&mut self, limit: Duration) -> io::Result<()>;
 
     /// Bounds the time of the next write, and of a flush.

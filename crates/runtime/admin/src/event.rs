@@ -53,7 +53,6 @@ impl Topic {
         Topic::Other,
     ];
 
-    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Topic::Leadership => "leadership",

@@ -16,7 +16,6 @@ pub const LIST: &str = "/proc/net/unix";
 /// The flag of a socket that listens (`__SO_ACCEPTCON`).
 const LISTENS: u64 = 0x1_0000;
 
-/// Directories of the members that listen, sorted.
 pub fn listening() -> io::Result<Vec<PathBuf>> {
     Ok(listening_in(&std::fs::read_to_string(LIST)?))
 }

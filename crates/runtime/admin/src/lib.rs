@@ -7,20 +7,7 @@
 //! A member listens on a UNIX socket in its log directory, for its own user and root. From other
 //! machines clients come by the group's own connections, with the group's credentials. The member
 //! greets with the protocol versions that it speaks; then each line of the client is a call, and
-//! each line back a reply.
-//!
-//! - [`protocol`]: what a line may hold: greeting, call, reply;
-//! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
-//!   exporters of metrics;
-//! - [`outlook`]: how many voters may fail now, as all who show it say it; [`span`]: how long
-//!   something has lasted;
-//! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
-//! - [`Trusted`]: whose processes a client takes for a member;
-//! - `visible`: what others wrote, fit for a terminal;
-//! - [`Client`]: asks; [`serve()`]: answers one client. Neither starts a thread;
-//! - [`Connection`]: what carries lines; [`RemoteMember`]: how one to another machine is made;
-//! - [`Accepted`]: what ends the wait for a client;
-//! - `lines`: reads and writes lines of bounded length within a bounded time.
+//! each line back a reply. Neither [`Client`] nor [`serve()`] starts a thread.
 //!
 //! A reader ignores fields that it does not know, and takes a missing one for "not known": fields
 //! may be added without a new protocol version.

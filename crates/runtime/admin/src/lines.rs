@@ -11,22 +11,17 @@ use serde::de::DeserializeOwned;
 
 use crate::connection::Connection;
 
-/// Bytes that are read at a time.
 const READ_BYTES: usize = 4096;
 
-/// Why a line did not come, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// The connection failed, or the peer took too long.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The line is longer than what is accepted.
     #[error("a line of more than {max} bytes")]
     TooLong {
         /// The bound in bytes.
         max: usize,
     },
-    /// The line does not hold what is expected.
     #[error("not understood: {0}")]
     Malformed(serde_json::Error),
 }
@@ -92,10 +87,7 @@ impl LineReader {
     }
 }
 
-/// Sends a document as one line.
-///
-/// # Errors
-/// The connection failed, or the peer did not take the line within `limit`.
+/// Sends a document as one line; an error if the peer did not take it within `limit`.
 pub(crate) fn send<T: Serialize>(
     connection: &mut dyn Connection,
     document: &T,

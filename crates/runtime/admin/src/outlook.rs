@@ -1,7 +1,5 @@
-//! Number of voters that may fail now: one answer, for all who ask.
-//!
-//! Counts the voters that answer, not those that are configured: a voter that is absent has failed
-//! already. Whatever a voter is, it counts: a logger's vote is as good as a server's.
+//! Number of voters that may fail now: one answer, for all who ask. Voters that answer count, not
+//! those that are configured: one that is absent has failed already. A logger's vote is as good.
 
 use crate::span;
 use crate::status::Member;

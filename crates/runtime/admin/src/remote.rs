@@ -30,7 +30,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit for each step of the handshake, as between members.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Remote member, and the credentials for asking it.
 #[derive(Clone, Debug)]
 pub struct RemoteMember {
     /// `host:port` where it listens for members; without a port, [`DEFAULT_PORT`].
@@ -41,25 +40,20 @@ pub struct RemoteMember {
     pub credentials: Credentials,
 }
 
-/// Why there is no connection to a member.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The own credentials cannot be used.
     #[error("{0}")]
     Credentials(#[from] TlsError),
-    /// No process answers at the address.
     #[error(
         "cannot connect to member {member}: {source}. Does its server run, and is that the \
          address at which other members reach it?"
     )]
     NotReached { member: String, source: io::Error },
-    /// The member's connections are in clear.
     #[error(
         "the connections of member {member} are not encrypted, so it cannot know who gives \
          orders: run synod on its machine, or give the group a secret (synod.secret_file)"
     )]
     InClear { member: String },
-    /// One of the two does not accept what the other has shown.
     #[error(
         "member {member} and this program do not belong to one group: {reason}. Use a copy of \
          the group's secret, or a certificate of its authority"
@@ -74,7 +68,6 @@ pub enum RemoteError {
     Refused {
         member: String,
         reason: RefuseReason,
-        /// The cause in words.
         text: String,
     },
     /// The connection broke, or the member does not speak the protocol.
@@ -82,14 +75,12 @@ pub enum RemoteError {
     NoAnswer { member: String, reason: String },
 }
 
-/// The client's end of a connection to a member.
 pub(crate) struct RemoteConnection {
     stream: TlsStream<TcpStream>,
     /// Read behind the answer to the hello, and not used yet.
     unread: Vec<u8>,
 }
 
-/// Connects, and says hello.
 pub(crate) fn connect(to: &RemoteMember) -> Result<RemoteConnection, RemoteError> {
     let tls = to.credentials.load()?;
     let failed = |source| RemoteError::NotReached {

@@ -14,7 +14,6 @@ use crate::lines::{self, LineError, LineReader};
 use crate::protocol::{CALL_BYTES_MAX, Call, Hello, NEWEST, OLDEST, Reason, Reply, Request};
 use crate::socket::{Rights, STATUS_GROUP};
 
-/// Time limits for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeLimits {
     /// From one reply to the end of the next call's line.
@@ -33,9 +32,6 @@ impl Default for ServeLimits {
 }
 
 /// Serves one client until it goes. `program` is the version of the server's program.
-///
-/// # Errors
-/// The client sent a malformed line, took too long, or broke the connection.
 pub fn serve(
     connection: &mut dyn Connection,
     rights: Rights,

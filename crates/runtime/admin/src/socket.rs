@@ -41,10 +41,8 @@ pub fn path(dir: &Path) -> PathBuf {
     dir.join(NAME)
 }
 
-/// Why a member cannot listen for commands.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Something else has the socket's name.
     #[error(
         "{} is no socket: something else has the name of the socket for commands. Remove it",
         path.display()
@@ -78,9 +76,6 @@ pub enum GroupAccess {
 impl Listening {
     /// Listens for the commands of the member whose log is in `dir`. The caller holds that log's
     /// lock.
-    ///
-    /// # Errors
-    /// Something else has the name, or the system refuses.
     pub fn begin(dir: &Path) -> Result<Listening, ListenError> {
         let path = std::path::absolute(path(dir)).unwrap_or_else(|_| path(dir));
         let error = |source| ListenError::Io {
@@ -188,15 +183,10 @@ fn number_of_group(groups: &str, name: &str) -> Option<u32> {
     found.next()
 }
 
-/// Connects to the socket at `path`.
-///
-/// # Errors
-/// There is none, no process listens on it, or this user may not.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(&Reach::of(path)?.path)
 }
 
-/// A path to a socket that its address has room for.
 struct Reach {
     path: PathBuf,
     /// Held while the path is used, if that leads through it.
@@ -223,7 +213,6 @@ impl Reach {
     }
 }
 
-/// Rights of a client of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// To ask and to order: it runs as this process's user, or as root.
@@ -232,10 +221,6 @@ pub enum Rights {
     Status,
 }
 
-/// Rights of the process at the other end.
-///
-/// # Errors
-/// The system does not say who the peer is.
 pub fn rights_of(peer: &impl AsFd) -> io::Result<Rights> {
     let credentials = sockopt::socket_peercred(peer)?;
     Ok(rights(credentials.uid.as_raw(), geteuid().as_raw()))

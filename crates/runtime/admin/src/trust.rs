@@ -57,12 +57,9 @@ impl Trusted {
     }
 }
 
-/// Maker of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// One of the trusted users.
     Trusted,
-    /// The user with this number.
     Foreign(u32),
     /// This user may not see the socket.
     Hidden,

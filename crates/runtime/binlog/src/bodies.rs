@@ -158,7 +158,6 @@ impl<'a> Query<'a> {
 /// Binlog and position at which a reader continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotate<'a> {
-    /// Position of the next event there.
     pub position: u64,
     pub file: &'a [u8],
 }
@@ -179,23 +178,19 @@ impl<'a> Rotate<'a> {
 
 /// The event is the last one of its statement.
 pub const STATEMENT_END: u16 = 1;
-/// Bytes of the size of extra data, which it counts itself.
 const EXTRA_SIZE_BYTES: u16 = 2;
 /// A packed number up to here is one byte; this byte says that two follow.
 const PACKED_MAX: u8 = 250;
 const PACKED_TWO: u8 = 252;
 
-/// Table and flags of an event with rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsHead {
     /// The number that a table map has given it.
     pub table_id: u64,
-    /// Bits such as [`STATEMENT_END`].
     pub flags: u16,
 }
 
 impl RowsHead {
-    /// Reads the beginning of the body of an event of this type.
     pub fn parse(event_type: EventType, body: &[u8]) -> Result<RowsHead, EventError> {
         let mut fields = Fields::of(event_type, body);
         Ok(RowsHead {
@@ -239,7 +234,6 @@ pub fn have_all_columns(event_type: EventType, body: &[u8]) -> Result<bool, Even
     Ok(true)
 }
 
-/// Table that a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMap<'a> {
     pub table_id: u64,
@@ -260,7 +254,6 @@ impl<'a> TableMap<'a> {
     }
 }
 
-/// The body of an event that commits a transaction.
 pub fn xid_body(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
 }

@@ -61,7 +61,6 @@ impl EventType {
         )
     }
 
-    /// Whether it is a change of rows that are compressed.
     pub fn is_compressed_rows(self) -> bool {
         (EventType::FIRST_ROWS_COMPRESSED..=EventType::LAST_ROWS_COMPRESSED).contains(&self.0)
     }
@@ -76,12 +75,10 @@ impl EventType {
         matches!(self.0, 30..=32 | 169..=171)
     }
 
-    /// Whether it is a statement, plain or compressed.
     pub fn is_query(self) -> bool {
         matches!(self, EventType::QUERY | EventType::QUERY_COMPRESSED)
     }
 
-    /// Whether it carries a value that the next statement uses.
     pub fn is_value_for_statement(self) -> bool {
         let values = [EventType::INTVAR, EventType::RAND, EventType::USER_VAR];
         values.contains(&self)
@@ -146,7 +143,6 @@ impl EventHeader {
 
 pub const CHECKSUM_BYTES: usize = 4;
 
-/// Kind of checksum at the end of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
     #[default]
@@ -286,7 +282,6 @@ pub enum EventError {
     )]
     Short {
         event_type: EventType,
-        /// Bytes that the next field takes.
         wanted: usize,
         found: usize,
     },
@@ -297,7 +292,6 @@ pub enum EventError {
     )]
     Size {
         event_type: EventType,
-        /// The size by its header.
         event_bytes: u32,
         /// Bytes from its beginning on.
         found: usize,

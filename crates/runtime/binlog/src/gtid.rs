@@ -14,7 +14,6 @@ use crate::event::{EventError, EventType, Fields};
 
 /// The transaction is one event, without a commit after it.
 pub const STANDALONE: u8 = 1;
-/// A number of a group commit follows the flags.
 const GROUP_COMMIT_ID: u8 = 2;
 /// The transaction can be rolled back: a reader may apply it before others are done.
 pub const TRANSACTIONAL: u8 = 4;
@@ -179,7 +178,6 @@ impl fmt::Display for GtidList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GtidEvent {
     pub sequence: u64,
-    /// The stream that the number counts in.
     pub domain: u32,
     /// Bits such as [`TRANSACTIONAL`]. The number of a group commit is neither read nor written.
     pub flags: u8,

@@ -10,13 +10,6 @@
 //!                               events checked                          server id, checksum
 //! ```
 //!
-//! - [`event`]: header and checksum of all events; [`bodies`]: bodies of the kinds that are known;
-//! - [`gtid`], [`mysql_gtid`]: names of transactions, as texts and in events;
-//! - [`write_set`]: the data of an action between servers: a write set with a header;
-//! - [`words`]: the first words of the statement in a query event;
-//! - [`transaction`]: from the write sets of an action to the events of a transaction;
-//! - [`writer`]: from events to the bytes of a binlog.
-//!
 //! The formats are those that MariaDB documents under "Replication Protocol". Numbers in events are
 //! little-endian. Everything here is pure: no I/O, no clock. Made-up input is an error, never a
 //! panic, and makes nothing larger than itself.

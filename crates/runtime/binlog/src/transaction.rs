@@ -19,7 +19,6 @@ use crate::writer::Outgoing;
 /// triggers.
 pub const TABLES_MAX: usize = 4096;
 
-/// Why an action is not a transaction that readers could apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
     #[error(transparent)]

@@ -55,7 +55,6 @@ pub enum Note {
     None,
     /// A statement whose origin will note the outcome.
     Promised,
-    /// Outcome of the statement with this seqno.
     Outcome {
         statement: u64,
         /// The server's number of the error that it ended with; zero: it succeeded.
@@ -63,7 +62,6 @@ pub enum Note {
     },
 }
 
-/// A write set with the header that it travels with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteSet {
     /// Flags of the server, plus `ISOLATION` for statements in total order.
@@ -72,7 +70,6 @@ pub struct WriteSet {
     /// Transaction at the origin. A note has none.
     pub trx: u64,
     pub conn: u64,
-    /// The server's bytes.
     pub data: Bytes,
 }
 
@@ -98,7 +95,6 @@ impl Draft {
         self.bytes.len().saturating_sub(HEADER_BYTES)
     }
 
-    /// The write set as it travels.
     pub fn finish(mut self, flags: WsFlags, trx: u64, conn: u64) -> Bytes {
         self.bytes.resize(self.bytes.len().max(HEADER_BYTES), 0);
         if let Some(header) = self.bytes.first_chunk_mut() {
@@ -160,7 +156,6 @@ impl WriteSet {
         }
     }
 
-    /// Reads the data of the action with this seqno.
     pub fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
         let version = bytes.first().copied().unwrap_or(0);
         if bytes.len() < HEADER_BYTES || !VERSIONS.contains(&version) {

@@ -56,7 +56,6 @@ pub struct Placed<'a> {
     checksum: Option<[u8; CHECKSUM_BYTES]>,
 }
 
-/// Writes the events of one binlog, for one reader.
 #[derive(Clone, Debug)]
 pub struct BinlogWriter {
     server_id: u32,
@@ -76,7 +75,6 @@ impl BinlogWriter {
         }
     }
 
-    /// A writer of the binlog that comes after this one.
     pub fn next(&self, file: String) -> BinlogWriter {
         BinlogWriter::new(self.server_id, self.checksum, file)
     }
@@ -87,10 +85,8 @@ impl BinlogWriter {
         self.position
     }
 
-    /// Gives an event its place.
-    ///
-    /// # Errors
-    /// If the event is larger than an event can be; the place is free still.
+    /// Gives an event its place; an error if it is larger than an event can be: the place is free
+    /// still.
     pub fn place<'a>(&mut self, event: &'a Outgoing<'_>) -> Result<Placed<'a>, EventError> {
         self.advance(event, Cow::Borrowed(&event.body))
     }
@@ -104,7 +100,6 @@ impl BinlogWriter {
         self.artificial(EventType::ROTATE, rotate.body(), 0)
     }
 
-    /// The event that tells a reader the format of the others.
     pub fn format(
         &mut self,
         server_version: &str,
@@ -119,7 +114,6 @@ impl BinlogWriter {
         self.advance(&event, description.body().into())
     }
 
-    /// The event that says that there is no other.
     pub fn heartbeat(&self) -> Result<Placed<'static>, EventError> {
         let body = self.file.as_bytes().to_vec();
         self.artificial(EventType::HEARTBEAT, body, self.position)

@@ -8,9 +8,7 @@ use synod_admin::status::Election;
 use synod_admin::unix_ms;
 use synod_node as node;
 
-/// Events that are kept.
 const EVENTS_MAX: usize = 256;
-/// Bytes that are kept of an event's text.
 const TEXT_BYTES_MAX: usize = 1000;
 
 /// Keeps the last events. Any thread may add one; none waits.
@@ -26,7 +24,6 @@ struct State {
 }
 
 impl EventLog {
-    /// Adds an event, as of now.
     pub fn add(&self, topic: node::Topic, level: node::Level, text: &str) {
         let topic = match topic {
             node::Topic::Leadership => Topic::Leadership,
@@ -54,7 +51,6 @@ impl EventLog {
         state.events.push_back(event);
     }
 
-    /// A leader was elected, just now.
     pub fn elected(&self, election: &node::Election) {
         self.state().election = Some(Election {
             at_unix_ms: unix_ms(),
@@ -78,7 +74,6 @@ impl EventLog {
     }
 }
 
-/// Prefix of a text that is kept.
 fn beginning(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {

@@ -6,14 +6,6 @@
 //! synod-command  serves one client of the socket, at most eight at a time
 //! synod-in       a thread of the node: serves one client from another machine, at most eight
 //! ```
-//! The provider and the logger use it. Requests, answers and the socket are the crate
-//! `synod-admin`'s.
-//!
-//! - [`CommandServer`]: the socket and its threads;
-//! - [`remote_handler`]: clients from other machines;
-//! - [`carry_out`]: orders; [`status`]: the part of a status that a node knows;
-//! - [`EventLog`]: what has happened lately; [`unix_ms`]: when.
-//!
 //! Nothing in the server waits for a client: a thread that serves one takes short locks only, and
 //! ends when the server ends, whatever the client does.
 #![forbid(unsafe_code)]

@@ -92,7 +92,6 @@ fn outlook_after(node: &Node, index: LogIndex) -> Option<Outlook> {
     }
 }
 
-/// Whether a request changes something.
 pub(crate) fn is_order(request: &Request) -> bool {
     match request {
         Request::Status

@@ -14,7 +14,6 @@ use crate::orders::is_order;
 use crate::server::{Answerer, PROGRAM_VERSION};
 use crate::surroundings::Surroundings;
 
-/// Characters of an order that are logged.
 const ORDER_CHARS_MAX: usize = 300;
 
 /// Serves clients of a node, for [`Node::serve_commands`](synod_node::Node::serve_commands). Each
@@ -53,7 +52,6 @@ fn order_text(client: &str, request: &Request) -> String {
     format!("order from {client}: {order:.ORDER_CHARS_MAX$}")
 }
 
-/// The node's connection as the protocol for commands takes it.
 struct Remote<'a, 'b>(&'a mut CommandConnection<'b>);
 
 impl Read for Remote<'_, '_> {

@@ -15,7 +15,6 @@ use synod_node::Level;
 
 use crate::surroundings::Surroundings;
 
-/// Clients that are served at a time.
 const CLIENTS_MAX: usize = 8;
 /// Clients among them that may only ask for the status: others can still give orders.
 const STATUS_CLIENTS_MAX: usize = 4;
@@ -24,7 +23,6 @@ const LOOK_PERIOD: Duration = Duration::from_secs(2);
 /// Pause after the system has refused a client, for instance for want of files.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 
-/// Version of this program, as clients are told.
 pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub type Answerer = Arc<dyn Fn(Request) -> Reply + Send + Sync>;
@@ -43,9 +41,7 @@ struct Running {
 
 impl CommandServer {
     /// Listens in the log directory, which this process has locked. Without effect while it does.
-    ///
-    /// # Errors
-    /// The socket cannot be made, or the thread not be started: the server works without commands.
+    /// After an error the server works without commands.
     pub fn begin(
         &self,
         log_dir: &Path,
@@ -73,7 +69,6 @@ impl CommandServer {
         Ok(())
     }
 
-    /// Ends all connections and threads.
     pub fn stop(&self) {
         let Some(Running { order, thread }) = lock(&self.running).take() else {
             return;
@@ -96,7 +91,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread that waits for clients.
 struct Reception {
     log_dir: PathBuf,
     clients: Clients,
@@ -149,7 +143,6 @@ fn is_ended_within(mut wake: &UnixStream, limit: Duration) -> bool {
     matches!(wake.read(&mut [0]), Ok(0))
 }
 
-/// The clients that are being served.
 struct Clients {
     answer: Answerer,
     surroundings: Arc<dyn Surroundings>,

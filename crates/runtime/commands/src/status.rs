@@ -19,7 +19,6 @@ pub struct OwnDatabase {
     pub state: Option<String>,
     /// The last action in it.
     pub committed_seqno: Option<i64>,
-    /// Committed actions that are not in it yet.
     pub apply_queue: Option<u64>,
 }
 
@@ -53,7 +52,6 @@ pub(crate) fn outlook(node: &NodeStatus) -> Outlook {
     Outlook::of(&members, hears_leader(node))
 }
 
-/// The name of a member that is or was configured.
 pub fn name_of(members: &[MemberStatus], member: MemberId) -> String {
     let known = members.iter().find(|known| known.member == member);
     known.map_or_else(|| format!("member {member}"), |known| known.name.clone())

@@ -21,7 +21,6 @@ use crate::node::Node;
 /// The driver may answer so much later than asked for.
 const DRIVER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why the group does not take other members' writes than before, as far as this member knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetWritersError {
     /// The group cannot do that, or the leader refuses. Nothing was changed.
@@ -45,11 +44,8 @@ pub enum SetWritersError {
 impl Node {
     /// Gives an operator's order to the group, by way of this member: any member will do. Returns
     /// when the order is carried out: a change of the configuration when it is committed, a
-    /// transfer when another member leads. Waits up to `limit`.
-    ///
-    /// # Errors
-    /// The refusal, with its reason and a sentence for the operator. Only with
-    /// [`RefusalReason::Unsure`] the order may have been carried out, or may still be.
+    /// transfer when another member leads. Only with [`RefusalReason::Unsure`] a refused order may
+    /// have been carried out, or may still be.
     pub fn administrate(&self, command: Command, limit: Duration) -> Result<Done, CommandRefusal> {
         let (reply, answer) = bounded(1);
         self.send_event(Event::Command(CommandRequest {
@@ -71,10 +67,6 @@ impl Node {
     /// Sets whose writes the group takes: on all members alike, also on those that join later, and
     /// after restarts. Any member may be asked. Returns when the group has committed it, and waits
     /// for that as long as `patience`; the group is asked for it as long as `limit`.
-    ///
-    /// # Errors
-    /// Some member does not speak the protocol version that has the setting; the group did not
-    /// agree in time; the node has stopped.
     pub fn set_writers(
         &self,
         writers: Writers,
@@ -102,9 +94,6 @@ impl Node {
 
     /// Makes this member primary without a majority of the voters: see
     /// [`synod_consensus::Core::force`] for what that costs.
-    ///
-    /// # Errors
-    /// The group has a leader, this member is in none, or its log is under repair.
     pub fn force_primary(&self) -> Result<(), ForceError> {
         let (done, answer) = bounded(1);
         self.send_event(Event::ForcePrimary(ForceDone(Box::new(move |result| {
@@ -173,10 +162,8 @@ impl Node {
     }
 
     /// Reads the credentials again, for connections opened from now on. Open connections by a
-    /// secret that is not accepted any more are closed; others stay as they are.
-    ///
-    /// # Errors
-    /// If the files cannot be used; the credentials in use stay.
+    /// secret that is not accepted any more are closed; others stay. On an error the credentials in
+    /// use stay.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
         self.transport.reload_tls()
     }
@@ -188,7 +175,6 @@ impl Node {
     }
 }
 
-/// Why there is no answer to an order.
 fn unanswered(error: RecvTimeoutError) -> CommandRefusal {
     let (reason, text) = match error {
         RecvTimeoutError::Disconnected => (

@@ -1,7 +1,5 @@
-//! This node's clock.
-//!
-//! All timeouts and promises are in the time of this clock. On Linux it is `CLOCK_BOOTTIME`, which
-//! also counts the time in which the machine was suspended. Elsewhere it is the monotonic clock.
+//! This node's clock: all its timeouts and promises are in the time of this clock. On Linux it is
+//! `CLOCK_BOOTTIME`, which also counts the time in which the machine was suspended.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -30,7 +30,6 @@ impl Node {
 }
 
 impl CommittedLog {
-    /// The oldest action in the log.
     pub fn first_seqno(&self) -> Seqno {
         self.shared.first_seqno(&self.reader)
     }

@@ -33,9 +33,7 @@ pub struct NodeConfig {
     /// Addresses of members, `host:port`, at which this member looks for its group.
     pub seeds: Vec<String>,
     pub log_dir: PathBuf,
-    /// Sizes of the log's files and caches.
     pub log: LogOptions,
-    /// Timing of elections and heartbeats.
     pub timing: Timing,
     /// Bounds of the protocol on what is under way.
     pub limits: Limits,
@@ -87,7 +85,6 @@ pub struct NodeConfig {
     pub versions: VersionRange,
 }
 
-/// Encryption of connections between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
     /// Credentials that members show to each other. Read at start and by
@@ -144,7 +141,6 @@ impl NodeConfig {
         )
     }
 
-    /// The error of a start with these settings.
     pub(crate) fn explain(&self, error: StartError) -> NodeError {
         match error {
             StartError::Log(error) => NodeError::Log(error),
@@ -158,39 +154,31 @@ impl NodeConfig {
     }
 }
 
-/// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The log cannot be opened.
     #[error("{0}")]
     Open(#[from] OpenError),
-    /// The log cannot be read or written.
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
     /// The log lacks entries, and no member has them.
     #[error(transparent)]
     SessionHistory(#[from] synod_member::SessionHistoryError),
-    /// The listening socket could not be opened.
     #[error(
         "cannot listen on {address}: {source}. Is another server using this port? Choose another \
          port with {setting}"
     )]
     Listen {
-        /// The address of [`NodeConfig::listen`].
         address: String,
         /// The setting with the address, as the host spells it.
         setting: &'static str,
-        /// The operating system's error.
         source: std::io::Error,
     },
     /// Connections cannot be encrypted as they should be.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// A thread could not be started.
     #[error("cannot start thread {name}: {source}")]
     Thread {
         name: String,
-        /// The operating system's error.
         source: std::io::Error,
     },
     /// The log and the database belong to different histories.
@@ -222,13 +210,9 @@ pub enum NodeError {
          copied, {name_setting} ('{name}' now) to a name of its own, and start it again"
     )]
     AddressOfOther {
-        /// The address.
         address: String,
-        /// Setting that states it.
         setting: &'static str,
-        /// Name of this member.
         name: String,
-        /// Setting that states the name.
         name_setting: &'static str,
         /// The one that answers, as a part of a sentence.
         other: String,
@@ -243,11 +227,8 @@ pub enum NodeError {
     )]
     OtherKind {
         log_dir: PathBuf,
-        /// The member that the log is of.
         name: String,
-        /// Whether that member has a database.
         has_data: bool,
-        /// The setting with the directory, as the host spells it.
         dir_setting: &'static str,
     },
     /// The log is that of another member without a database.
@@ -259,12 +240,9 @@ pub enum NodeError {
     )]
     OtherMember {
         log_dir: PathBuf,
-        /// The member that the log is of.
         name: String,
         own_name: String,
-        /// The setting with the name, as the host spells it.
         name_setting: &'static str,
-        /// The setting with the directory, as the host spells it.
         dir_setting: &'static str,
     },
     /// The certificate is not that of the member that the log makes this process.
@@ -277,12 +255,9 @@ pub enum NodeError {
     OtherSubject {
         /// The subject that the member is bound to.
         bound: String,
-        /// The subject of its certificate.
         shown: String,
-        /// The setting with the member's name, as the host spells it.
         name_setting: &'static str,
     },
-    /// The system gives no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
     /// A bootstrap was asked of a member without a database, in a group that is not one of relays.

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bound on the lines that wait.
 const BYTES_MAX: usize = 1 << 20;
 /// Memory of a line beside its text, in bytes.
 const LINE_OVERHEAD: usize = 64;
@@ -27,9 +26,7 @@ struct State<L> {
     bytes: usize,
     /// How many had no room since lines were last taken.
     left_out: u64,
-    /// A thread takes lines, or is about to.
     is_served: bool,
-    /// The thread is writing the lines that it has taken.
     is_writing: bool,
     is_stopping: bool,
 }

@@ -38,7 +38,6 @@ pub struct Node {
     pub(crate) me: Me,
     pub(crate) events: Arc<Events>,
     pub(crate) shared: Arc<Shared>,
-    /// Hands what is committed to the host.
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) reader: LogReader,
     pub(crate) host: Arc<dyn Host>,
@@ -56,8 +55,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a thread that the node cannot run without: if it panics, the node fails as with its
-    /// disk.
+    /// Starts a thread without which the node fails: a panic counts as a failed disk.
     pub(crate) fn run(
         &self,
         name: &'static str,
@@ -88,7 +86,6 @@ impl Node {
         (self.me.member, self.me.session)
     }
 
-    /// The group's name, as the host configured it.
     pub fn cluster_name(&self) -> &str {
         &self.config.cluster_name
     }
@@ -414,7 +411,6 @@ impl Node {
         self.shared.commit_seqno()
     }
 
-    /// The member's status now, for output to operators.
     pub fn status(&self) -> NodeStatus {
         let mut status = self.shared.status();
         status.first_seqno = self.shared.first_seqno(&self.reader);
@@ -423,7 +419,6 @@ impl Node {
         status
     }
 
-    /// Totals of compression on the connections to other members.
     pub fn compression(&self) -> CompressionStatus {
         self.transport.compression_status()
     }

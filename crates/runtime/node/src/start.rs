@@ -33,12 +33,6 @@ use crate::wait::{ByteBudget, InboundBudgets};
 impl Node {
     /// Opens the log, listens, and takes part. Returns at once; [`Host::joined`] is called when the
     /// group has this member.
-    ///
-    /// # Errors
-    /// If the log cannot be opened or belongs to another history than the database, the address
-    /// cannot be listened on, the certificates cannot be used, another process has this member's
-    /// identity, the log is that of a member of another kind, or a member without a database is to
-    /// begin a group that is not one of relays.
     pub fn start(
         config: NodeConfig,
         mode: StartMode,
@@ -217,7 +211,6 @@ impl Endpoint {
     }
 }
 
-/// The member that the log makes this process.
 struct Identity {
     start: Start,
     opened: Opened,
@@ -261,7 +254,6 @@ impl Identity {
 /// on their way, and as many more.
 const CHUNKS_SPLIT_MAX: usize = 8;
 
-/// A queue's two ends.
 type Queue<T> = (Sender<T>, Receiver<T>);
 
 /// The queues between the threads, and the budgets that bound them.
@@ -388,13 +380,11 @@ fn refuse_other_subject(
     }
 }
 
-/// Number of this session's first question to other members. An answer to an earlier session of
-/// this member must not pass for an answer to this one.
+/// An answer to a question of an earlier session must not pass for an answer to this session's.
 fn first_question(session: SessionId) -> u64 {
     (session.0 << 32) >> 1
 }
 
-/// Random bits below the time.
 const RANDOM_BITS: u32 = 22;
 
 /// The random inputs of a start. The crates below draw nothing by themselves, so that the simulator
@@ -407,10 +397,9 @@ fn draw_entropy() -> Result<StartEntropy, NodeError> {
     })
 }
 
-/// The number of a session that begins now: the time in milliseconds, and below it 22 random bits.
-/// So a member's sessions differ even where a clock is set back, and views list members in the
-/// order in which they came ([`synod_member::View::members`]). No other rule depends on a correct
-/// clock.
+/// The time in milliseconds, and below it 22 random bits: a member's sessions differ even where a
+/// clock is set back, and views list members in the order in which they came
+/// ([`synod_member::View::members`]). No other rule depends on a correct clock.
 fn new_session(now: SystemTime, random: u64) -> SessionId {
     let since_1970 = now
         .duration_since(SystemTime::UNIX_EPOCH)

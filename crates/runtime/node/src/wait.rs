@@ -1,11 +1,5 @@
-//! Types that threads of a node wait on, and nothing else: they know no protocol.
-//!
-//! - [`EventCount`]: a thread sleeps until something has moved, or it is time.
-//! - [`ByteBudget`]: a thread sleeps until there is room for its bytes.
-//! - [`Pending`]: a client's thread sleeps until its action has a proposal result, or the host
-//!   interrupts it.
-//!
-//! Each can be ended for good, so that a node that stops leaves no thread asleep.
+//! Types that threads of a node wait on, and nothing else: they know no protocol. Each can be ended
+//! for good, so that a node that stops leaves no thread asleep.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -202,7 +196,6 @@ impl Drop for BudgetShare {
 
 /// Bound for the control lanes of all members together. Each of their messages is small.
 const CONTROL_BYTES_MAX: usize = 8 << 20;
-/// Bound for their bulk lanes.
 const BULK_BYTES_MAX: usize = 64 << 20;
 
 /// Bounds on the bytes of received messages that are not handled yet, one for each lane: a vote

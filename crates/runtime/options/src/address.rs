@@ -10,18 +10,15 @@ pub const DEFAULT_PORT: u16 = 4567;
 /// Encryption is not a matter of single members.
 const NO_SCHEME: &str = "write it without ssl://; the option socket.ssl encrypts all connections";
 
-/// A host with an optional port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Name or IP address; IPv6 without brackets.
     pub host: String,
     pub port: Option<u16>,
-    /// Written with `ssl://`.
     pub tls: bool,
 }
 
 impl Address {
-    /// All interfaces (IPv4).
     pub fn any(port: u16) -> Address {
         Address {
             host: "0.0.0.0".to_owned(),
@@ -121,7 +118,6 @@ fn parse_port(text: &str) -> Result<u16, String> {
 pub struct ClusterUrl {
     /// Members to ask, in order; each with a port.
     pub peers: Vec<Peer>,
-    /// Options after the question mark, in order.
     pub options: Vec<(String, String)>,
 }
 
@@ -142,10 +138,8 @@ fn galeras_words(url: &str) -> String {
     }
 }
 
-/// Why a cluster address cannot be used. The text is for the server's error log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// Neither of the schemes.
     #[error(
         "{}: cluster address '{url}' must begin with synod:// or gcomm://",
         galeras_words(url)

@@ -1,6 +1,4 @@
-//! The table of options for `docs/options.md`, which a test compares with it.
-//!
-//! A test writes them into the document, and fails when document and program differ.
+//! The table of options for `docs/options.md`; a test fails when document and program differ.
 
 use super::table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 

@@ -25,7 +25,6 @@ const TWO_KINDS: &str = "certificates are set too (socket.ssl=yes, or socket.ssl
                          socket.ssl_key), and all members of a group show one kind of \
                          credential; remove the options of one kind";
 
-/// Names of the settings in texts about encryption.
 const SETTING_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "socket.ssl_cert",
     key: "socket.ssl_key",
@@ -145,7 +144,6 @@ pub enum Exposure {
     Members,
     /// Members with credentials, and for the time of a change any process that reaches the address.
     MembersAndClear(Address),
-    /// Any process of this machine.
     Machine,
     /// Any process that reaches the address: the operator has said so.
     Anyone(Address),
@@ -164,7 +162,6 @@ pub enum Exposure {
     port = listen.port.unwrap_or(DEFAULT_PORT)
 )]
 pub struct ExposedError {
-    /// Address at which the member would listen.
     pub listen: Address,
 }
 

@@ -24,17 +24,13 @@ pub enum OptionsError {
     #[error("{name} is no longer an option: {why}. Remove it")]
     Removed {
         name: &'static str,
-        /// The behaviour in its place.
         why: &'static str,
     },
-    /// Not of the form `name=value`.
     #[error("malformed provider option '{segment}': {reason}")]
     Malformed {
-        /// The part between two semicolons.
         segment: String,
         reason: &'static str,
     },
-    /// The value does not fit the option.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     BadValue {
         name: &'static str,
@@ -42,7 +38,6 @@ pub enum OptionsError {
         /// The values that the option takes, or why it does not take this one.
         reason: String,
     },
-    /// Set at run time.
     #[error("provider option '{name}' can be set at server start only")]
     ReadOnly { name: &'static str },
     /// Accepting the value would promise what is not there.
@@ -50,7 +45,6 @@ pub enum OptionsError {
     Refused {
         name: &'static str,
         value: String,
-        /// Why the value is refused.
         reason: &'static str,
     },
 }
@@ -60,7 +54,6 @@ pub enum OptionsError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRestored {
     pub name: &'static str,
-    /// The value in the list, as it was written.
     pub text: String,
 }
 
@@ -80,7 +73,6 @@ impl fmt::Display for NotRestored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub name: &'static str,
-    /// Why the option has no effect.
     pub why: &'static str,
 }
 

@@ -4,7 +4,6 @@
 use super::table::{index_of, kind_at};
 use super::value::Kind;
 
-/// Something that names an option.
 pub trait Key: Copy {
     /// Place in [`super::SPECS`].
     fn index(self) -> usize;

@@ -4,13 +4,6 @@
 //! Galera's names are all understood, so that existing configurations load. Each is implemented
 //! here, accepted with a notice because it has no effect, or refused because accepting it would
 //! promise something that is not true. Synod's own begin with `synod.`. Any other name is an error.
-//!
-//! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
-//! - `value`: the syntax of values and of lists `name=value;name=value`;
-//! - [`key`]: typed names for reading options;
-//! - `encryption`: options that are checked together, and who can then speak to the member;
-//! - `node_settings`: what options say to a node; `parameters`: options as variables of a server;
-//! - `address`: addresses of members and of the group; [`whereabouts`]: which machine has them.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -43,7 +36,6 @@ use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};
 
 const RELOAD: &str = "socket.ssl_reload";
 
-/// Arguments of `init` that some defaults depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// Data directory of the server, with a slash at the end.
@@ -52,7 +44,6 @@ pub struct Defaults {
     pub node_address: String,
 }
 
-/// All options with their present values.
 #[derive(Clone, Debug)]
 pub struct Options {
     defaults: Defaults,
@@ -69,7 +60,6 @@ struct Slot {
     is_set: bool,
 }
 
-/// Result of a successful change.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Update {
@@ -101,7 +91,6 @@ impl Update {
     }
 }
 
-/// Phase of a change, which decides what may change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Start,
@@ -249,7 +238,6 @@ impl Options {
         slot.text = weight.get().to_string();
     }
 
-    /// Whether the option was set.
     pub fn is_set(&self, key: impl Key) -> bool {
         self.slots[key.index()].is_set
     }

@@ -21,7 +21,6 @@ const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// that one constant decides, and `docs/options.md` follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
-    /// Time between a leader's heartbeats.
     Heartbeat,
     /// Shortest silence after which a member becomes a candidate.
     ElectionTimeout,
@@ -42,7 +41,6 @@ impl Period {
 /// A host's own part of the configuration of its node, which no option says.
 #[derive(Clone, Debug)]
 pub struct HostFacts {
-    /// Name of this member.
     pub name: String,
     pub cluster_name: String,
     /// `host:port` at which peers reach this member.
@@ -52,7 +50,6 @@ pub struct HostFacts {
     /// Addresses of members, `host:port`.
     pub seeds: Vec<String>,
     pub log_dir: PathBuf,
-    /// Whether the host has a database.
     pub has_data: bool,
     pub database: DatabasePosition,
     /// How often the database flushes what it has applied.
@@ -60,7 +57,6 @@ pub struct HostFacts {
 }
 
 impl Options {
-    /// The configuration of a node of a group with databases.
     pub fn node_config(&self, host: HostFacts) -> NodeConfig {
         NodeConfig {
             name: host.name,
@@ -91,7 +87,6 @@ impl Options {
         }
     }
 
-    /// Directory of the log of a server with this data directory.
     pub fn log_dir(&self, data_dir: &Path) -> PathBuf {
         match self.text(key::LOG_DIR) {
             "" => data_dir.to_owned(),
@@ -99,7 +94,6 @@ impl Options {
         }
     }
 
-    /// Sizes and bounds of the log.
     pub fn log_options(&self) -> LogOptions {
         LogOptions {
             segment_bytes: self.unsigned(key::LOG_SEGMENT_SIZE),
@@ -111,7 +105,6 @@ impl Options {
         }
     }
 
-    /// Compression of messages to other members.
     pub fn compression(&self) -> CompressionChoice {
         match self.word(key::COMPRESSION) {
             "always" => CompressionChoice::Always,
@@ -136,8 +129,6 @@ impl Options {
         }
     }
 
-    /// Leader weight and handover of this member: `synod.leader_weight` and
-    /// `synod.leader_handover`.
     pub fn leader_preference(&self) -> LeaderPreference {
         let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
         LeaderPreference {
@@ -147,7 +138,6 @@ impl Options {
         }
     }
 
-    /// `synod.leader`
     pub fn leader_placement(&self) -> LeaderPlacement {
         match self.word(key::LEADER) {
             "follow-writers" => LeaderPlacement::FollowWriters,
@@ -155,8 +145,6 @@ impl Options {
         }
     }
 
-    /// Policy for voters while this member leads: `synod.voters_wanted` and
-    /// `synod.dead_voter_after`.
     pub fn voter_policy(&self) -> VoterPolicy {
         VoterPolicy {
             // The table's bounds are those of a group.
@@ -180,7 +168,6 @@ impl Options {
         }
     }
 
-    /// `synod.writers`
     pub fn writers(&self) -> Writers {
         writers_of(self.word(key::WRITERS))
     }

@@ -8,7 +8,6 @@ use synod_node::{LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 use super::node_settings::Period;
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, region, text, word};
 
-/// Synod's own options, in alphabetical order.
 pub(crate) const OWN: [OptionSpec; 30] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()

@@ -6,7 +6,6 @@
 
 use super::{Options, SPECS, Settable, Slot, Value};
 
-/// An option as a server's variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     pub name: &'static str,
@@ -15,14 +14,12 @@ pub struct Parameter {
     pub is_read_only: bool,
 }
 
-/// A value of a type that servers have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterValue {
     Bool(bool),
     Integer(i64),
     /// A number; a duration in seconds.
     Real(f64),
-    /// Any other value, as written.
     Text(String),
 }
 

@@ -8,7 +8,6 @@ use super::node_settings::Period;
 use super::own::OWN;
 use super::value::Kind;
 
-/// Times at which an option can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settable {
     /// In the server's configuration or the cluster address.
@@ -18,7 +17,6 @@ pub enum Settable {
     Trigger,
 }
 
-/// Effect of an option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     Works,
@@ -28,12 +26,9 @@ pub enum Meaning {
     Refused(&'static str),
 }
 
-/// The value of an option that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
-    /// The same text on every server.
     Is(&'static str),
-    /// The server's data directory.
     DataDir,
     /// The host of the node's address.
     NodeHost,
@@ -52,7 +47,6 @@ pub enum DefaultValue {
 pub struct OptionSpec {
     pub name: &'static str,
     pub default: DefaultValue,
-    /// Type of its value, with bounds.
     pub kind: Kind,
     pub settable: Settable,
     /// Whether it is shown although it is not set.
@@ -89,7 +83,6 @@ const fn all() -> [OptionSpec; COUNT] {
     specs
 }
 
-/// Place of an option in [`SPECS`].
 pub(crate) fn find(name: &str) -> Option<usize> {
     SPECS.iter().position(|spec| spec.name == name)
 }

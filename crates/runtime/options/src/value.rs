@@ -20,7 +20,6 @@ pub enum Kind {
         min: i64,
         max: i64,
     },
-    /// A real number within bounds.
     Real {
         min: f64,
         max: f64,
@@ -31,7 +30,6 @@ pub enum Kind {
     Address,
     /// One of these words, any case.
     Word(&'static [&'static str]),
-    /// Name of a region; or empty.
     Region,
     Text,
 }

@@ -14,9 +14,7 @@ pub fn is_here(host: &str) -> Option<bool> {
     )
 }
 
-/// The fault of an address at which others are to reach a member of this machine; none: it has
-/// none.
-///
+/// The fault of an address at which others are to reach a member of this machine, if it has one.
 /// `is_here`: as [`is_here`] gives it.
 pub fn fault_of_own(is_here: Option<bool>) -> Option<&'static str> {
     match is_here {

@@ -96,14 +96,12 @@ fn check_own(
 /// The usages that a member's certificate must allow: it calls, and is called.
 const USAGES: [Usage; 2] = [Usage::Client, Usage::Server];
 
-/// The end of a connection that a certificate's holder is.
 #[derive(Clone, Copy, Debug)]
 enum Usage {
     Client,
     Server,
 }
 
-/// Checks peers at either end.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
     authorities: Vec<CertificateDer<'static>>,
@@ -195,7 +193,6 @@ impl PeerVerifier {
         Ok(())
     }
 
-    /// Whether one of the authorities itself has signed it.
     fn has_signed(&self, certificate: &Certificate<'_>) -> bool {
         let authorities = self.authorities.iter();
         authorities
@@ -205,7 +202,6 @@ impl PeerVerifier {
             })
     }
 
-    /// Whether the peer has the key of its certificate.
     fn check_possession(
         &self,
         message: &[u8],

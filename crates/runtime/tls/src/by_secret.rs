@@ -80,7 +80,6 @@ fn summary(file: &SecretFile, keys: &[SecretKey]) -> String {
 }
 
 impl Acceptance {
-    /// See [`Tls::accepts`].
     pub(super) fn accepts(&self, peer: &PeerCredential) -> bool {
         match (self, peer) {
             (Acceptance::Secrets(verifier), PeerCredential::Secret { key }) => {
@@ -115,7 +114,6 @@ impl SecretKey {
         short_name(&self.public)
     }
 
-    /// Key and certificate of this member.
     fn certified(&self) -> CertifiedKey {
         let public = CertificateDer::from(self.public.to_vec());
         CertifiedKey::new(vec![public], self.signing.clone())
@@ -137,7 +135,6 @@ impl SecretVerifier {
         }
     }
 
-    /// Whether the key is that of one of the secrets.
     fn accepts(&self, public: &[u8]) -> bool {
         self.accepted.iter().any(|key| key.as_ref() == public)
     }
@@ -150,7 +147,6 @@ impl SecretVerifier {
         Err(CertificateError::UnknownIssuer.into())
     }
 
-    /// Whether the peer has the private key.
     fn check_possession(
         &self,
         message: &[u8],

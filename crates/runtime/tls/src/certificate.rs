@@ -37,7 +37,6 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettingFile<'a> {
-    /// Name of the setting in texts.
     pub(super) setting: &'static str,
     /// Name, in texts, of the setting that turns encryption on.
     pub(super) switch: &'static str,
@@ -54,7 +53,6 @@ impl<'a> SettingFile<'a> {
         }
     }
 
-    /// The file with the key of the own certificate.
     pub(super) fn key(files: &'a TlsFiles) -> SettingFile<'a> {
         SettingFile {
             setting: files.names.key,
@@ -71,7 +69,6 @@ impl<'a> SettingFile<'a> {
         }
     }
 
-    /// The error for content that cannot be used.
     pub(super) fn unreadable(&self, reason: String) -> TlsError {
         TlsError::Unreadable {
             setting: self.setting,
@@ -112,7 +109,6 @@ pub(super) fn read(file: SettingFile<'_>) -> Result<Vec<CertificateDer<'static>>
     Ok(certificates)
 }
 
-/// A certificate that has been taken apart.
 #[derive(Debug)]
 pub(super) struct Certificate<'a>(Fields<'a>);
 
@@ -160,7 +156,6 @@ impl<'a> Certificate<'a> {
         self.0.not_after.unix_duration().as_secs()
     }
 
-    /// Checks that it is valid at this moment.
     pub(super) fn check_dates(&self, now: UnixTime) -> Result<(), DatesError> {
         if now.as_secs() < self.0.not_before.unix_duration().as_secs() {
             return Err(DatesError::NotYet(self.0.not_before.to_string()));
@@ -206,7 +201,6 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// A certificate is not valid at this moment.
 #[derive(Debug, thiserror::Error)]
 pub enum DatesError {
     /// Expired; with the last moment of validity.
@@ -303,7 +297,6 @@ fn name_text(name: &[u8]) -> der::Result<String> {
     Ok(parts.join(","))
 }
 
-/// An attribute of a name, with its value.
 fn pair_text(mut pair: SliceReader<'_>) -> der::Result<String> {
     let kind = ObjectIdentifier::decode(&mut pair)?;
     let value = AnyRef::decode(&mut pair)?;

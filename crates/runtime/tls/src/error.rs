@@ -15,10 +15,8 @@ use super::settings::{CredentialNames, TlsSettingNames};
 /// Encryption cannot be set up. The text is a line for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A required setting is missing.
     #[error("{switch} is on, but {setting} is not set")]
     NotSet {
-        /// The setting that turns encryption on.
         switch: &'static str,
         setting: &'static str,
     },
@@ -28,31 +26,22 @@ pub enum TlsError {
         path = path.display()
     )]
     Read {
-        /// The setting that names the file.
         setting: &'static str,
         path: PathBuf,
-        /// The operating system's error.
         source: io::Error,
     },
-    /// A file does not have the content it should.
     #[error("cannot use {path} ({setting}): {reason}", path = path.display())]
     Unreadable {
-        /// The setting that names the file.
         setting: &'static str,
         path: PathBuf,
-        /// Reason, as a part of a sentence.
         reason: String,
     },
-    /// The certificate has expired, or is not valid yet.
     #[error("cannot use the certificate in {path} ({setting}): {reason}", path = path.display())]
     Dates {
-        /// The setting that names the file.
         setting: &'static str,
         path: PathBuf,
-        /// From when or until when it is valid.
         reason: DatesError,
     },
-    /// A certificate that should take the place of the one in use has another subject.
     #[error(
         "the certificate in {path} ({setting}) has the subject '{found}', and this member runs \
         with '{in_use}', by which the others know it. The old files stay in use. Put a \
@@ -60,15 +49,11 @@ pub enum TlsError {
         path = path.display()
     )]
     OtherSubject {
-        /// The setting that names the file.
         setting: &'static str,
         path: PathBuf,
-        /// The subject of the certificate in use.
         in_use: String,
-        /// The subject of the certificate in the file.
         found: String,
     },
-    /// Peers with the same authorities would refuse this member's certificate.
     #[error(
         "the certificate in {certificate} ({certificate_setting}) is not accepted by \
         the authorities in {authorities} ({authorities_setting}): {reason}",
@@ -77,10 +62,8 @@ pub enum TlsError {
     NotAccepted {
         certificate_setting: &'static str,
         authorities_setting: &'static str,
-        /// The file with this member's certificate.
         certificate: PathBuf,
         authorities: PathBuf,
-        /// Why the certificate is refused.
         reason: String,
     },
     #[error(
@@ -94,7 +77,6 @@ pub enum TlsError {
         key: PathBuf,
         certificate: PathBuf,
     },
-    /// Every user of the machine may read or change the key.
     #[error(
         "the key in {path} ({setting}) is open to every user of this machine (mode {mode:o}). \
         Close it: chmod 600 {path}. If other users may have read it, make a new key and \
@@ -102,35 +84,27 @@ pub enum TlsError {
         path = path.display()
     )]
     OpenKey {
-        /// The setting that names the key.
         setting: &'static str,
         path: PathBuf,
         mode: u32,
     },
-    /// The list of ciphers names a TLS 1.3 suite that this program does not have.
     #[error("unknown cipher suite '{name}' in {setting}; known are {known}")]
     UnknownCipher {
         setting: &'static str,
         name: String,
-        /// All suites of this program.
         known: String,
     },
-    /// The processor is too old.
     #[error(
         "{switch} asks for encryption, but this machine's processor lacks instructions that the \
         encryption needs: {missing}. If it is a virtual machine, let it see its host's \
         processor; otherwise use a private network, without {switch}"
     )]
     Processor {
-        /// The setting that turns encryption on.
         switch: &'static str,
-        /// The names of the missing instructions.
         missing: String,
     },
-    /// The group secret cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// The TLS library refused its settings.
     #[error("TLS cannot be set up: {0}")]
     Library(String),
 }
@@ -144,7 +118,6 @@ impl TlsError {
 /// No encrypted connection with this peer. The texts speak of the peer as "it".
 #[derive(Debug, thiserror::Error)]
 pub enum TlsHandshakeError {
-    /// The peer answered in clear.
     #[error("it does not encrypt its connections, this member does ({switch})")]
     Plaintext {
         /// Setting that turns encryption on, with "is on" or "is set".
@@ -313,7 +286,6 @@ fn text_with_certificates(error: &rustls::Error, names: &TlsSettingNames) -> Str
     }
 }
 
-/// Why this member refuses a certificate.
 pub(super) fn certificate_text(error: &rustls::Error, names: &TlsSettingNames) -> String {
     let rustls::Error::InvalidCertificate(reason) = error else {
         return error.to_string();
@@ -341,7 +313,6 @@ pub(super) fn certificate_text(error: &rustls::Error, names: &TlsSettingNames) -
     }
 }
 
-/// Why the peer refuses this member's certificate or connection.
 fn alert_text(alert: AlertDescription, names: &TlsSettingNames) -> String {
     let why = match alert {
         AlertDescription::UnknownCA => {

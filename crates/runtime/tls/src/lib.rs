@@ -1,7 +1,5 @@
 //! Encrypted connections between members: TLS 1.3, with a credential at both ends.
 //!
-//! # Rules
-//!
 //! - A connection is encrypted from its first byte or not at all.
 //! - A peer proves that it belongs to the group by a certificate that one of the operator's
 //!   authorities has signed, or by the group's secret. Names in a certificate are not compared with
@@ -11,16 +9,7 @@
 //!   replaced one does not live on.
 //! - This crate knows sockets as [`Read`] and [`Write`] only, and no message. Timeouts are the
 //!   socket's. It names settings in the host's spelling ([`TlsSettingNames`]).
-//!
-//! # Use
-//!
-//! [`Credentials::load`] reads the files ([`TlsFiles`], [`SecretFile`]) and reports what is wrong
-//! with them. [`Tls::connect`] and [`Tls::accept`] do the handshake on a connected socket and give
-//! a [`TlsStream`], over which frames travel as over the bare socket. It knows what its peer has
-//! proven ([`TlsStream::peer`]). The called side knows an encrypting caller by [`FIRST_BYTE`].
-//!
-//! [`ServiceTls`] is for programs whose clients are no members, with files that
-//! [`ServiceCertificates`] follow; [`ForeignTls`] is for servers that are none.
+//! - The called side knows an encrypting caller by [`FIRST_BYTE`].
 #![forbid(unsafe_code)]
 
 mod by_certificates;
@@ -62,8 +51,7 @@ pub use settings::{Credentials, TlsFiles, TlsSettingNames};
 use by_secret::SecretVerifier;
 use settings::CredentialNames;
 
-/// Everything that encrypted connections of a member need, ready for use. A connection keeps the
-/// credential that it began with.
+/// A connection keeps the credential that it began with.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
@@ -110,10 +98,7 @@ impl Tls {
     }
 
     /// The caller's side of the handshake, on a connected socket. Bounds in time are the socket's.
-    ///
-    /// # Errors
-    /// If the peer speaks no TLS, or has no acceptable certificate. Whether the peer accepts this
-    /// member's certificate shows only at the first read (TLS 1.3).
+    /// Whether the peer accepts this member's certificate shows only at the first read (TLS 1.3).
     pub fn connect<S: Read + Write>(&self, socket: S) -> Result<TlsStream<S>, TlsHandshakeError> {
         // Required by the interface; neither sent nor compared.
         let name = ServerName::try_from("member.synod.invalid")
@@ -123,10 +108,8 @@ impl Tls {
         TlsStream::handshake(client.into(), socket, self.names)
     }
 
-    /// The called side of the handshake, on a connected socket.
-    ///
-    /// # Errors
-    /// As [`Tls::connect`]; the peer has received the reason as a TLS alert.
+    /// The called side of the handshake; if it fails, the peer has received the reason as a TLS
+    /// alert.
     pub fn accept<S: Read + Write>(&self, socket: S) -> Result<TlsStream<S>, TlsHandshakeError> {
         let server = ServerConnection::new(self.server.clone())
             .map_err(|error| TlsHandshakeError::from_tls(&error, &self.names))?;

@@ -29,7 +29,6 @@ static SUITES: [(&str, SupportedCipherSuite); 3] = [
     ),
 ];
 
-/// Contents of the certificate's file, and the arithmetic for it.
 pub(super) struct OwnFiles<'a> {
     files: &'a TlsFiles,
     /// The certificate, then those between it and an authority; at least one.
@@ -63,7 +62,6 @@ impl<'a> OwnFiles<'a> {
             })
     }
 
-    /// Reads the key, and joins it with the certificate.
     pub(super) fn identity(&self, own: &Certificate<'_>) -> Result<CertifiedKey, TlsError> {
         let key = read_key(self.files, &self.provider)?;
         let public = key.public_key();
@@ -78,7 +76,6 @@ impl<'a> OwnFiles<'a> {
         Ok(CertifiedKey::new(self.chain.clone(), key))
     }
 
-    /// A text for the log.
     pub(super) fn summary(&self, own: &Certificate<'_>) -> String {
         format!(
             "certificate '{}' of {}, valid until {}",
@@ -132,7 +129,6 @@ fn has_old_encryption(text: &[u8]) -> bool {
     text.windows(MARK.len()).any(|w| w == MARK)
 }
 
-/// The first line of the password file.
 fn password(files: &TlsFiles, key: SettingFile<'_>) -> Result<Vec<u8>, TlsError> {
     let Some(path) = &files.password else {
         let setting = files.names.password;

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 
-/// Prefix of every secret, whatever its version.
 const PREFIX: &str = "synod-secret-";
 /// The version that this program writes and reads.
 const VERSION: &str = "v1";
@@ -40,16 +39,13 @@ pub struct GroupSecret([u8; SECRET_BYTES]);
 /// Why a line is not a secret. The texts never contain the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretLineError {
-    /// Wrong prefix.
     #[error("is not a group secret, which begins with '{PREFIX}{VERSION}-'")]
     NoSecret,
-    /// A later program wrote it.
     #[error("is a group secret of an unknown version; this program reads '{PREFIX}{VERSION}-'")]
     Version,
     /// Wrong length, or characters other than hexadecimal digits.
     #[error("is not a whole group secret: it was cut, or changed by an editor")]
     Form,
-    /// The checksum is that of another secret.
     #[error("has a wrong checksum: at least one of its characters was changed")]
     Checksum,
 }
@@ -140,7 +136,6 @@ fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretFile {
     pub path: PathBuf,
-    /// Name, in texts, of the setting for the file.
     pub setting: &'static str,
 }
 
@@ -165,7 +160,6 @@ pub enum SecretFileError {
         path = file.path.display(), setting = file.setting
     )]
     Open { file: SecretFile, mode: u32 },
-    /// A line is not a secret.
     #[error(
         "line {line} of {path} ({setting}) {reason}. Copy the file from a member that runs, or, \
          for a new group, make one by 'synod keygen > {path}'",

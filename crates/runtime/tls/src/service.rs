@@ -28,7 +28,6 @@ use super::settings::{TlsFiles, TlsSettingNames};
 /// Time for which changed files must stay the same before they are read.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Everything that encrypted connections of a service need.
 pub struct ServiceTls {
     config: Arc<ServerConfig>,
     summary: String,
@@ -80,7 +79,6 @@ impl ServiceTls {
         })
     }
 
-    /// For the library that does the handshakes.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
@@ -118,7 +116,6 @@ impl ServiceTls {
     }
 }
 
-/// An encrypted connection of a client.
 #[derive(Debug)]
 pub struct ServiceStream<S: Read + Write>(StreamOwned<ServerConnection, S>);
 
@@ -152,7 +149,6 @@ impl fmt::Debug for ServiceTls {
     }
 }
 
-/// Checks that not every user may read the key.
 fn check_closed(key: SettingFile<'_>) -> Result<(), TlsError> {
     // A file that cannot be asked cannot be read either, which is told then.
     let Ok(known) = fs::metadata(key.path) else {
@@ -226,7 +222,6 @@ type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 type Stamps = Vec<Stamp>;
 
-/// Result of reading the files again.
 #[derive(Debug)]
 pub enum Reading {
     InUse(Arc<ServiceTls>),

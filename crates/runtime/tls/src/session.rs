@@ -43,7 +43,6 @@ pub enum PeerCredential {
 }
 
 impl PeerCredential {
-    /// The credential of a peer whose certificate was accepted.
     fn of_certificate(leaf: &CertificateDer<'_>) -> Result<PeerCredential, String> {
         let subject = Certificate::parse(leaf)?.compared_subject()?;
         Ok(PeerCredential::Certificate { subject })
@@ -58,7 +57,6 @@ pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
     peer: PeerCredential,
-    /// Names of the settings in texts.
     names: CredentialNames,
 }
 

@@ -10,17 +10,13 @@ use super::Tls;
 use super::error::TlsError;
 use super::secret::SecretFile;
 
-/// Own credential of a member, and those it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// A certificate for each member.
     Certificates(TlsFiles),
-    /// One secret for the whole group.
     Secret(SecretFile),
 }
 
 impl Credentials {
-    /// Reads the files, and checks them.
     pub fn load(&self) -> Result<Tls, TlsError> {
         match self {
             Credentials::Certificates(files) => Tls::load(files),
@@ -46,7 +42,6 @@ impl Credentials {
     }
 }
 
-/// The kind of credentials in use, with the names that texts need.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CredentialNames {
     Certificates(TlsSettingNames),
@@ -57,7 +52,6 @@ pub(super) enum CredentialNames {
 }
 
 impl CredentialNames {
-    /// Setting that turns encryption on.
     pub(super) fn switch(&self) -> String {
         match self {
             CredentialNames::Certificates(names) => format!("{} is on", names.switch),
@@ -66,7 +60,6 @@ impl CredentialNames {
     }
 }
 
-/// The files of a member's certificates, and which ciphers it may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// PEM file with this member's certificate, then those between it and the authority. Required.
@@ -80,7 +73,6 @@ pub struct TlsFiles {
     pub password: Option<PathBuf>,
     /// Names of cipher suites, see [`crate::names_tls13_suite`]. Empty: all suites.
     pub ciphers: String,
-    /// Names of these settings in error texts.
     pub names: TlsSettingNames,
 }
 

@@ -12,7 +12,6 @@ use crate::server::ServerError;
 use crate::status::Stage;
 use crate::transaction::{self, Logged, NotReadable};
 
-/// Why a member does not follow its group, or not any more.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
     #[error(transparent)]

@@ -210,8 +210,6 @@ impl Statement for KilledFlag {
     }
 }
 
-/// Starts the host: see `synod_host.h`.
-///
 /// # Safety
 /// The pointers are those that `synod_host.h` describes; `why` has room for `why_size` bytes.
 #[unsafe(no_mangle)]
@@ -289,8 +287,6 @@ fn member() -> Option<Arc<Member>> {
     running.clone()
 }
 
-/// Decides a client's transaction: see `synod_host.h`.
-///
 /// # Safety
 /// The pointers are those that `synod_host.h` describes, and stay valid during the call.
 #[unsafe(no_mangle)]
@@ -323,14 +319,11 @@ pub unsafe extern "C" fn synod_host_commit(
     }
 }
 
-/// Whether this server takes writes.
 #[unsafe(no_mangle)]
 pub extern "C" fn synod_host_is_writer() -> i32 {
     i32::from(member().is_some_and(|member| member.is_writer()))
 }
 
-/// The state for status variables.
-///
 /// # Safety
 /// `status` is a `struct synod_status`.
 #[unsafe(no_mangle)]
@@ -356,7 +349,6 @@ pub unsafe extern "C" fn synod_host_status(status: *mut CStatus) {
     out.primary = i32::from(status.is_primary);
 }
 
-/// Leaves the group in order.
 #[unsafe(no_mangle)]
 pub extern "C" fn synod_host_leave() {
     if let Some(member) = member() {

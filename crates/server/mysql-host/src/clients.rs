@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_node::{Pending, ProposalResult, WaitResult};
 
-/// A statement of a client, seen from another thread.
 pub(crate) trait Statement: Send + Sync {
     fn is_killed(&self) -> bool;
 }
@@ -57,7 +56,6 @@ impl Clients {
         }
     }
 
-    /// Ends the waits of statements that were killed.
     pub(crate) fn end_killed(&self) {
         let waiting = self.lock();
         let killed = waiting
@@ -79,7 +77,6 @@ impl Clients {
     }
 }
 
-/// A client that waits.
 struct Leave<'a>(&'a Clients, u64);
 
 impl Drop for Leave<'_> {

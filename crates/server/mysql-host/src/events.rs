@@ -28,12 +28,10 @@ const FIXED_PARTS: [u8; 42] = [
 const MAY_HAVE_STATEMENTS: u8 = 1;
 /// Logical timestamps follow.
 const LOGICAL_TIMESTAMPS: u8 = 2;
-/// A number of eight bytes follows.
 const EIGHT_BYTES: u8 = 254;
 /// Bits of a commit time.
 const TIME_MASK: u64 = (1 << 55) - 1;
 
-/// The version of a server, as its events say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerVersion {
     /// Such as 90704.
@@ -71,11 +69,9 @@ pub(crate) struct Place {
     pub(crate) server_version: u32,
     pub(crate) server_id: u32,
     pub(crate) has_statements: bool,
-    /// Bytes of the events that follow.
     pub(crate) bytes: usize,
 }
 
-/// The event with the GTID of a transaction.
 pub(crate) fn gtid(place: &Place) -> Vec<u8> {
     assert!(
         place.depends_on < place.seqno,

@@ -21,7 +21,6 @@ use crate::settings::{NAMES, Settings};
 use crate::status::{Counters, Stage, Status};
 use crate::transaction::{self, Origin};
 
-/// Bytes of delivered transactions that wait for the channel.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// A thread that the server does not take yet tries again.
 const BEGIN_AGAIN: Duration = Duration::from_millis(50);
@@ -36,7 +35,6 @@ pub(crate) enum StartError {
     Thread(std::io::Error),
 }
 
-/// End of a client's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Ordered(Seqno),
@@ -46,7 +44,6 @@ pub(crate) enum Decision {
     Unknown,
 }
 
-/// A member of a group, in a server of MySQL.
 pub(crate) struct Member {
     pub(crate) server: Arc<dyn Server>,
     pub(crate) settings: Settings,
@@ -60,7 +57,6 @@ pub(crate) struct Member {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// State that threads wait for.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) stage: Stage,
@@ -295,7 +291,6 @@ impl Member {
         }
     }
 
-    /// Leaves the group in order.
     pub(crate) fn leave(&self) {
         self.node().leave();
     }
@@ -392,7 +387,6 @@ impl Host for Member {
 }
 
 impl State {
-    /// The next delivery.
     pub(crate) fn take(&mut self) -> Option<Delivery> {
         let delivery = self.queue.pop_front()?;
         if let Delivery::Action {

@@ -3,7 +3,6 @@
 use synod_binlog::mysql_gtid::MysqlGtidSet;
 use synod_node::Level;
 
-/// A call of the server has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ServerError {
     #[error("the server's call {call} has failed with {code}; its error log may say why")]
@@ -12,7 +11,6 @@ pub(crate) enum ServerError {
     Executed,
 }
 
-/// A thread's registration with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadToken(pub(crate) usize);
 
@@ -26,18 +24,15 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn end_thread(&self, thread: ThreadToken);
     /// The channel begins with an empty queue.
     fn create_channel(&self) -> Result<(), ServerError>;
-    /// Starts the channel's applier, with what is queued.
     fn start_channel(&self) -> Result<(), ServerError>;
     fn stop_channel(&self) -> Result<(), ServerError>;
     fn queue(&self, event: &[u8]) -> Result<(), ServerError>;
-    /// Whether the channel's applier runs.
     fn is_applying(&self) -> bool;
     fn executed(&self) -> Result<MysqlGtidSet, ServerError>;
     /// May wait for commits under way.
     fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
 }
 
-/// A transaction of a client, at its commit.
 pub(crate) trait ClientTransaction {
     /// Appends its events to `out`; false: they cannot be read.
     fn read(&self, out: &mut Vec<u8>) -> bool;

@@ -11,7 +11,6 @@ use synod_options::{
 
 use crate::events::ServerVersion;
 
-/// Names of the variables for settings that are no options.
 pub(crate) const NAMES: HostNames = HostNames {
     member_name: "synod_name",
     member_address: "synod_address",
@@ -56,7 +55,6 @@ pub(crate) enum SettingsError {
     Exposed(#[from] ExposedError),
 }
 
-/// Settings, as the variables make them.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) group: Uuid,
@@ -64,7 +62,6 @@ pub(crate) struct Settings {
     pub(crate) server_id: u32,
     pub(crate) options: Options,
     pub(crate) mode: StartMode,
-    /// Lines for the log at a start.
     pub(crate) warnings: Vec<String>,
     name: String,
     address: Address,

@@ -10,12 +10,10 @@ pub(crate) struct Counters {
     pub(crate) unknown: AtomicU64,
 }
 
-/// How far the member has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     #[default]
     Joining,
-    /// Its channel applies what the group orders.
     Following,
     /// Takes no part any more; a person, or a restart, helps.
     Failed,

@@ -27,7 +27,6 @@ const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(500_000).unwrap();
 /// Larger ones are refused: the applier of another server takes no larger event.
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 
-/// Why a client's transaction cannot be ordered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotOrderable {
     #[error(
@@ -42,7 +41,6 @@ pub(crate) enum NotOrderable {
     Events(#[from] EventError),
 }
 
-/// Why an entry of the log is no transaction of MySQL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotReadable {
     #[error("it has {0} bytes, which are too few")]
@@ -61,7 +59,6 @@ pub(crate) struct Origin {
     pub(crate) committed_us: u64,
 }
 
-/// A transaction of the group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub(crate) origin: Origin,
@@ -92,7 +89,6 @@ impl Logged {
         })
     }
 
-    /// The events one by one, as bytes.
     pub(crate) fn each(&self) -> impl Iterator<Item = Result<Bytes, EventError>> + '_ {
         let mut at = 0;
         Events::of(&self.events).map(move |event| {

@@ -167,7 +167,6 @@ impl Member {
     }
 }
 
-/// Next step of the gate's thread.
 enum Step {
     /// The group takes the writes of its leader only.
     OneWriter,

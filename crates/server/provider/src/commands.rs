@@ -138,7 +138,6 @@ fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Recovery plan, from what this server knows of the survivors now.
 fn recovery_plan(provider: &Provider) -> Reply {
     let Some(node) = provider.running_node() else {
         return Reply::refused(Reason::NotConnected, NOT_CONNECTED);

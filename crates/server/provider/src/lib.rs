@@ -5,25 +5,6 @@
 //!            ◄─callbacks─ boundary ◄──Callbacks───────────────── connection ◄──Host──
 //! ```
 //!
-//! # Rooms
-//!
-//! | room | what is in it |
-//! |---|---|
-//! | [`boundary`] | C pointers to safe values and back; the only unsafe code |
-//! | [`api`] | what a provider must be able to do, in safe Rust |
-//! | [`options`] | `wsrep_provider_options`: the crate `options`; `docs/options.md` |
-//! | `live_options` | options read on hot paths |
-//! | [`provider`] | one per server: connects, changes options |
-//! | `connection` | one stay in the group and its owners: join, full copies, departure |
-//! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
-//! | `apply` | ordered actions: sequencer, applier threads, failed actions, clients that wait |
-//! | [`position`] | where the database is, and `grastate.dat` |
-//! | `commands` | serves the program `synod`: its socket, status, events, orders |
-//! | `other_replication` | MariaDB's own replication beside the group |
-//! | `server_program` | runs the server's own program for its settings and its position |
-//! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
-//! | `waiting` | how threads wait for each other |
-//!
 //! `DESIGN.md` beside the crate has the way of one write set, and why not otherwise.
 //!
 //! # Rules

@@ -23,7 +23,6 @@ pub(crate) struct LiveOptions {
 }
 
 impl LiveOptions {
-    /// Takes over what the options say now.
     pub(crate) fn update(&self, options: &Options) {
         let bytes = options.unsigned(key::REPL_MAX_WS_SIZE);
         self.write_set_bytes_max.store(bytes, Ordering::Relaxed);

@@ -25,7 +25,6 @@ use crate::boundary;
 use crate::connection::session::Server;
 use crate::server_program::Settings;
 
-/// Knowledge about other replication of this server.
 #[derive(Debug, Default)]
 pub(crate) struct OtherReplication {
     /// This server's own number at its start; none: not known, so nothing is recognised.
@@ -40,7 +39,6 @@ pub(crate) struct OtherReplication {
     returned: Mutex<BTreeMap<u32, Returned>>,
 }
 
-/// Write sets of one source that have returned.
 #[derive(Debug, Default)]
 struct Returned {
     /// By domain: the last GTID's number. The position has returned with it.
@@ -56,7 +54,6 @@ struct Returned {
 enum Source {
     /// A client of this server, or a part of which nothing is known.
     Here,
-    /// A server outside, with this number.
     Outside {
         server_id: u32,
         /// Domain and number; none: the write set does not name it.

@@ -15,7 +15,6 @@ use std::str::FromStr;
 
 use crate::api::Gtid;
 
-/// Starts the line in which the server prints its position.
 const POSITION_MARK: &str = "WSREP: Recovered position:";
 /// Environment variables that the service manager sets for the server alone.
 const SERVICE_VARIABLES: [&str; 4] = [
@@ -25,17 +24,14 @@ const SERVICE_VARIABLES: [&str; 4] = [
     "LISTEN_FDS",
 ];
 
-/// Why the server's program gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// The program could not be run.
     #[error("cannot run {} {purpose}: {source}", program.display())]
     NotRun {
         program: PathBuf,
         purpose: &'static str,
         source: io::Error,
     },
-    /// With the same arguments it finds another database.
     #[error(
         "{}, started with the arguments of this process, serves the data in {said}, and this \
          process those in {}. Give absolute paths in its arguments and options",
@@ -43,9 +39,7 @@ pub(crate) enum NoAnswer {
     )]
     OtherData {
         program: PathBuf,
-        /// Its data directory, as it says.
         said: String,
-        /// Data directory of this process.
         own: PathBuf,
     },
     /// The program ended without an answer.
@@ -53,12 +47,10 @@ pub(crate) enum NoAnswer {
     Silent {
         program: PathBuf,
         purpose: &'static str,
-        /// The last line that it wrote.
         last: String,
     },
 }
 
-/// The program that this process runs, and its arguments.
 pub(crate) struct ServerProgram {
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -68,10 +60,6 @@ pub(crate) struct ServerProgram {
 }
 
 impl ServerProgram {
-    /// The program of this process.
-    ///
-    /// # Errors
-    /// The system does not say what it is.
     pub(crate) fn of_this_process() -> io::Result<ServerProgram> {
         let line = std::fs::read("/proc/self/cmdline")?;
         let line = line.strip_suffix(b"\0").unwrap_or(&line);
@@ -86,7 +74,6 @@ impl ServerProgram {
         })
     }
 
-    /// The program, as at the start of this process.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if let Some(dir) = &self.started_in {
@@ -95,10 +82,6 @@ impl ServerProgram {
         command
     }
 
-    /// Makes sure that the program finds the database of this process.
-    ///
-    /// # Errors
-    /// It does not, or does not run.
     pub(crate) fn check_data_dir(&self, own: &Path) -> Result<(), NoAnswer> {
         let settings = self.settings()?;
         let said = settings.get("datadir").unwrap_or_default().to_owned();
@@ -118,9 +101,6 @@ impl ServerProgram {
     }
 
     /// The values that variables have at the server's start, from its configuration and arguments.
-    ///
-    /// # Errors
-    /// The program does not run, or lists none.
     pub(crate) fn settings(&self) -> Result<Settings, NoAnswer> {
         let purpose = "--help";
         let (out, err) = self.run(&["--verbose"], purpose)?;
@@ -133,9 +113,6 @@ impl ServerProgram {
     }
 
     /// Position of the engine after its own recovery. The nil group: it was never in one.
-    ///
-    /// # Errors
-    /// The program does not run, or its engine does not start.
     pub(crate) fn recovered_position(&self) -> Result<Gtid, NoAnswer> {
         // The ports are this process's. The log is this run's answer.
         let quiet = [
@@ -165,7 +142,6 @@ impl ServerProgram {
         }
     }
 
-    /// Output and error log of one run.
     fn run(&self, before: &[&str], purpose: &'static str) -> Result<(String, String), NoAnswer> {
         let mut command = self.command();
         command
@@ -206,7 +182,6 @@ impl Settings {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A variable's value as a number.
     pub(crate) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.get(name)?.parse().ok()
     }

@@ -1,9 +1,4 @@
 //! How threads wait for each other.
-//!
-//! - [`Watched`]: a value that several threads change and wait for. Every change wakes every
-//!   waiter, and each looks for what it waits for;
-//! - [`Gate`]: a place for one thread to sleep. Each waiting thread has its own, so that a change
-//!   wakes exactly the threads that it concerns.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +16,6 @@ impl<T> Watched<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value and wakes the waiters.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(&mut self.lock());
         self.changed.notify_all();
@@ -70,7 +64,6 @@ impl Gate {
         self.0.condition.notify_one();
     }
 
-    /// Sleeps until woken, or until the deadline.
     pub(crate) fn wait_until(&self, deadline: Option<Instant>) {
         let mut woken = self.0.woken.lock().unwrap_or_else(PoisonError::into_inner);
         while !*woken {

@@ -21,7 +21,6 @@ pub type wsrep_seqno_t = i64;
 pub type wsrep_trx_id_t = u64;
 /// A client connection of this server; [`WSREP_UNDEFINED_CONN_ID`] if none.
 pub type wsrep_conn_id_t = u64;
-/// A set of `WSREP_CAP_*` bits.
 pub type wsrep_cap_t = u32;
 
 pub const WSREP_SEQNO_UNDEFINED: wsrep_seqno_t = -1;
@@ -39,7 +38,6 @@ macro_rules! c_enum {
 }
 
 c_enum! {
-    /// Severity of a log line.
     wsrep_log_level_t: c_int {
         /// Shown as an error; the server keeps serving.
         WSREP_LOG_FATAL = 0,
@@ -52,7 +50,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Result of a provider function.
     wsrep_status_t: c_int {
         WSREP_OK = 0,
         WSREP_WARNING = 1,
@@ -77,7 +74,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Result of a callback.
     wsrep_cb_status_t: c_int {
         WSREP_CB_SUCCESS = 0,
         WSREP_CB_FAILURE = 1,
@@ -88,9 +84,7 @@ c_enum! {
     /// State of a member as the server names it.
     wsrep_member_status_t: c_int {
         WSREP_MEMBER_UNDEFINED = 0,
-        /// Receiving a state transfer.
         WSREP_MEMBER_JOINER = 1,
-        /// Sending a state transfer.
         WSREP_MEMBER_DONOR = 2,
         /// Has the state, catching up.
         WSREP_MEMBER_JOINED = 3,
@@ -101,7 +95,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Kind of a view.
     wsrep_view_status_t: u32 {
         /// This part of the group may commit.
         WSREP_VIEW_PRIMARY = 0,
@@ -126,7 +119,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Kind of the data appended to a write set.
     wsrep_data_type_t: u32 {
         /// Applied in total order.
         WSREP_DATA_ORDERED = 0,
@@ -136,7 +128,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Type of a status variable's value.
     wsrep_var_type_t: u32 {
         /// NUL-terminated text, never NULL.
         WSREP_VAR_STRING = 0,
@@ -239,5 +230,4 @@ pub const WSREP_FLAG_TRX_PREPARE: u32 = 0x080;
 pub const WSREP_FLAG_SNAPSHOT: u32 = 0x100;
 /// Depends on the same connection's previous transaction.
 pub const WSREP_FLAG_IMPLICIT_DEPS: u32 = 0x200;
-/// All flags of the interface.
 pub const WSREP_FLAGS_MASK: u32 = 0x3ff;

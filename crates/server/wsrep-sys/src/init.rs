@@ -1,6 +1,4 @@
-//! Arguments of `init`.
-//!
-//! The server fills them. What a provider needs after `init` has returned, it copies.
+//! Arguments of `init`, filled by the server.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -35,12 +33,10 @@ pub struct wsrep_init_args {
     pub logger_cb: wsrep_log_cb_t,
     pub connected_cb: wsrep_connected_cb_t,
     pub view_cb: wsrep_view_cb_t,
-    /// Request for a full copy.
     pub sst_request_cb: wsrep_sst_request_cb_t,
     pub encrypt_cb: wsrep_encrypt_cb_t,
     pub apply_cb: wsrep_apply_cb_t,
     pub unordered_cb: wsrep_unordered_cb_t,
-    /// Donation of a full copy.
     pub sst_donate_cb: wsrep_sst_donate_cb_t,
     pub synced_cb: wsrep_synced_cb_t,
 }

@@ -42,15 +42,12 @@ pub struct wsrep_seq_cb_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union wsrep_parameter_value_t {
-    /// Boolean, 0 or 1.
     pub as_bool: u8,
     pub as_integer: i64,
     pub as_double: f64,
-    /// Text of the provider.
     pub as_string: *const c_char,
 }
 
-/// A parameter in the config service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_parameter_t {
@@ -93,6 +90,5 @@ pub type wsrep_get_membership_fn_t = Option<unsafe extern "C" fn() -> wsrep_stat
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_membership_service_v1_t {
-    /// Answers which members there are.
     pub get_membership: wsrep_get_membership_fn_t,
 }

@@ -19,7 +19,6 @@ pub struct wsrep_uuid_t {
     pub data: [u8; 16],
 }
 
-/// A position in a group's history.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_gtid_t {
@@ -29,25 +28,20 @@ pub struct wsrep_gtid_t {
     pub seqno: wsrep_seqno_t,
 }
 
-/// Origin of a transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_stid_t {
-    /// Member it was executed on.
     pub node: wsrep_uuid_t,
     /// Transaction there; undefined for statements in total order.
     pub trx: wsrep_trx_id_t,
-    /// Connection on that member.
     pub conn: wsrep_conn_id_t,
 }
 
-/// Result of ordering a transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_trx_meta_t {
     /// Its place in the order.
     pub gtid: wsrep_gtid_t,
-    /// Origin.
     pub stid: wsrep_stid_t,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: wsrep_seqno_t,
@@ -93,7 +87,6 @@ pub struct wsrep_key_t {
     pub key_parts_num: usize,
 }
 
-/// One member in a view.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_member_info_t {
@@ -154,7 +147,6 @@ pub struct wsrep_stats_var {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_enc_iv_t {
-    /// Start of the bytes.
     pub data: [u8; 32],
 }
 
@@ -164,7 +156,6 @@ pub struct wsrep_enc_iv_t {
 pub struct wsrep_enc_ctx_t {
     pub key: *const wsrep_enc_key_t,
     pub iv: *const wsrep_enc_iv_t,
-    /// The server's cipher context.
     pub ctx: *mut c_void,
 }
 

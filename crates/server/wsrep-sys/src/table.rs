@@ -12,12 +12,10 @@ use crate::{
     wsrep_ws_handle_t,
 };
 
-/// A function that takes the table alone.
 pub type wsrep_simple_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> wsrep_status_t;
 /// `init(args)`: args valid during the call.
 pub type wsrep_init_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const wsrep_init_args) -> wsrep_status_t;
-/// `capabilities()`.
 pub type wsrep_capabilities_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> wsrep_cap_t;
 /// `options_set(text)`: NUL-terminated, the server's.
 pub type wsrep_options_set_fn_t =
@@ -25,7 +23,6 @@ pub type wsrep_options_set_fn_t =
 /// `options_get()`: NUL-terminated, from the C library's `malloc`; the server `free`s it. Never
 /// NULL.
 pub type wsrep_options_get_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> *mut c_char;
-/// `enc_set_key(key)`.
 pub type wsrep_enc_set_key_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const wsrep_enc_key_t) -> wsrep_status_t;
 /// `connect(name, url, donor, bootstrap)`: texts are the server's.
@@ -38,7 +35,6 @@ pub type wsrep_connect_fn_t = unsafe extern "C" fn(
 ) -> wsrep_status_t;
 /// `recv(recv_ctx)`: the context is the server's and bound to the calling thread.
 pub type wsrep_recv_fn_t = unsafe extern "C" fn(*mut wsrep_t, *mut c_void) -> wsrep_status_t;
-/// `assign_read_view(handle, view)`.
 pub type wsrep_assign_read_view_fn_t = unsafe extern "C" fn(
     *mut wsrep_t,
     *mut wsrep_ws_handle_t,
@@ -52,7 +48,6 @@ pub type wsrep_certify_fn_t = unsafe extern "C" fn(
     u32,
     *mut wsrep_trx_meta_t,
 ) -> wsrep_status_t;
-/// `commit_order_enter(handle, meta)`.
 pub type wsrep_commit_order_enter_fn_t = unsafe extern "C" fn(
     *mut wsrep_t,
     *const wsrep_ws_handle_t,
@@ -78,7 +73,6 @@ pub type wsrep_abort_certification_fn_t = unsafe extern "C" fn(
     wsrep_trx_id_t,
     *mut wsrep_seqno_t,
 ) -> wsrep_status_t;
-/// `rollback(trx, data = NULL)`.
 pub type wsrep_rollback_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, wsrep_trx_id_t, *const wsrep_buf_t) -> wsrep_status_t;
 /// `append_key(handle, keys, count, type, copy)`: keys valid during the call.
@@ -109,7 +103,6 @@ pub type wsrep_sync_wait_fn_t = unsafe extern "C" fn(
 /// `last_committed_id(gtid)`: written by the provider; must never fail.
 pub type wsrep_last_committed_id_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *mut wsrep_gtid_t) -> wsrep_status_t;
-/// `free_connection(conn)`.
 pub type wsrep_free_connection_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, wsrep_conn_id_t) -> wsrep_status_t;
 /// `to_execute_start(conn, keys, nkeys, action, count, flags, meta)`.
@@ -126,7 +119,6 @@ pub type wsrep_to_execute_start_fn_t = unsafe extern "C" fn(
 /// `to_execute_end(conn, error)`: error NULL or empty: fine.
 pub type wsrep_to_execute_end_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, wsrep_conn_id_t, *const wsrep_buf_t) -> wsrep_status_t;
-/// `preordered_collect(handle, data, count, copy)`.
 pub type wsrep_preordered_collect_fn_t = unsafe extern "C" fn(
     *mut wsrep_t,
     *mut wsrep_po_handle_t,
@@ -134,7 +126,6 @@ pub type wsrep_preordered_collect_fn_t = unsafe extern "C" fn(
     usize,
     wsrep_bool_t,
 ) -> wsrep_status_t;
-/// `preordered_commit(handle, source, flags, pa_range, commit)`.
 pub type wsrep_preordered_commit_fn_t = unsafe extern "C" fn(
     *mut wsrep_t,
     *mut wsrep_po_handle_t,
@@ -143,7 +134,6 @@ pub type wsrep_preordered_commit_fn_t = unsafe extern "C" fn(
     c_int,
     wsrep_bool_t,
 ) -> wsrep_status_t;
-/// `sst_sent(gtid, rcode)`.
 pub type wsrep_sst_sent_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const wsrep_gtid_t, c_int) -> wsrep_status_t;
 /// `sst_received(gtid, state = NULL, rcode)`.
@@ -153,7 +143,6 @@ pub type wsrep_sst_received_fn_t = unsafe extern "C" fn(
     *const wsrep_buf_t,
     c_int,
 ) -> wsrep_status_t;
-/// `snapshot(message, donor)`.
 pub type wsrep_snapshot_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const wsrep_buf_t, *const c_char) -> wsrep_status_t;
 /// `stats_get()`: array owned by the provider until `stats_free`.
@@ -164,13 +153,10 @@ pub type wsrep_stats_free_fn_t = unsafe extern "C" fn(*mut wsrep_t, *mut wsrep_s
 pub type wsrep_void_fn_t = unsafe extern "C" fn(*mut wsrep_t);
 /// `pause()`: position reached; -1: failed.
 pub type wsrep_pause_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> wsrep_seqno_t;
-/// `lock(name, shared, owner, timeout)`.
 pub type wsrep_lock_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const c_char, wsrep_bool_t, u64, i64) -> wsrep_status_t;
-/// `unlock(name, owner)`.
 pub type wsrep_unlock_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const c_char, u64) -> wsrep_status_t;
-/// `is_locked(name, conn, node)`.
 pub type wsrep_is_locked_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const c_char, *mut u64, *mut wsrep_uuid_t) -> wsrep_bool_t;
 
@@ -180,7 +166,6 @@ pub struct wsrep_st {
     /// "26". Static text of the provider.
     pub version: *const c_char,
     pub init: Option<wsrep_init_fn_t>,
-    /// Capability flags.
     pub capabilities: Option<wsrep_capabilities_fn_t>,
     pub options_set: Option<wsrep_options_set_fn_t>,
     pub options_get: Option<wsrep_options_get_fn_t>,
@@ -192,7 +177,6 @@ pub struct wsrep_st {
     pub recv: Option<wsrep_recv_fn_t>,
     /// Not called by 10.11.
     pub assign_read_view: Option<wsrep_assign_read_view_fn_t>,
-    /// Orders a local transaction.
     pub certify: Option<wsrep_certify_fn_t>,
     /// Waits for the turn to commit.
     pub commit_order_enter: Option<wsrep_commit_order_enter_fn_t>,
@@ -223,7 +207,6 @@ pub struct wsrep_st {
     pub snapshot: Option<wsrep_snapshot_fn_t>,
     pub stats_get: Option<wsrep_stats_get_fn_t>,
     pub stats_free: Option<wsrep_stats_free_fn_t>,
-    /// Sets counters to zero.
     pub stats_reset: Option<wsrep_void_fn_t>,
     /// Stops applying and committing.
     pub pause: Option<wsrep_pause_fn_t>,
@@ -249,5 +232,4 @@ pub struct wsrep_st {
     pub ctx: *mut c_void,
 }
 
-/// The C name of [`wsrep_st`].
 pub type wsrep_t = wsrep_st;

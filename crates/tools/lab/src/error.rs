@@ -1,6 +1,4 @@
-//! Errors of the lab.
-//!
-//! Every message names the cause and the remedy, as a command that the user can type.
+//! Errors of the lab. Every message names the cause and the remedy, as a command to type.
 
 use std::path::PathBuf;
 
@@ -11,13 +9,11 @@ use crate::meters::MeterError;
 
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// Namespaces and devices need the administrator's rights.
     #[error(
         "the lab makes network namespaces and devices, which only root may: run it as root, or \
          with 'sudo'"
     )]
     NotRoot,
-    /// The kernel gives no TUN devices.
     #[error(
         "there is no /dev/net/tun, which the emulated network is made of: 'modprobe tun' loads \
          it; a container needs '--device /dev/net/tun --cap-add NET_ADMIN --cap-add SYS_ADMIN'"
@@ -34,7 +30,6 @@ pub enum LabError {
         /// The option, as on the command line.
         name: &'static str,
         value: String,
-        /// Reason, with the values that are valid.
         reason: String,
     },
     #[error("cannot {action} {path}: {source}", path = path.display())]
@@ -48,7 +43,6 @@ pub enum LabError {
     Failed {
         command: String,
         status: String,
-        /// The end of what it printed.
         said: String,
     },
     #[error("the router, which emulates the network, ended while starting: {said}")]
@@ -57,16 +51,13 @@ pub enum LabError {
     Refused(String),
     #[error("{what}: not within {seconds} s ({now})")]
     Timeout {
-        /// Condition that was waited for.
         what: String,
         seconds: u64,
-        /// The state at the end.
         now: String,
     },
     #[error("cannot understand what {program} printed: no {missing} in:\n{text}")]
     NotUnderstood {
         program: &'static str,
-        /// Item that the output lacks.
         missing: &'static str,
         text: String,
     },
@@ -98,7 +89,6 @@ impl LabError {
 
 /// Turns an I/O result into one of the lab, with the verb and the path that a reader needs.
 pub(crate) trait IoContext<T> {
-    /// Adds what was attempted, and on which file.
     fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
 }
 

@@ -12,7 +12,6 @@ use crate::router::handle::Router;
 use crate::router::queue::LinkSettings;
 use crate::topology::{CLIENT_ROUND_TRIP, Topology};
 
-/// Round trips measured for one figure.
 const PROBES: usize = 200;
 
 /// The most that is taken off a one-way delay for the time that devices and the router need
@@ -76,7 +75,6 @@ impl Network {
         self.router.set(pairs(&self.hosts).map(near).collect())
     }
 
-    /// Measures the round trips between servers.
     pub fn measure(&self, topology: &Topology) -> Result<BTreeMap<(usize, usize), Duration>> {
         let servers = &self.hosts.servers;
         topology
@@ -128,7 +126,6 @@ fn changes(hosts: &Hosts, topology: &Topology, own: Duration) -> Vec<LinkChange>
 
 /// Position of a host: a server, or the clients beside a server.
 struct Standing {
-    /// Number of the server, or of the server that the clients are beside.
     server: usize,
     is_client: bool,
 }

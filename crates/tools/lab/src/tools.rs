@@ -8,9 +8,6 @@ use crate::error::{IoContext, LabError, Result};
 const QUOTED_BYTES: usize = 4000;
 
 /// Runs a program that must succeed, without input; gives what it printed.
-///
-/// # Errors
-/// Fails if the program cannot be started; if it fails, with the end of its output.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())

@@ -48,7 +48,6 @@ pub const NAMED: [(&str, &str); 4] = [
 pub struct Topology {
     /// Its name: built in, or that of its file.
     pub name: String,
-    /// Number of servers.
     pub servers: usize,
     links: BTreeMap<(usize, usize), Distance>,
 }
@@ -56,7 +55,6 @@ pub struct Topology {
 /// The link between two servers, the same in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Distance {
-    /// Round-trip time between the servers.
     pub round_trip: Duration,
     /// Bits per second; none: not limited.
     pub bandwidth_bits: Option<u64>,
@@ -65,9 +63,6 @@ pub struct Distance {
 impl Topology {
     /// The built-in topology of this name, or the one in the file of this name. `bandwidth_bits`
     /// limits all links, also those of a file.
-    ///
-    /// # Errors
-    /// Fails if the name is neither built in nor a readable and valid file.
     pub fn find(name: &str, bandwidth_bits: Option<u64>) -> Result<Topology> {
         let mut topology = match Topology::named(name) {
             Some(topology) => topology,

@@ -65,7 +65,6 @@ struct Look<'a> {
     trouble: Option<&'a str>,
 }
 
-/// Why a viewer is not served: there are as many as may be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooManyViewers;
 
@@ -80,7 +79,6 @@ impl Feed {
         feed
     }
 
-    /// The messages for one viewer, from now on.
     pub(crate) fn watch(&self) -> Result<Channel<Bytes>, TooManyViewers> {
         let place = self.places.clone().try_acquire_owned();
         let place = place.map_err(|_| TooManyViewers)?;

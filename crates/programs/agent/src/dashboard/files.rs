@@ -1,10 +1,8 @@
 //! Files of the dashboard: the page, its style, its scripts and its icon. Compiled in.
 
-/// A file of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct File {
     path: &'static str,
-    /// `Content-Type`.
     pub(crate) kind: &'static str,
     pub(crate) text: &'static str,
 }
@@ -48,7 +46,6 @@ static PARTS: [File; 13] = [
 ];
 
 impl File {
-    /// The file at this path.
     pub(crate) fn at(path: &str) -> Option<&'static File> {
         if is_page(path) {
             return Some(&PAGE);

@@ -34,7 +34,6 @@ pub(crate) struct History {
     last: Option<Counted>,
 }
 
-/// Counters at a look.
 #[derive(Clone, Debug)]
 struct Counted {
     at: Instant,

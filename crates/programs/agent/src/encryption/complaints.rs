@@ -4,9 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which a line is not repeated.
 const RHYTHM: Duration = Duration::from_secs(60);
-/// Different lines in that time.
 const LINES_MAX: usize = 8;
 
 /// Recently logged lines, and the count of suppressed ones.

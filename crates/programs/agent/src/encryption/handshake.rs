@@ -15,12 +15,10 @@ use tokio_rustls::server::TlsStream;
 /// it can be told of.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(4);
 
-/// Kind of a connection.
 pub(crate) enum Greeting {
     /// Encrypted. Whether the client has shown a certificate that one of the operator's authorities
     /// has signed.
     Encrypted(Box<TlsStream<TcpStream>>, ClientCertificate),
-    /// The client speaks in clear.
     Clear(TcpStream),
     /// The client has hung up, and has said nothing: checks of a port do that.
     Silent,
@@ -33,10 +31,7 @@ pub(crate) enum ClientCertificate {
     None,
 }
 
-/// Does the handshake.
-///
-/// # Errors
-/// A sentence about the client without its subject and its full stop.
+/// Does the handshake. The error is a sentence without its subject, the client, and its full stop.
 pub(crate) async fn greet(stream: TcpStream, tls: &ServiceTls) -> Result<Greeting, String> {
     match tokio::time::timeout(HANDSHAKE_LIMIT, begin(stream, tls)).await {
         Ok(greeting) => greeting.map_err(|error| tls.why_failed(&error)),

@@ -13,7 +13,6 @@ use synod_admin::status::TimeCounts;
 /// Labels of a value: names and texts.
 pub(super) type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
-/// The page while it is written.
 pub(super) struct Families<'a>(DescriptorEncoder<'a>);
 
 impl<'a> Families<'a> {
@@ -39,7 +38,6 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// Values that may fall.
     pub(super) fn gauges<'l, V: EncodeGaugeValue, const N: usize>(
         &mut self,
         name: &str,
@@ -111,7 +109,6 @@ impl<'a> Families<'a> {
         encode_times(metric, bounds_us, times)
     }
 
-    /// The same of several rows.
     pub(super) fn histograms<'l, const N: usize>(
         &mut self,
         name: &str,
@@ -134,7 +131,6 @@ impl<'a> Families<'a> {
     }
 }
 
-/// Whether there is a count for each bound, and one for what is longer.
 fn fits(times: &TimeCounts, bounds_us: &[u64]) -> bool {
     times.counts.len() == bounds_us.len() + 1
 }

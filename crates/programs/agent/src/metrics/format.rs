@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-/// A format that Prometheus reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics text, version 1.0.
     OpenMetrics,
     /// Prometheus' own text format, version 0.0.4. Every tool reads it, `promtool` nothing else.
     Classic,
@@ -25,7 +23,6 @@ impl Format {
         }
     }
 
-    /// `Content-Type` of the page.
     pub fn kind(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -33,7 +30,6 @@ impl Format {
         }
     }
 
-    /// An OpenMetrics page in this format.
     pub(super) fn of(self, page: String) -> String {
         match self {
             Format::OpenMetrics => page,

@@ -7,7 +7,6 @@ use synod_admin::status::{FlowControl, Group, Member, Status};
 use super::families::{Families, seconds};
 use super::server::stateset;
 
-/// Roles of a member.
 const ROLES: [&str; 6] = [
     "leader",
     "follower",

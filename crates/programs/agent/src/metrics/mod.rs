@@ -3,10 +3,6 @@
 //! It is made for each request from the server's status. What the server does not know is missing,
 //! not zero. Names end in their unit; HELP texts say what a value is and, where that is not plain,
 //! which value is good.
-//!
-//! - `format`: the formats, and which of them a client gets;
-//! - `families`: writes a family of values;
-//! - `server`, `group`, `members`, `commits`, `relay`: the families, by subject.
 
 mod commits;
 mod families;
@@ -28,11 +24,8 @@ use crate::Seen;
 use families::Families;
 pub use format::Format;
 
-/// The page in this format, by what is known of the server, by what it does as a relay, if it is
-/// one, and by when the agent's certificate ends, in seconds since 1970, if it has one.
-///
-/// # Errors
-/// None that is known: text is written to memory.
+/// The page in this format. `relay`: only of a relay; the certificate's end is in seconds since
+/// 1970. No error is known: text is written to memory.
 pub fn page(
     seen: &Seen,
     relay: Option<&RelayStatus>,

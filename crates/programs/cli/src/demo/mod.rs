@@ -18,7 +18,6 @@ use synod_local_cluster::{
 use crate::number::number;
 use crate::{keygen, sst_config, visible};
 
-/// Limit of one statement that a person runs.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Parent of the cluster's directory when servers cannot reach the default one.
@@ -35,7 +34,6 @@ pub struct DemoArgs {
     command: DemoCommand,
 }
 
-/// The meaning of exit codes, for help texts.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -130,10 +128,6 @@ impl From<SstArg> for SstMethod {
     }
 }
 
-/// Runs a demo command; gives the exit code.
-///
-/// # Errors
-/// Any [`ClusterError`]; its own exit code is [`ClusterError::exit_code`].
 pub fn run(arguments: &DemoArgs) -> Result<u8> {
     let dir = arguments
         .dir
@@ -150,7 +144,6 @@ pub fn run(arguments: &DemoArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The commands that change an existing cluster.
 fn run_change(dir: &Path, command: &DemoCommand) -> Result<()> {
     let mut cluster = Cluster::open(dir)?;
     let _lock = ClusterLock::take(&cluster.settings().dir)?;

@@ -25,7 +25,6 @@ impl Reporter {
         }
     }
 
-    /// Reports progress of one node.
     pub(super) fn say(&self, node: u8, what: &str) {
         eprintln!(
             "[{:5.1} s] node{node}: {}",
@@ -41,7 +40,6 @@ impl Reporter {
     }
 }
 
-/// Prints all nodes, as a table or as JSON.
 pub(super) fn print_status(cluster: &Cluster, json: bool) -> Result<()> {
     let status = cluster.status();
     if json {
@@ -51,7 +49,6 @@ pub(super) fn print_status(cluster: &Cluster, json: bool) -> Result<()> {
     answer(&table(&status))
 }
 
-/// Answer of `start`.
 pub(super) fn started(node: u8, started: Started) -> String {
     match started {
         Started::Already(pid) => format!("node{node} is already running (pid {pid})"),
@@ -89,7 +86,6 @@ fn row(node: &NodeStatus) -> [String; 7] {
     ]
 }
 
-/// Instructions for connecting, and what to try next.
 pub(super) fn what_next(dir: &Path, is_default: bool, cluster: &Cluster) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "synod".into());
     let demo = if is_default {

@@ -38,10 +38,6 @@ SET GLOBAL wsrep_log_conflicts=ON.
     )
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// No server answers, or the answer cannot be written.
 pub fn run(arguments: &ConflictsArgs) -> Result<u8, OperateError> {
     let server = &arguments.server;
     let Answer::Conflicts(conflicts) = ask(server, Request::Conflicts)? else {

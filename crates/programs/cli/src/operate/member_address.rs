@@ -6,7 +6,6 @@ use clap::Args;
 use synod_admin::RemoteMember;
 use synod_tls::{Credentials, SecretFile, TlsFiles, TlsSettingNames};
 
-/// Names of the arguments in texts about certificates.
 const ARGUMENT_NAMES: TlsSettingNames = TlsSettingNames {
     certificate: "--cert",
     key: "--key",

@@ -1,17 +1,9 @@
-//! Commands for the servers of a group: `synod status`, `watch`, `why`, `conflicts`, `member`,
-//! `leader`, `weight`, `protocol`, `recover`.
-//!
-//! Each asks the running server of one log directory, over the socket in it, or a member on another
-//! machine, over the connections of its group (`synod-admin`).
+//! Commands for the servers of a group. Each asks the running server of one log directory, over the
+//! socket in it, or a member on another machine, over the connections of its group (`synod-admin`).
 //! Answers go to standard output: a table for people, or with `--json` a document.
 //!
-//! - `server`: which server is asked; `member_address`: one on another machine;
-//! - `orders`: commands that change something; the dangerous ones want `--yes`;
-//! - `protocol`: the group's protocol version, for upgrades;
-//! - `recover`: a majority is lost for good;
-//! - `upstream`: relays that keep an upstream's binlog;
-//! - `status`, `watch`, `why`, `conflicts`: what they show. `utc`: times, as all servers' logs can
-//!   be compared by them.
+//! Commands that can cost data or availability want `--yes`. Times are in UTC, so that all servers'
+//! logs can be compared by them.
 
 mod conflicts;
 mod member_address;
@@ -48,7 +40,6 @@ pub use why::{WhyArgs, run as why};
 
 pub use conflicts::{ConflictsArgs, run as conflicts};
 
-/// Time limit for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Arguments that name the server to ask.
@@ -75,7 +66,6 @@ pub struct ServerArgs {
     json: bool,
 }
 
-/// The meaning of exit codes, for help texts.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -86,13 +76,10 @@ Exit codes:
   5  this user may not give orders to the server, or its credentials are not the group's; or it is
      a process of another user that listens in the place of a server";
 
-/// Why a command was not carried out.
 #[derive(Debug, Error)]
 pub enum OperateError {
-    /// The server.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No server, or too many.
     #[error("{0}")]
     NoServer(String),
     /// The order is dangerous.
@@ -104,13 +91,11 @@ pub enum OperateError {
     /// `synod recover` in a group that is not lost.
     #[error("{0}")]
     NotLost(String),
-    /// The answer cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl OperateError {
-    /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             OperateError::Client(error) => match error {
@@ -145,7 +130,6 @@ fn remote_exit_code(error: &RemoteError) -> u8 {
     }
 }
 
-/// Asks the server that the arguments name.
 fn ask(arguments: &ServerArgs, request: Request) -> Result<Answer, OperateError> {
     let mut client = server::connect(&arguments.place)?;
     Ok(client.ask(request, ANSWER_LIMIT)?)
@@ -161,7 +145,6 @@ fn unexpected(arguments: &ServerArgs) -> OperateError {
     ClientError::Unexpected { place }.into()
 }
 
-/// Prints a document, or what people read.
 fn print(json: bool, document: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
     let text = match json {
         true => serde_json::to_string_pretty(document)?,

@@ -123,10 +123,6 @@ Example: prefer another leader than db1, until db1 is restarted:
     )
 }
 
-/// Runs `synod member`; gives the exit code.
-///
-/// # Errors
-/// If no server answers, the server refuses, or `--yes` is missing.
 pub fn member(arguments: &MemberArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         MemberCommand::List { server } => {
@@ -214,10 +210,6 @@ pub(super) fn weakening(server: &ServerArgs, request: Request) -> Result<u8, Ope
     })
 }
 
-/// Runs `synod leader`; gives the exit code.
-///
-/// # Errors
-/// If no server answers, or the server refuses.
 pub fn leader(arguments: &LeaderArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         Some(LeaderCommand::Transfer { name, server }) => {
@@ -233,10 +225,6 @@ pub fn leader(arguments: &LeaderArgs) -> Result<u8, OperateError> {
     }
 }
 
-/// Runs `synod weight`; gives the exit code.
-///
-/// # Errors
-/// If no server answers, or the server refuses.
 pub fn weight(arguments: &WeightArgs) -> Result<u8, OperateError> {
     let request = Request::SetWeight {
         member: arguments.name.clone(),

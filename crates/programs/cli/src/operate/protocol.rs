@@ -72,10 +72,6 @@ Upgrade one server after the other. Going back to the old program is possible un
     )
 }
 
-/// Runs `synod protocol`; gives the exit code.
-///
-/// # Errors
-/// If no server answers, the server refuses, or `--yes` is missing.
 pub fn run(arguments: &ProtocolArgs) -> Result<u8, OperateError> {
     match &arguments.command {
         ProtocolCommand::Get { server } => {

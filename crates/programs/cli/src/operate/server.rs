@@ -18,7 +18,6 @@ const USUAL_DIRS: [&str; 2] = ["/var/lib/mysql", "/var/lib/mariadb"];
 /// Directories where packages keep the log of a member without a database.
 const LOG_DIRS: [&str; 2] = ["/var/lib/synod-relay", "/var/lib/synod-logger"];
 
-/// Foreign sockets of which a process warns.
 const WARNINGS_MAX: usize = 16;
 
 /// Connects to the member that is named, by an address or a log directory; to the only one that
@@ -34,13 +33,11 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// For the member that these arguments name.
     pub(crate) fn new(place: PlaceArgs) -> Finder {
         let told = BTreeSet::new();
         Finder { place, told }
     }
 
-    /// Connects, as [`connect`].
     pub(crate) fn connect(&mut self) -> Result<Client, OperateError> {
         if let Some(member) = self.place.member.remote() {
             return Ok(Client::connect_to(&member)?);

@@ -46,10 +46,6 @@ clock is ahead of its own.
     )
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// No server answers, or the answer cannot be written.
 pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
     let server = &arguments.server;
     let Answer::Status(status) = ask(server, Request::Status)? else {
@@ -66,13 +62,11 @@ pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
     })
 }
 
-/// Whether the server is in a group with a majority.
 fn is_in_service(status: &Status) -> bool {
     let group = status.group.as_ref();
     group.is_some_and(|group| group.is_primary && group.can_commit)
 }
 
-/// The status as text for people.
 pub(super) fn text(status: &Status) -> String {
     let mut parts = vec![head(status)];
     if !status.members.is_empty() {
@@ -135,7 +129,6 @@ const COLUMNS: [&str; 16] = [
     "lag ms", "queue", "trip ms", "clock ms", "speaks", "address",
 ];
 
-/// The table of members.
 pub(super) fn members(members: &[Member]) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     rows.extend(members.iter().map(member_row));
@@ -182,13 +175,11 @@ fn millis(microseconds: u64) -> String {
     format!("{:.digits$}", microseconds as f64 / 1e3) // exact below 285 years
 }
 
-/// Like [`millis`], with a sign.
 fn signed_millis(microseconds: i64) -> String {
     let sign = if microseconds < 0 { '-' } else { '+' };
     format!("{sign}{}", millis(microseconds.unsigned_abs()))
 }
 
-/// The server's own figures, one a line.
 fn details(status: &Status) -> String {
     let figures = [
         ("server", server(status)),

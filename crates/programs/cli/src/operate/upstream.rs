@@ -110,10 +110,6 @@ struct ReaderArgs {
     relay: ServerArgs,
 }
 
-/// Runs a command for a running relay; gives the exit code.
-///
-/// # Errors
-/// If no relay answers, or the relay refuses.
 pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
     match command {
         UpstreamCommand::Status { relay } => {
@@ -195,7 +191,6 @@ fn text(status: &RelayStatus) -> String {
     lines.join("\n")
 }
 
-/// The status of a relay that serves the group that it is in.
 fn text_of_group(status: &RelayStatus) -> String {
     let rows = [
         ["serves", "the group that it is in"],

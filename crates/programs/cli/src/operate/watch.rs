@@ -52,10 +52,6 @@ With --json, one document a line: the status, with the commits per second since 
     )
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// No server answers, or the terminal cannot be used.
 pub fn run(arguments: &WatchArgs) -> Result<u8, OperateError> {
     let mut watched = Watched::begin(arguments)?;
     if arguments.server.json || !io::stdout().is_terminal() {

@@ -68,10 +68,6 @@ A server keeps its last 256 events, until it ends. Older ones are in its error l
     )
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// No server answers, or the answer cannot be written.
 pub fn run(arguments: &WhyArgs) -> Result<u8, OperateError> {
     let server = &arguments.server;
     let Answer::Events(events) = ask(server, Request::Events)? else {

@@ -18,7 +18,6 @@ const PURPOSE: &str = "key of full copies";
 /// space, so it has none.
 const NAME: &str = "synod-sst";
 
-/// The files' texts (PEM).
 pub(super) struct SstCredentials {
     pub(super) certificate: String,
     pub(super) key: String,

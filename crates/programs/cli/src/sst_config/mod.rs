@@ -42,20 +42,16 @@ Exit codes:
   1  the secret cannot be read, or a file not be written
   2  wrong usage";
 
-/// The account that the script connects to the donor as.
 const ACCOUNT: &str = "synod_sst";
 /// Purpose that the account's password is derived for.
 const PASSWORD_PURPOSE: &str = "password of the account for full copies";
 /// Bytes of the password, before they are written as hexadecimal digits.
 const PASSWORD_BYTES: usize = 16;
 
-/// Why there is no configuration.
 #[derive(Debug, Error)]
 pub enum SstConfigError {
-    /// The secret cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// A key or a certificate cannot be made.
     #[error("cannot derive the key of full copies: {0}")]
     Key(String),
     /// A file cannot be written.
@@ -71,10 +67,6 @@ pub enum SstConfigError {
     Output(#[from] io::Error),
 }
 
-/// Writes the files and prints the configuration.
-///
-/// # Errors
-/// [`SstConfigError`], which names the file.
 pub fn run(arguments: &SstConfigArgs) -> Result<u8, SstConfigError> {
     let file = SecretFile {
         path: arguments.secret_file.clone(),
@@ -89,9 +81,6 @@ pub fn run(arguments: &SstConfigArgs) -> Result<u8, SstConfigError> {
 }
 
 /// Writes the certificate and the key that follow from a secret, for the owner of `like` only.
-///
-/// # Errors
-/// [`SstConfigError::Write`], [`SstConfigError::Key`].
 pub fn write_files(
     secret: &GroupSecret,
     like: &Path,
@@ -129,7 +118,6 @@ fn write_for_owner_of(like: &Path, path: &Path, text: &str) -> Result<(), SstCon
     })
 }
 
-/// Text for the server's configuration, and the statements for its account.
 fn configuration(secret: &GroupSecret, files: &SstFiles) -> String {
     let section = files.section();
     let password: String = secret.derive(PASSWORD_PURPOSE)[..PASSWORD_BYTES]

@@ -68,7 +68,6 @@ fn confidential_file(options: &Options) -> &str {
     }
 }
 
-/// Since 1970.
 fn now() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()

@@ -6,24 +6,19 @@ use super::replication;
 use crate::facts::{ServerFacts, is_on};
 use crate::finding::{Finding, Severity, Subject};
 
-/// A variable and what it should be.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
-    /// The line for a configuration file.
     pub line: &'static str,
-    /// Cost of a wrong value.
     why: &'static str,
     pub severity: Severity,
     accepts: fn(&str) -> bool,
     applies: Applies,
 }
 
-/// To which servers a setting applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applies {
     Always,
-    /// To members of a group with Synod.
     InGroup,
     /// To members of a group with Synod that have no other replication: elsewhere it would lose
     /// commits.

@@ -18,10 +18,8 @@ const LARGE_BYTES: u64 = 64 << 20;
 const NEW: &str = "_synod_new";
 const OLD: &str = "_synod_old";
 
-/// Characters of the longest name of a table.
 const NAME_MAX: usize = 64;
 
-/// Statements that make a table one of InnoDB.
 pub(super) fn to_innodb(server: &ServerFacts, table: &TableFacts) -> String {
     if !server.replicates() {
         return format!("ALTER TABLE {} ENGINE = InnoDB;", table.quoted_name());
@@ -42,8 +40,6 @@ pub(super) fn to_innodb(server: &ServerFacts, table: &TableFacts) -> String {
     replacement(server, table, &change)
 }
 
-/// Statement that gives an InnoDB table a primary key.
-///
 /// A key of columns that are there says the same on each server: it needs no copy.
 pub(super) fn to_primary_key(server: &ServerFacts, table: &TableFacts) -> String {
     let is_alone = !server.replicates() && !server.is_replica() && !has_binlog(server);

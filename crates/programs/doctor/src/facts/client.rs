@@ -15,10 +15,8 @@ pub struct SqlClient {
     arguments: Vec<String>,
 }
 
-/// The server did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The program is missing.
     #[error(
         "cannot run the program 'mariadb': {0}. On the machine of a logger or relay the doctor \
          looks at its file: write /etc/synod/logger.toml or relay.toml first. On a server's \
@@ -26,7 +24,6 @@ pub enum ClientError {
          mariadb-client)"
     )]
     NotRun(#[source] io::Error),
-    /// The program says why.
     #[error(
         "the server cannot be asked: {0}. If it is starting, 'systemctl status mariadb' says what \
          it waits for. If it runs, be root on its machine, or name the server and a user: synod \
@@ -52,9 +49,6 @@ impl SqlClient {
     }
 
     /// The rows of a query, also of a server that is out of its group. NULL is the text `NULL`.
-    ///
-    /// # Errors
-    /// The server cannot be reached, or refuses.
     pub fn rows(&self, query: &str) -> Result<Vec<Vec<String>>, ClientError> {
         match self.ask(query) {
             Err(ClientError::Refused(text)) if text.contains(NOT_READY) => {

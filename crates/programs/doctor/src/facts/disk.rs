@@ -5,19 +5,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Writes that are measured at most.
 const WRITES_MAX: usize = 100;
 
-/// Longest measurement.
 const MEASURED_MAX: Duration = Duration::from_secs(3);
 
 /// Bytes per write: a small commit.
 const WRITE_BYTES: usize = 4096;
 
-/// Measurements of a disk.
 #[derive(Clone, Debug)]
 pub struct DiskFacts {
-    /// The directory that was written to.
     pub directory: PathBuf,
     /// Times of `fdatasync` after a small write, sorted.
     pub sync_times: Vec<Duration>,
@@ -27,20 +23,15 @@ pub struct DiskFacts {
     pub total_bytes: u64,
 }
 
-/// The disk could not be looked at.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to {}: {source}", directory.display())]
 pub struct DiskError {
     pub directory: PathBuf,
-    /// The operating system's error.
     pub source: io::Error,
 }
 
 impl DiskFacts {
-    /// The time that this share of the syncs did not exceed.
-    ///
-    /// # Panics
-    /// Without measurements, which `measure` never makes.
+    /// The time that this share of the syncs did not exceed. Panics without measurements.
     pub fn sync_quantile(&self, share: f64) -> Duration {
         let last = self.sync_times.len() - 1;
         self.sync_times[(last as f64 * share).round() as usize]

@@ -8,7 +8,6 @@ use std::time::Duration;
 /// Facts of the machine; none where unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// Files that the server may have open.
     pub open_files: Option<u64>,
     /// systemd's limit for the server's start; none also without a limit.
     pub start_limit: Option<Duration>,
@@ -96,7 +95,6 @@ fn chosen_word(text: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// A time that systemd has for the service `mariadb`.
 fn service_time(property: &str) -> Option<Duration> {
     let output = Command::new("systemctl")
         .args(["show", "mariadb", "--property", property, "--value"])

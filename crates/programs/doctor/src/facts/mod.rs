@@ -34,7 +34,6 @@ pub(crate) use tables::quoted;
 pub use tables::{SequenceFacts, TableFacts, UniqueKey};
 pub use without_database::{MemberFacts, WithoutDatabase, has_server};
 
-/// The server to examine, and how to connect.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// Arguments of the program `mariadb`, by which it reaches the server.
@@ -43,23 +42,18 @@ pub struct Place {
     pub is_named: bool,
 }
 
-/// The server cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// Everything that the checks judge.
 #[derive(Debug)]
 pub struct Facts {
-    /// Facts that the server reports.
     pub server: ServerFacts,
-    /// The provider options that its configuration files set.
     pub options: ConfiguredOptions,
     /// Facts seen on its machine only; none: the server runs on another one.
     pub local: Option<LocalFacts>,
-    /// The servers that the configuration names.
     pub peers: Vec<PeerFacts>,
     /// The group as the server's library knows it; none: it does not run, or does not tell the
     /// doctor's user.
@@ -69,14 +63,11 @@ pub struct Facts {
 /// Facts seen on the server's machine only.
 #[derive(Debug)]
 pub struct LocalFacts {
-    /// The server's data directory.
     pub data_dir: PathBuf,
-    /// The disk of the log.
     pub disk: Result<DiskFacts, DiskError>,
     pub machine: MachineFacts,
     /// Whether the clock is set by others; none: it cannot be told.
     pub is_clock_synchronised: Option<bool>,
-    /// Programs that full copies need.
     pub programs: Programs,
     /// Ports that a group needs, and at which a program listens.
     pub busy_ports: Vec<u16>,
@@ -85,11 +76,9 @@ pub struct LocalFacts {
     /// Whether the address at which others are to reach the server is one of this machine; none:
     /// its name is not known.
     pub has_own_address: Option<bool>,
-    /// The option file that was changed last.
     pub changed_file: Option<ChangedFile>,
 }
 
-/// Provider options as a configuration file has them.
 #[derive(Debug)]
 pub struct ConfiguredOptions {
     /// The text; empty: there is none.
@@ -161,7 +150,6 @@ fn asker(server: &ServerFacts, options: &ConfiguredOptions, is_here: bool) -> As
     }
 }
 
-/// Address at which others are to reach the server.
 fn own_address(server: &ServerFacts, options: &ConfiguredOptions) -> Address {
     let configured = server.planned("wsrep_node_address");
     match &options.read {
@@ -193,7 +181,6 @@ fn peers_of(server: &ServerFacts, options: &ConfiguredOptions) -> Vec<Peer> {
     parsed.map(|url| url.peers).unwrap_or_default()
 }
 
-/// Port of members with this configuration.
 fn group_port(options: &ConfiguredOptions) -> u16 {
     let read = options.read.as_ref().ok();
     let listen = read.and_then(|(options, _)| options.listen_address().port);

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 const FILES: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 const DIRECTORIES: [&str; 2] = ["/etc/mysql/conf.d", "/etc/mysql/mariadb.conf.d"];
 
-/// A file, and when it was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedFile {
     pub path: PathBuf,
@@ -16,7 +15,6 @@ pub struct ChangedFile {
     pub age: Duration,
 }
 
-/// The file that was changed last.
 pub(super) fn changed_last() -> Option<ChangedFile> {
     let listed = DIRECTORIES
         .into_iter()

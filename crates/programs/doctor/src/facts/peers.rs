@@ -12,10 +12,8 @@ use synod_node::{Credentials, galera};
 use synod_options::whereabouts::is_here;
 use synod_options::{Address, Peer};
 
-/// Time limit for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time limit for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections that are timed; the fastest counts.
@@ -23,15 +21,12 @@ const TRIES: usize = 3;
 
 #[derive(Clone, Debug)]
 pub struct PeerFacts {
-    /// Name or address, and port.
     pub address: String,
-    /// Name or address.
     pub host: String,
     /// Whether an address of that name is one of the doctor's machine; none: the name is not known.
     pub is_here: Option<bool>,
     /// The member whose configuration this is.
     pub is_own: bool,
-    /// Result of the connection, or why it failed.
     pub seen: Result<Reached, String>,
     /// The port there at which full copies arrive, and why it is not reached; none: it is let
     /// through, or nothing of the peer is reached.
@@ -43,19 +38,15 @@ pub struct PeerFacts {
     pub answer: Option<Result<Box<Status>, String>>,
 }
 
-/// The member whose configuration is looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
-    /// Address at which the others reach it.
     pub(super) address: Address,
     pub(super) cluster_name: String,
     /// Usable credentials; none: no member would answer.
     pub(super) credentials: Option<Credentials>,
-    /// Whether it runs Synod.
     pub(super) is_in_group: bool,
 }
 
-/// A server that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// From the connection's request to its acceptance: a round trip.
@@ -106,7 +97,6 @@ impl Asker {
         is_same || is_here(&own.host) != Some(true) && own.port == peer.port
     }
 
-    /// Asks as `synod status --member` does.
     fn ask(&self, peer: &Peer) -> Option<Result<Box<Status>, String>> {
         let member = RemoteMember {
             address: peer.to_string(),
@@ -117,7 +107,6 @@ impl Asker {
     }
 }
 
-/// The status that a member gives.
 pub(super) fn status_of(client: Result<Client, ClientError>) -> Result<Box<Status>, ClientError> {
     let mut client = client?;
     match client.ask(Request::Status, ANSWER_LIMIT)? {

@@ -27,7 +27,6 @@ impl Programs {
     }
 }
 
-/// Whether a server is installed.
 pub(super) fn has_server() -> bool {
     ["mariadbd", "mysqld"]
         .into_iter()

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::client::{ClientError, SqlClient};
 use super::tables::{self, SequenceFacts, TableFacts};
 
-/// Facts that the server reports.
 #[derive(Debug, Default)]
 pub struct ServerFacts {
     pub version: String,
@@ -36,7 +35,6 @@ pub struct ServerFacts {
     pub socket_accounts: Option<Vec<String>>,
 }
 
-/// A server that another one replicates from, as a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFacts {
     /// The connection's name; empty for the only one of most replicas.
@@ -100,7 +98,6 @@ impl ServerFacts {
         Ok(facts)
     }
 
-    /// A server that does not answer.
     pub(super) fn silent(why: String) -> ServerFacts {
         ServerFacts {
             silence: Some(why),
@@ -144,7 +141,6 @@ impl ServerFacts {
         Some(Duration::from_secs(seconds))
     }
 
-    /// A variable's value as a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.variables.get(name)?.parse().ok()
     }
@@ -166,7 +162,6 @@ impl ServerFacts {
         is_configured || self.counter("Slaves_running") > 0
     }
 
-    /// Whether it runs in a group with Synod now.
     pub fn is_in_group(&self) -> bool {
         self.replicates() && self.variable("wsrep_provider").contains("libsynod")
     }

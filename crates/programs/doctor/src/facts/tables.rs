@@ -13,7 +13,6 @@ pub struct TableFacts {
     pub engine: String,
     /// Data and indexes, in bytes.
     pub bytes: u64,
-    /// Whether it has a primary key.
     pub has_primary_key: bool,
     /// Columns that a statement can fill, in their order, quoted. Only of a table that lacks a
     /// primary key or is of another engine than InnoDB; empty of all others.
@@ -27,7 +26,6 @@ pub struct TableFacts {
     pub attached: Vec<String>,
 }
 
-/// A unique key of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UniqueKey {
     pub name: String,
@@ -44,7 +42,6 @@ impl TableFacts {
         format!("{}.{}", quoted(&self.schema), quoted(&self.name))
     }
 
-    /// Whether its rows replicate.
     pub fn replicates(&self) -> bool {
         self.engine.eq_ignore_ascii_case("InnoDB")
     }
@@ -94,7 +91,6 @@ FROM information_schema.referential_constraints";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceFacts {
-    /// `schema.name`, quoted as SQL needs it.
     pub name: String,
     /// By how much its numbers rise; zero: by `auto_increment_increment`, from
     /// `auto_increment_offset` on.
@@ -128,10 +124,8 @@ pub(super) fn sequences(client: &SqlClient) -> Result<Vec<SequenceFacts>, Client
     Ok(found.collect())
 }
 
-/// Tables by schema and name.
 type ByName = BTreeMap<(String, String), TableFacts>;
 
-/// All tables of users.
 pub(super) fn gather(client: &SqlClient) -> Result<Vec<TableFacts>, ClientError> {
     let rows = client.rows(TABLES)?;
     let found = rows.iter().filter_map(|row| table(row));

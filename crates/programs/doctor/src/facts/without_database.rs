@@ -10,18 +10,14 @@ use super::disk::{self, DiskError, DiskFacts};
 use super::peers::{self, Asker, PeerFacts};
 use super::{ConfiguredOptions, clock, programs};
 
-/// A logger or relay, as its file has it.
 #[derive(Clone, Debug)]
 pub struct WithoutDatabase {
     /// `logger` or `relay`: the command that runs it.
     pub kind: &'static str,
-    /// Its file.
     pub file: PathBuf,
     pub name: String,
     pub cluster_name: String,
-    /// Address at which the others reach it.
     pub address: Address,
-    /// Addresses of other members.
     pub peers: Vec<Address>,
     pub options: Options,
 }
@@ -32,7 +28,6 @@ pub struct MemberFacts {
     pub(crate) member: WithoutDatabase,
     pub(crate) options: ConfiguredOptions,
     pub(crate) log_dir: PathBuf,
-    /// The disk of the log.
     pub(crate) disk: Result<DiskFacts, DiskError>,
     /// Whether the clock is set by others; none: it cannot be told.
     pub(crate) is_clock_synchronised: Option<bool>,
@@ -87,7 +82,6 @@ fn peer(address: &Address) -> Peer {
     }
 }
 
-/// Whether a server is installed on this machine.
 pub fn has_server() -> bool {
     programs::has_server()
 }

@@ -26,7 +26,6 @@ pub(crate) trait Connection: Read + Write {
     /// From now on only the system's limits hold, each for one call.
     fn lift_deadline(&mut self);
 
-    /// Everything after this is encrypted.
     fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>;
 }
 
@@ -57,7 +56,6 @@ impl<S: Read + Write> Packets<S> {
         self.input_max = INPUT_MAX;
     }
 
-    /// Whether the other side has ended the connection.
     pub(crate) fn have_ended(&mut self) -> bool
     where
         S: Connection,
@@ -65,7 +63,6 @@ impl<S: Read + Write> Packets<S> {
         self.stream.has_ended()
     }
 
-    /// Everything after this is encrypted.
     pub(crate) fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>
     where
         S: Connection,
@@ -87,7 +84,6 @@ impl<S: Read + Write> Packets<S> {
         Ok(packet.payload)
     }
 
-    /// Bytes that were gathered, and not sent yet.
     pub(crate) fn gathered_bytes(&self) -> usize {
         self.gathered.len()
     }
@@ -97,7 +93,6 @@ impl<S: Read + Write> Packets<S> {
         self.gathered.len() + HEADER_BYTES + payload_bytes >= GATHERED_BYTES
     }
 
-    /// Adds a packet with this payload to what is to be sent.
     pub(crate) fn write(&mut self, payload: &[u8]) -> io::Result<()> {
         self.write_pieces(&[payload])
     }
@@ -152,7 +147,6 @@ impl<S: Read + Write> Packets<S> {
         self.send()
     }
 
-    /// Sends what was gathered.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.send()?;
         self.stream.flush()
@@ -179,7 +173,6 @@ pub(crate) struct Refusal {
     /// MariaDB's number for it.
     pub(crate) code: u16,
     pub(crate) state: &'static str,
-    /// Cause and remedy.
     pub(crate) text: String,
 }
 

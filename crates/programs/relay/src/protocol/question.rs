@@ -110,7 +110,6 @@ fn select(list: &str, facts: &Facts, own: &ReaderVariables) -> Option<Answer> {
     })
 }
 
-/// An expression, and the name that its column gets.
 fn named(part: &str) -> (&str, &str) {
     let words = part.rsplit_once(char::is_whitespace);
     let Some((before, name)) = words else {
@@ -258,13 +257,9 @@ fn one_name(name: &str) -> String {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Domain and server of the GTIDs.
     pub(crate) identity: Identity,
-    /// The oldest action in the log.
     pub(crate) first: Seqno,
-    /// The last committed action.
     pub(crate) last: Seqno,
-    /// The newest GTID of each domain.
     pub(crate) gtids: GtidList,
     pub(crate) now: u64,
 }

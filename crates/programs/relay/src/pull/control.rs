@@ -28,7 +28,6 @@ pub(crate) enum Order {
     Skip(String),
 }
 
-/// Why an order was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OrderRefusal {
     /// Another relay leads, or none.
@@ -44,7 +43,6 @@ pub(crate) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) state: PullState,
-    /// Why nothing comes.
     pub(crate) error: Option<String>,
 }
 
@@ -73,7 +71,6 @@ pub(crate) struct Control {
     changed: Condvar,
 }
 
-/// A turn of this relay to pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// The last action before it.
@@ -82,8 +79,6 @@ pub(crate) struct Turn {
 }
 
 impl Control {
-    // --- what it is told -----------------------------------------------------------------------
-
     /// Whether this member may write has changed.
     pub(crate) fn may_write(&self, permission: WritePermission) {
         let turn = match permission {
@@ -137,8 +132,6 @@ impl Control {
     pub(crate) fn warning(&self) -> Option<String> {
         lock(&self.state).row_lacks.warning()
     }
-
-    // --- the puller's side ---------------------------------------------------------------------
 
     /// Waits until this relay is to pull; none once it stops.
     pub(crate) fn await_turn(&self) -> Option<Turn> {

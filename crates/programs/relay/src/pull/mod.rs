@@ -1,10 +1,5 @@
 //! The pull from the upstream: one relay of the group does it, the one that leads.
 //!
-//! - [`control`]: whether this relay is to pull, what operators order, what is known of it;
-//! - [`puller`]: the thread that decides what to do next; [`session`]: one connection;
-//! - [`submissions`]: what is on its way into the log, and what keeps it out of later terms;
-//! - [`patience`]: when to try again, and when another relay is to; [`skip`]: leaving out.
-//!
 //! The leader's term begins after everything that earlier leaders have ordered. The puller waits
 //! until this relay has read that, and continues where the upstream was at its end. What a relay
 //! submits in a term that is not its own is refused by the leader (`synod-member`'s writer rule),

@@ -25,7 +25,6 @@ use crate::upstream_log::tail::{Broken, End, Tail};
 
 /// Interval of looks at something that no event announces.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time limit for reading an order that is in the log.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 const HANDOVER_LIMIT: Duration = Duration::from_secs(5);
 
@@ -35,7 +34,6 @@ struct Attempts {
     count: u64,
 }
 
-/// Pulls from the upstream while this relay leads.
 pub(crate) struct Puller {
     pub(crate) node: Arc<Node>,
     pub(crate) tail: Arc<Tail>,
@@ -266,8 +264,6 @@ impl Puller {
         };
         self.output.log(Level::Warning, &line);
     }
-
-    // --- orders --------------------------------------------------------------------------------
 
     fn obey(&self, (order, reply): Ordered, end: &End) {
         let result = self.carry_out(&order, end);

@@ -41,7 +41,6 @@ pub(crate) enum PullError {
     )]
     OtherKind {
         found: &'static str,
-        /// Kind recorded in the log.
         kept: &'static str,
     },
     #[error(
@@ -88,7 +87,6 @@ impl PullError {
     }
 }
 
-/// A pull, with what is known of its place.
 pub(crate) struct Session<'a> {
     submissions: Submissions<'a>,
     pull: u64,
@@ -257,7 +255,6 @@ impl Room {
         }
     }
 
-    /// Whether something may be pulled now.
     pub(crate) fn check(&self, tail: &Tail) -> Result<(), PullError> {
         let waits = match self.policy {
             FullLogPolicy::Wait => self.log.is_tight(),

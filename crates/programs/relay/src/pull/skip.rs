@@ -66,7 +66,6 @@ pub(crate) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead
     (head, events)
 }
 
-/// The body of a statement that fails and says what to do.
 fn statement(stopped: Stopped) -> Vec<u8> {
     let text = format!(
         "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'The relays have left out transaction {stopped} \

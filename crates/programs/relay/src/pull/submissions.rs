@@ -46,7 +46,6 @@ struct Flight {
 struct InFlight {
     count: usize,
     bytes: usize,
-    /// A part has not got into the log.
     has_failed: bool,
 }
 
@@ -54,7 +53,6 @@ struct InFlight {
 pub(crate) struct Submissions<'a> {
     node: &'a Node,
     control: &'a Control,
-    /// The turn that the parts are of.
     turn: Turn,
     sender: SyncSender<Submitted>,
     flight: Arc<Flight>,
@@ -68,7 +66,6 @@ pub(crate) struct Settling<'a> {
 }
 
 impl<'a> Submissions<'a> {
-    /// The way, and what is to be settled.
     pub(crate) fn begin(
         node: &'a Node,
         control: &'a Control,
@@ -104,8 +101,7 @@ impl<'a> Submissions<'a> {
     }
 
     /// Submits a part when it and what is on its way have no more than `bytes_max`, or nothing is;
-    /// false once one has not got into the log, or the turn is over. `end`: its transaction ends
-    /// there.
+    /// false once one has not got into the log, or the turn is over.
     pub(crate) fn part(&self, data: Bytes, end: Option<FilePosition>, bytes_max: usize) -> bool {
         // It comes in several pieces then, which others may overtake.
         let is_alone = data.len() > ALONE_BYTES;

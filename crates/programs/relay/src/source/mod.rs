@@ -1,11 +1,6 @@
-//! From the log to transactions, as readers get them.
-//!
-//! - [`streams`]: fragments of streamed transactions;
-//! - [`statement`]: statements in total order, and how they have ended in the group.
-//!
-//! Readers get of an action what servers do with it: a write set is a transaction, a statement in
-//! total order is one of its own if it succeeds, a fragment is nothing until its transaction
-//! commits, and a rollback is nothing.
+//! From the log to transactions: readers get of an action what servers do with it. A write set is a
+//! transaction, a statement in total order is one of its own if it succeeds, a fragment is nothing
+//! until its transaction commits, and a rollback is nothing.
 
 mod statement;
 mod streams;
@@ -24,7 +19,6 @@ use crate::upstream_log::source::KeptSourceError;
 /// Largest statement in total order, in bytes: it is in memory as a whole.
 const STATEMENT_MAX: usize = 64 << 20;
 
-/// Why the transactions of a reader end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error(transparent)]
@@ -48,12 +42,10 @@ pub(crate) enum SourceError {
     Reader(#[from] std::io::Error),
 }
 
-/// Takes the events of transactions, in order.
 pub(crate) trait Sink {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError>;
 }
 
-/// The transactions that one reader lacks.
 pub(crate) trait Transactions {
     /// Gives the events of the next action to `sink`, if it is for readers. False: the group has
     /// committed nothing more, or how a statement ends is not known yet. An error may come amid a
@@ -292,10 +284,8 @@ fn damaged(seqno: Seqno, source: EventError) -> SourceError {
     not_a_transaction(seqno, TransactionError::Event(source))
 }
 
-/// A write set as far as it has come.
 struct Pieces {
     seqno: Seqno,
-    /// The header of the write set has come.
     has_head: bool,
     /// Bytes that are no whole event yet.
     rest: Vec<u8>,
@@ -346,7 +336,6 @@ impl Pieces {
         Ok(())
     }
 
-    /// The write set has come.
     fn finish(self) -> Result<(), SourceError> {
         match Events::of(&self.rest).next() {
             Some(Err(error)) => Err(damaged(self.seqno, error)),

@@ -34,7 +34,6 @@ const NO_SUCH_DATABASE: u16 = 1008;
 /// `ER_BAD_TABLE_ERROR`: a table to be dropped is not there.
 const NO_SUCH_TABLE: u16 = 1051;
 
-/// Why readers cannot get a statement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatementError {
     #[error("action {} cannot be given to readers: {source}", gtid.sequence)]
@@ -55,7 +54,6 @@ pub(crate) enum StatementError {
     },
 }
 
-/// Form in which readers get the statement.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -136,7 +134,6 @@ pub(crate) enum Outcome {
     Ended(u16),
 }
 
-/// A statement that waits for its outcome.
 pub(crate) struct Held {
     pub(crate) action: FollowedAction,
     /// The first entry that was not looked at.
@@ -202,11 +199,9 @@ impl Held {
 struct Condition {
     /// Bytes of the statement before it.
     at: usize,
-    /// Text to insert.
     text: &'static str,
 }
 
-/// The work that a failed statement may have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IfFailed {
     Nothing,
@@ -250,7 +245,6 @@ fn drop_if_there(statement: &[u8]) -> Option<Condition> {
     condition_after(statement, "DROP", " IF EXISTS")
 }
 
-/// The condition `text` for a statement that begins with this verb and a kind of object.
 fn condition_after(statement: &[u8], verb: &str, text: &'static str) -> Option<Condition> {
     let mut words = words(statement);
     words.next().filter(|(word, _)| word == verb)?;

@@ -21,9 +21,7 @@ type Session = (MemberId, SessionId);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamId {
-    /// The session whose client runs it.
     pub(crate) origin: Session,
-    /// Its number there.
     pub(crate) trx: u64,
 }
 
@@ -31,11 +29,9 @@ pub(crate) struct StreamId {
 pub(crate) struct Stream {
     /// Its first fragment was among them.
     pub(crate) is_whole: bool,
-    /// Its fragments, in order.
     pub(crate) places: Vec<Places>,
 }
 
-/// More is open than can be noted.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "streamed transactions that are open have more than {PLACES_MAX} fragments. End them, or make \
@@ -43,7 +39,6 @@ pub(crate) struct Stream {
 )]
 pub(crate) struct TooManyFragments;
 
-/// The streamed transactions that are open at a reader's place.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     open: BTreeMap<StreamId, Stream>,
@@ -120,11 +115,7 @@ enum Past {
     View(Vec<Session>),
 }
 
-/// The fragments of a transaction before the entry `before`; none if servers rolled it back
-/// meanwhile.
-///
-/// # Errors
-/// The log begins after the transaction did, or cannot be read.
+/// None if servers rolled the transaction back meanwhile.
 pub(crate) fn earlier_fragments(
     follower: &Follower,
     id: StreamId,

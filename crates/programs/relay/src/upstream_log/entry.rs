@@ -47,7 +47,6 @@ const PAUSED: u8 = 1;
 const LAST: u8 = 2;
 const GTID_BYTES: usize = 16;
 
-/// Why an action is no entry of a relay group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error("it holds no part of an upstream's binlog: {0}")]
@@ -92,7 +91,6 @@ pub(crate) struct Orders {
 /// An action of a relay group, without the events of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A part, or an order.
     Head(Box<Head>),
     Note(Note),
 }
@@ -127,14 +125,12 @@ impl Note {
     }
 }
 
-/// Head of the leader's entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Upstream's position before the transaction, or at the order.
     pub(crate) before: GtidState,
     /// The same by MySQL's GTIDs; none: the upstream is MariaDB.
     pub(crate) mysql: Option<MysqlGtidSet>,
-    /// Orders in force from this entry on.
     pub(crate) orders: Orders,
     /// Registry, after an action before this entry.
     pub(crate) known: Known,
@@ -149,9 +145,7 @@ pub(crate) struct PartHead {
     pub(crate) number: u32,
     pub(crate) is_last: bool,
     pub(crate) gtid: Gtid,
-    /// Its GTID in MySQL, if the upstream is that.
     pub(crate) mysql: Option<MysqlGtid>,
-    /// End of the part in the upstream's binlog.
     pub(crate) end: FilePosition,
 }
 
@@ -336,7 +330,6 @@ pub(crate) enum Note {
         /// Time of that position, in seconds since 1970.
         seen_s: u64,
     },
-    /// The log may be purged, whatever its size.
     Purge {
         /// The last action that may be purged.
         last: Seqno,

@@ -15,7 +15,6 @@ use synod_node::{MemberId, Seqno, SessionId};
 
 use crate::upstream_log::entry::Head;
 
-/// The session of the relay that has submitted an entry.
 type Origin = (MemberId, SessionId);
 
 /// A transaction begins after others that the log does not have.
@@ -240,7 +239,6 @@ impl GtidState {
         named.into_iter().next()
     }
 
-    /// The state after one more transaction.
     pub(crate) fn add(&mut self, gtid: Gtid) {
         match self.place(gtid.domain) {
             Ok(at) => self.0[at] = gtid,
@@ -248,7 +246,6 @@ impl GtidState {
         }
     }
 
-    /// Index of a domain in the list, or where to insert it.
     fn place(&self, domain: u32) -> Result<usize, usize> {
         self.0.binary_search_by_key(&domain, |gtid| gtid.domain)
     }

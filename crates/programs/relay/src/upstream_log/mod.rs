@@ -1,8 +1,4 @@
 //! A foreign binlog, as the log of a relay group keeps it.
-//!
-//! - [`entry`]: what an action holds; [`registry`]: readers that are not connected;
-//! - [`history`]: the rule that says which entries are the upstream's transactions;
-//! - [`source`]: the transactions that one reader gets; [`tail`]: the end of the log.
 
 pub(crate) mod entry;
 pub(crate) mod history;
@@ -16,7 +12,6 @@ use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, 
 use self::entry::{Entry, EntryError, Head};
 use self::history::Gap;
 
-/// Why what the log keeps cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeptError {
     #[error(transparent)]
@@ -53,7 +48,6 @@ pub(crate) fn entry_after(
     next_entry(&mut log.follow(after)?)
 }
 
-/// The next part or order that the follower comes to.
 fn next_entry(follower: &mut Follower) -> Result<Option<(Seqno, Head)>, KeptError> {
     while let Some(followed) = follower.advance()? {
         if let Followed::Action(action) = followed

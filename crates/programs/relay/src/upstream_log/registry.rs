@@ -11,7 +11,6 @@ use synod_node::Seqno;
 
 use crate::upstream_log::entry::Note;
 
-/// Readers that may be registered.
 pub(crate) const REGISTERED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,6 @@ pub(crate) struct Registered {
     pub(crate) seen_s: u64,
 }
 
-/// Registered readers, and the purge limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registry {
     /// By `server_id`.

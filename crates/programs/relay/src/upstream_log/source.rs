@@ -25,7 +25,6 @@ struct Place {
     events: Option<Bytes>,
 }
 
-/// Why a reader cannot get the transactions that it lacks.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeptSourceError {
     #[error(transparent)]
@@ -54,10 +53,8 @@ impl KeptSourceError {
     }
 }
 
-/// The transactions that one reader lacks.
 pub(crate) struct KeptSource {
     log: CommittedLog,
-    /// Knows of forced purges.
     tail: Arc<Tail>,
     follower: Follower,
     history: History<Place>,
@@ -109,7 +106,6 @@ impl Transactions for KeptSource {
 }
 
 impl KeptSource {
-    /// The transactions after those that a reader has.
     pub(crate) fn after_gtids(
         log: &CommittedLog,
         tail: &Arc<Tail>,
@@ -251,16 +247,13 @@ fn give_events(gtid: Gtid, events: &[u8], sink: &mut dyn Sink) -> Result<(), Sou
     Ok(())
 }
 
-/// Start of a reader in the log.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// After this action.
     pub(crate) after: Seqno,
     /// Upstream's position there; none: the log has no entry yet.
     state: Option<GtidState>,
 }
 
-/// Why a reader cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoStart {
     #[error(transparent)]
@@ -279,7 +272,6 @@ pub(crate) enum NoStart {
     },
 }
 
-/// The place of a reader that has everything up to `has`.
 pub(crate) fn start(log: &CommittedLog, has: &GtidState) -> Result<Start, NoStart> {
     let before_log = log.first_seqno().prev();
     let end = log.readable_seqno();
@@ -328,7 +320,6 @@ fn newest(
     }
 }
 
-/// Why the next transaction cannot be given to a reader.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotGiven {
     #[error(
@@ -337,9 +328,7 @@ pub(crate) enum NotGiven {
     )]
     NeverExisted {
         reader: Gtid,
-        /// The transaction before that place.
         before: String,
-        /// The one after it, or the one with the same number.
         next: Gtid,
     },
     #[error(

@@ -1,6 +1,5 @@
-//! State at the end of the log: the upstream's position, when it got there, and the registry. Every
-//! relay follows it, so that the next leader continues at once, and holds what registered readers
-//! need.
+//! State at the end of the log. Every relay follows it, so that the next leader continues at once,
+//! and holds what registered readers need.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +17,6 @@ use crate::upstream_log::history::{GtidState, History};
 use crate::upstream_log::registry::{Known, Registry};
 use crate::upstream_log::{KeptError, entry_after, entry_of};
 
-/// Longest single wait for the log.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +36,6 @@ impl Broken {
     }
 }
 
-/// State at the end of the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
     /// The last action that was read.
@@ -47,7 +44,6 @@ pub(crate) struct End {
     pub(crate) state: Option<GtidState>,
     /// The same by MySQL's GTIDs; none: the upstream is MariaDB, or the log has no entry yet.
     pub(crate) mysql: Option<MysqlGtidSet>,
-    /// The newest whole transaction's GTID in MySQL.
     pub(crate) mysql_newest: Option<MysqlGtid>,
     pub(crate) orders: Orders,
     pub(crate) registry: Registry,
@@ -200,7 +196,6 @@ struct Reading {
     new_notes: VecDeque<Seqno>,
     /// End of the log when this process started.
     old: Seqno,
-    /// Hold on the log for registered readers.
     held: Option<LogHold>,
 }
 

@@ -23,11 +23,8 @@ const START_ENCRYPTION: u8 = 164;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    /// The format of those after it.
     Format,
-    /// The name of the present or the next file.
     Rotate,
-    /// There is nothing else.
     Heartbeat,
     /// Meaningful only within its file.
     OfFile,
@@ -37,12 +34,10 @@ pub(crate) enum EventKind {
     Unknown,
 }
 
-/// Role of an event in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Member {
     /// The text of a statement with rows, or a value for the next statement.
     Before,
-    /// A table for the next rows.
     TableMap,
     Rows,
     Query,
@@ -115,7 +110,6 @@ impl Statement {
     }
 }
 
-/// Whether the statement is about a transaction of XA.
 pub(crate) fn is_xa(text: &[u8]) -> bool {
     words(text).next().is_some_and(|(word, _)| word == "XA")
 }
@@ -153,7 +147,6 @@ pub(crate) fn lack_of(
     })
 }
 
-/// Whether a statement stands for rows.
 pub(crate) fn changes_rows(event: &RawEvent, statement: &Statement, is_alone: bool) -> bool {
     match statement {
         _ if is_alone => false,

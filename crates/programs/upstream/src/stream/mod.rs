@@ -1,8 +1,5 @@
 //! From the events of a dump to parts of transactions.
 //!
-//! - [`raw`]: an event's bytes; [`kinds`]: its role; [`parts`]: filter and cut;
-//! - [`mysql`]: what comes from MySQL, as MariaDB would have written it.
-//!
 //! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
 //! and ends with what ends it, also if a filter leaves nothing else.
 
@@ -39,14 +36,12 @@ pub(crate) struct Decoder {
     filter: Filter,
     part_bytes: usize,
     checksum: Checksum,
-    /// Translator of an upstream of MySQL.
     translator: Option<Translator>,
     /// The upstream's `explicit_defaults_for_timestamp`, for files of which a version wrote the
     /// statements that does not say it.
     explicit_defaults: bool,
     /// The present file is one.
     lacks_explicit_defaults: bool,
-    /// End of the newest event.
     place: FilePosition,
     open: Option<Open>,
     /// Parts of one event, still to be returned.
@@ -104,7 +99,6 @@ impl Decoder {
         self
     }
 
-    /// End of the newest event.
     pub(crate) fn place(&self) -> &FilePosition {
         &self.place
     }
@@ -116,7 +110,6 @@ impl Decoder {
             .is_some_and(Translator::is_skipping)
     }
 
-    /// Gives what an event has completed.
     pub(crate) fn give(&mut self) -> Option<Incoming> {
         self.out.pop_front()
     }
@@ -155,7 +148,6 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes an event of MariaDB.
     fn pass(&mut self, event: RawEvent) -> Result<(), Fault> {
         let header = event.header;
         match EventKind::of(event.event_type()) {
@@ -379,7 +371,6 @@ impl Open {
     }
 }
 
-/// Whether a statement is kept.
 fn keeps(event: &RawEvent, statement: Option<&Statement>, filter: &Filter) -> Result<bool, Fault> {
     let schema = Query::parse(event.body())?.schema;
     Ok(match statement {
@@ -399,7 +390,6 @@ fn gtid_of(event: &RawEvent) -> Result<(Gtid, u8), EventError> {
     Ok((gtid, parsed.flags))
 }
 
-/// A GTID event with other flags.
 fn with_flags(event: &Bytes, change: impl FnOnce(u8) -> u8) -> Bytes {
     let mut bytes = BytesMut::from(&**event);
     if let Some(flags) = bytes.get_mut(HEADER_BYTES + FLAGS_AT) {

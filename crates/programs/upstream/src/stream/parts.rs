@@ -16,7 +16,6 @@ use crate::error::Corruption;
 use crate::position::{FilePosition, NotWholeRows, Part};
 use crate::stream::raw::RawEvent;
 
-/// A transaction that is cut while it comes.
 #[derive(Debug)]
 pub(crate) struct Parts {
     gtid: Gtid,
@@ -69,7 +68,6 @@ impl Parts {
         self.not_whole_rows = self.not_whole_rows.take().or(lack);
     }
 
-    /// The last part, which ends at `place`.
     pub(crate) fn finish(mut self, place: &FilePosition) -> Part {
         self.part(place, true)
     }
@@ -104,7 +102,6 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Takes the text of a statement, or a value for one.
     pub(crate) fn before(&mut self, event: RawEvent) -> Result<(), Corruption> {
         if self.head.len() >= TABLES_MAX {
             return Err(Corruption::TooManyTables(TABLES_MAX));

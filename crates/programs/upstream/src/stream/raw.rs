@@ -50,7 +50,6 @@ impl RawEvent {
         })
     }
 
-    /// An event with the header of this one, but for its type, and with another body.
     pub(crate) fn replaced(&self, event_type: EventType, body: &[u8]) -> RawEvent {
         RawEvent::made(
             EventHeader {
@@ -61,7 +60,6 @@ impl RawEvent {
         )
     }
 
-    /// An event with this header, but for its size.
     pub(crate) fn made(header: EventHeader, body: &[u8]) -> RawEvent {
         let (header, bytes) = header.with_body(body);
         RawEvent {
@@ -87,7 +85,6 @@ impl RawEvent {
         self.header.event_type
     }
 
-    /// Bytes after the header.
     pub(crate) fn body(&self) -> &[u8] {
         self.bytes.get(HEADER_BYTES..).unwrap_or_default()
     }
@@ -153,7 +150,6 @@ pub(crate) fn with_explicit_defaults(
     Ok(event.replaced(event.event_type(), &told.body()?))
 }
 
-/// Sets the bit in the status variables of a statement.
 pub(crate) fn set_explicit_defaults(status: &mut [u8], is_explicit: bool) {
     if let Some((&mut FLAGS, after)) = status.split_first_mut()
         && let Some(byte) = after.get_mut(FLAGS_BYTES - 1)

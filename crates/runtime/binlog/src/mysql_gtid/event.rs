@@ -64,7 +64,6 @@ fn tagged(fields: &mut Fields<'_>) -> Result<([u8; UUID_BYTES], Tag, u64), Event
     Ok((uuid, tag, number))
 }
 
-/// The id of the next field, which must be this one.
 fn field(fields: &mut Fields<'_>, id: u64) -> Result<(), EventError> {
     match packed(fields)? {
         found if found == id => Ok(()),

@@ -24,7 +24,6 @@ const UUID_CHARACTERS: usize = 36;
 /// The greatest number of a transaction: MySQL counts with a sign, and needs the one after it.
 const NUMBER_MAX: u64 = i64::MAX as u64 - 1;
 
-/// The UUID of a server, or of a group of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; UUID_BYTES]);
 
@@ -81,7 +80,6 @@ impl fmt::Display for Tag {
 /// Names a transaction of MySQL: where it began, and which one it was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MysqlGtid {
-    /// The server where it began.
     pub uuid: Uuid,
     /// The tag that it was counted by there.
     pub tag: Tag,

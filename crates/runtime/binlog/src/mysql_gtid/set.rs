@@ -81,7 +81,6 @@ impl MysqlGtidSet {
         add_run(self.runs_mut(gtid.source()), run);
     }
 
-    /// The same without this one.
     #[must_use]
     pub fn without(&self, gtid: MysqlGtid) -> MysqlGtidSet {
         let mut set = self.clone();

@@ -22,7 +22,6 @@ const HOLD_BACK_MAX: Duration = Duration::from_millis(1);
 /// How long a turn continues although an event waits that goes first.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
-/// Queue of everything that happens to this member.
 pub(crate) type Events = Driving<Incoming>;
 
 /// An event, and the bytes it took from a budget of received messages.
@@ -35,7 +34,6 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// An event of a received message.
     pub(crate) fn with_share(event: Event, lane: Lane, share: BudgetShare) -> Incoming {
         Incoming {
             share: Some(share),
@@ -78,7 +76,6 @@ impl Queued for Incoming {
     }
 }
 
-/// The driver and its clock.
 struct DriverMachine {
     driver: Driver,
     clock: Clock,
@@ -146,13 +143,10 @@ pub(crate) struct CoreThread {
     pub(crate) driver: Driver,
     pub(crate) clock: Clock,
     pub(crate) transport: Arc<Transport>,
-    /// Everything that happens to this member.
     pub(crate) events: Arc<Events>,
-    /// Stopped with this thread.
     pub(crate) delivery: Arc<Delivery>,
     /// Bytes of this member's actions that have no proposal result yet.
     pub(crate) pending_budget: Arc<ByteBudget>,
-    /// The same for the chunks of large actions.
     pub(crate) chunk_budget: Arc<ByteBudget>,
     /// Bytes of received messages not handled yet.
     pub(crate) inbound_budgets: InboundBudgets,

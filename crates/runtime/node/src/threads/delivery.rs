@@ -35,12 +35,10 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// When the commit index or the written log has moved.
     pub(crate) fn log_moved(&self) -> &EventCount {
         &self.log_moved
     }
 
-    /// The commit index or the written log has moved.
     pub(crate) fn moved(&self) {
         self.log_moved.notify();
         if IN_TURN.get() {
@@ -70,7 +68,6 @@ impl Delivery {
         }
     }
 
-    /// Whether nothing is left to deliver.
     fn deliver_now(&self) -> bool {
         match self.deliverer.try_lock() {
             Ok(mut deliverer) => deliverer.as_mut().is_some_and(Deliverer::step_now),

@@ -15,15 +15,12 @@ use crate::transport::Transport;
 /// Writes wait for it.
 const TURNS_MAX: usize = 2;
 
-/// The log thread: the only one that writes the log.
-///
-/// It writes the jobs that gathered while the last sync ran, syncs once, and reports what is
-/// durable: it drives what follows from that itself, so that an acknowledgement leaves at once.
-/// While it has no job, it writes a durable floor for the last batch.
+/// The log thread: the only one that writes the log. It writes the jobs that gathered while the
+/// last sync ran, syncs once, and drives what follows from that itself, so that an acknowledgement
+/// leaves at once. While it has no job, it writes a durable floor for the last batch.
 pub(crate) struct LogThread {
     pub(crate) clock: Clock,
     pub(crate) storage: Storage,
-    /// Writes that the driver orders, in order.
     pub(crate) jobs: Receiver<Job>,
     pub(crate) events: Arc<Events>,
 }
@@ -84,16 +81,13 @@ impl LogThread {
 }
 
 /// The catch-up thread: reads old entries from the log for members that lag, or that fetch what
-/// their own logs lack.
-///
-/// The driver answers from the entry cache; only requests that need the disk come here, so that a
-/// lagging member never slows the others down.
+/// their own logs lack. The driver answers from the entry cache; only requests that need the disk
+/// come here, so that a lagging member never slows the others down.
 pub(crate) struct CatchUpThread {
     pub(crate) requests: Receiver<DiskRead>,
     pub(crate) reader: LogReader,
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,
-    /// Takes the reports of damage.
     pub(crate) events: Arc<Events>,
 }
 

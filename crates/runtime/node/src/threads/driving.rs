@@ -1,20 +1,13 @@
 //! Driving: the thread that brings an event runs the driver, one thread at a time.
 //!
-//! A thread with an event puts it into the queue here. If none drives at that moment, the thread
-//! takes the driver, handles what is queued, and lets what follows happen at once: the next message
-//! is sent, the next write is ordered, without a hop to another thread. If one drives, that one
-//! takes the event before it lets go. (The field calls this flat combining.)
+//! A thread with an event queues it here. If none drives at that moment, the thread takes the
+//! driver, handles what is queued, and lets what follows happen at once: the next message is sent,
+//! the next write is ordered, without a hop to another thread. If one drives, that one takes the
+//! event before it lets go. (The field calls this flat combining.)
 //!
-//! ```text
-//! send     queue, and wake the core thread if none drives
-//! drive    queue, and drive if none does, for a few turns at most
-//! ```
-//!
-//! What must not wait for data goes first ([`EventQueue`]), also in a turn that has begun: a turn
-//! that takes long ends for it, and what it has not handled is handled by the next one.
-//!
-//! The core thread drives when a time comes at which something is due, when a sender must not
-//! drive, and when a driving thread has done its share and events are left.
+//! A turn that takes long ends for what goes first ([`EventQueue`]). The core thread drives when
+//! something is due, when a sender must not drive, and when a driving thread has done its share and
+//! events are left.
 //!
 //! Invariants, all under the one lock of [`State`]:
 //!
@@ -48,7 +41,6 @@ const WHILE_DRIVEN: Duration = Duration::from_secs(3600);
 pub(crate) trait Machine<E>: Send {
     /// Begins, before anything else. On the core thread.
     fn begin(&mut self);
-    /// Takes note of an event.
     fn handle(&mut self, event: E);
     /// Whether the present turn has taken so long that an event that goes first waits no more for
     /// the rest of it.
@@ -62,12 +54,10 @@ pub(crate) trait Machine<E>: Send {
     fn end(&mut self);
 }
 
-/// A machine, its queue of events, and who drives it.
 pub(crate) struct Driving<E> {
     state: Mutex<State<E>>,
     /// An event that goes first is queued: a hint for the thread that drives.
     first_waits: AtomicBool,
-    /// Wakes the core thread.
     core: Condvar,
     /// Locked by the thread that drives; none before the core thread has begun and after it ended.
     machine: Mutex<Option<Box<dyn Machine<E>>>>,
@@ -136,11 +126,9 @@ impl<E: Queued> Driving<E> {
         }
     }
 
-    /// Runs the core thread: has the machine driven until it has stopped, and ends it. `until` says
-    /// how long it is until a time by the machine's clock.
-    ///
-    /// # Panics
-    /// If the machine has panicked, on any thread.
+    /// Runs the core thread: has the machine driven until it has stopped, and ends it; panics if
+    /// the machine has, on any thread. `until` says how long it is until a time by the machine's
+    /// clock.
     pub(crate) fn run_core(
         &self,
         mut machine: Box<dyn Machine<E>>,

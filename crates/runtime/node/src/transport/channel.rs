@@ -119,7 +119,6 @@ impl TimedSocket {
         &self.stream
     }
 
-    /// Removes the deadline of reads.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
         match self.deadline.take() {
             None => Ok(()),
@@ -142,7 +141,6 @@ impl TimedSocket {
         self.waits_for_room = wait;
     }
 
-    /// Whether the deadline of reads has passed.
     pub(super) fn is_too_late(&self) -> bool {
         self.deadline.is_some_and(|at| at <= Instant::now())
     }

@@ -49,7 +49,6 @@ pub(super) struct Sent {
     /// Bytes without compression, and as sent.
     pub(super) bytes: Compression,
     pub(super) compressing: Duration,
-    /// Time for writing to the socket.
     pub(super) writing: Duration,
 }
 
@@ -124,7 +123,6 @@ impl LinkSpeed {
         }
     }
 
-    /// Whether the next message is to be compressed.
     pub(super) fn compresses(&self) -> bool {
         match self.choice {
             CompressionChoice::Auto => self.mode != Mode::Plain,
@@ -133,7 +131,6 @@ impl LinkSpeed {
         }
     }
 
-    /// Takes note of a flush that ended `now`.
     pub(super) fn note(&mut self, now: Instant, sent: &Sent) {
         self.window.add(sent);
         if now - self.window.begun >= WINDOW {

@@ -23,7 +23,6 @@ use super::link::Target;
 /// A whole handshake must not take longer, however the bytes trickle in.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest times of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallLimits {
     connect: Duration,
@@ -47,7 +46,6 @@ impl CallLimits {
     };
 }
 
-/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
     /// No program has accepted the connection.
@@ -85,7 +83,6 @@ impl DialError {
         }
     }
 
-    /// The sign of life that it is.
     pub(super) fn sign(&self) -> SignOfLife {
         match self {
             DialError::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

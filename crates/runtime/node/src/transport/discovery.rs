@@ -70,7 +70,6 @@ fn call(transport: &Arc<Transport>, seed: &str) {
     }
 }
 
-/// The process that welcomed a call, and its address.
 fn answering_process(answer: &Result<(Channel, HelloReply), DialError>) -> Option<Answer> {
     let Ok((
         channel,
@@ -97,7 +96,6 @@ pub(super) fn is_final(reason: RefuseReason) -> bool {
     }
 }
 
-/// A process of a member that answered, and its address.
 type Answer = (MemberId, SessionId, IpAddr);
 
 /// Members that answered when this member called the seeds, its own list of addresses.
@@ -114,7 +112,6 @@ pub(super) struct OutboundAnswers {
 
 #[derive(Default)]
 struct State {
-    /// A call has begun and not ended.
     calling: bool,
     answered: BTreeSet<Answer>,
 }

@@ -10,7 +10,6 @@
 use std::io::Read;
 use std::time::Duration;
 
-/// How long to wait for a greeting.
 pub const GREETING_LIMIT: Duration = Duration::from_secs(1);
 /// A caller that has said nothing for so long before it hung up waited for a greeting.
 pub(super) const SILENCE_MIN: Duration = Duration::from_millis(2500);
@@ -22,7 +21,6 @@ const HEAD: usize = 10;
 const BODY_BYTES: std::ops::RangeInclusive<u32> = 20..=256;
 /// The highest code of a checksum in the header's upper byte.
 const CHECKSUM_MAX: u8 = 2;
-/// Version 0, type "handshake".
 const HANDSHAKE: [u8; 2] = [0, 1];
 
 /// Whether a node of Galera answers on a connection on which nothing was sent.

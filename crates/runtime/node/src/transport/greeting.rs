@@ -23,14 +23,12 @@ use super::galera::SILENCE_MIN;
 use super::inbound::{AdmittedClient, InboundError};
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
 
-/// A caller or client that passed the handshake.
 pub(super) enum Admitted {
     /// A member, or a process that wants to be one.
     Caller(AdmittedCaller),
     Client(AdmittedClient),
 }
 
-/// A caller that passed the handshake.
 pub(super) struct AdmittedCaller {
     pub(super) hello: Hello,
     pub(super) version: u16,
@@ -47,7 +45,6 @@ impl AdmittedCaller {
         *self.reader.get_ref().peer() != PeerCredential::None
     }
 
-    /// The subject of the certificate that the connection shows.
     pub(super) fn certificate(&self) -> Option<Arc<str>> {
         match self.reader.get_ref().peer() {
             PeerCredential::Certificate { subject } => Some(Arc::from(subject.as_str())),

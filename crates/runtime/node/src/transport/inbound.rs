@@ -75,7 +75,6 @@ fn start(transport: &Arc<Transport>, stream: TcpStream, from: SocketAddr) {
     }
 }
 
-/// Why an inbound connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InboundError {
     #[error("{0}")]
@@ -120,7 +119,6 @@ fn serve(transport: &Arc<Transport>, stream: TcpStream, slot: &ConnectionSlot, f
     }
 }
 
-/// From the handshake with a client to the end of its connection.
 fn serve_client(
     transport: &Transport,
     client: AdmittedClient,
@@ -142,7 +140,6 @@ fn serve_client(
     }
 }
 
-/// From the handshake to the end of the connection.
 fn converse(
     transport: &Arc<Transport>,
     mut caller: AdmittedCaller,
@@ -371,7 +368,6 @@ pub struct CommandConnection<'a> {
     slot: &'a ConnectionSlot,
 }
 
-/// A client that has passed the handshake.
 pub(super) struct AdmittedClient {
     pub(super) hello: ClientHello,
     pub(super) reader: FrameReader<Channel>,
@@ -404,12 +400,10 @@ impl<'a> CommandConnection<'a> {
         &self.client
     }
 
-    /// Bounds the time of all reads from now on.
     pub fn limit_read(&mut self, limit: Duration) {
         self.channel.socket_mut().limit(limit);
     }
 
-    /// Bounds the time of all writes from now on.
     pub fn limit_write(&mut self, limit: Duration) {
         self.channel.socket_mut().limit_writes(limit);
     }

@@ -11,11 +11,9 @@ use synod_consensus::MemberId;
 use synod_member::KnownPeer;
 use synod_tls::PeerCredential;
 
-/// The known members, and the certificates that they are bound to.
 #[derive(Default)]
 pub(super) struct KnownPeers(RwLock<BTreeMap<MemberId, KnownPeer>>);
 
-/// Class of a connection in a member's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Known,
@@ -36,7 +34,6 @@ impl KnownPeers {
         is_other
     }
 
-    /// Whether the driver names this member.
     pub(super) fn has(&self, member: MemberId) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.contains_key(&member)

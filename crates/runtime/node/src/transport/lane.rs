@@ -40,7 +40,6 @@ const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// The signs of a connection that is over; the system always checks for the last two.
 const OVER: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 
-/// The queue of one lane, and the state of its connection.
 #[derive(Default)]
 pub(super) struct LaneQueue {
     state: Mutex<LaneState>,
@@ -62,25 +61,20 @@ struct LaneState {
     reset: bool,
     /// The thread is to check whether the connection is over.
     suspect: bool,
-    /// The thread is to end.
     closed: bool,
 }
 
-/// The connection of a lane.
 pub(super) struct OpenLane {
     pub(super) stream: TcpStream,
     /// Its number among all connections that this member has opened.
     pub(super) connection: u64,
     pub(super) version: u16,
-    /// The process at the other end.
     pub(super) session: SessionId,
-    /// The group of the peer at the other end.
     pub(super) group: GroupId,
     /// Credential that the process at the other end has proven.
     pub(super) shown: PeerCredential,
 }
 
-/// Whether a message was queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PushResult {
     Queued,
@@ -90,7 +84,6 @@ pub(super) enum PushResult {
     Full,
 }
 
-/// Why a connection takes no more messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LaneEnd {
     /// This member has closed it, or the thread is to end.
@@ -183,7 +176,6 @@ impl LaneQueue {
         lock(&self.state).closed
     }
 
-    /// Number, session and version of the present connection.
     pub(super) fn connection(&self) -> Option<(u64, SessionId, u16)> {
         let state = lock(&self.state);
         let open = state.open.as_ref();

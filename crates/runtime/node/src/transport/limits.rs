@@ -94,7 +94,6 @@ impl<About: Eq + Hash> LogRateLimit<About> {
 pub struct Source(IpAddr);
 
 impl Source {
-    /// The source of a caller with this address.
     pub fn of(ip: IpAddr) -> Source {
         Source(match ip.to_canonical() {
             IpAddr::V6(ip) => {

@@ -33,10 +33,8 @@ const CALL_BACKS_MAX: usize = 16;
 /// Links to strangers that are called, or whose threads have not ended yet.
 const CALL_BACK_THREADS_MAX: usize = 48;
 
-/// Address that a link calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// `host:port`.
     pub(super) address: String,
     /// The only host to call, whatever the address leads to.
     pub(super) only_at: Option<IpAddr>,
@@ -54,7 +52,6 @@ impl Target {
     }
 }
 
-/// The connections to one member, and their queues.
 pub(super) struct Link {
     member: MemberId,
     target: Mutex<Target>,
@@ -65,7 +62,6 @@ pub(super) struct Link {
     source: Option<Source>,
     begun: Instant,
     lanes: [LaneQueue; 2],
-    /// Whether what is sent is compressed at the moment.
     compresses: AtomicBool,
     /// How many connections the peer has open to this member.
     inbound: AtomicUsize,
@@ -96,7 +92,6 @@ impl Link {
         }
     }
 
-    /// The driver orders the link, at this address.
     pub(super) fn order_at(&self, address: &str) {
         self.is_ordered.store(true, Ordering::Release);
         let mut current = lock(&self.target);
@@ -108,7 +103,6 @@ impl Link {
         }
     }
 
-    /// The stranger has called again, as another process.
     fn call_back_at(&self, target: Target) {
         if self.is_ordered() {
             return;
@@ -129,7 +123,6 @@ impl Link {
         self.member
     }
 
-    /// Whether what is sent to the member is compressed at the moment.
     pub(super) fn compresses(&self) -> bool {
         self.compresses.load(Ordering::Relaxed)
     }
@@ -165,7 +158,6 @@ impl Link {
         lanes.filter(|lane| lane.reset_if(is_open_to)).count()
     }
 
-    /// Connects both lanes again.
     pub(super) fn reset(&self) {
         for lane in &self.lanes {
             lane.reset_if(|_| true);
@@ -342,11 +334,9 @@ fn log_obstacle(
     *logged = Some(why);
 }
 
-/// A connection after its handshake.
 struct GreetedConnection {
     channel: Channel,
     version: u16,
-    /// The session of the process at the other end.
     session: SessionId,
     group: GroupId,
 }

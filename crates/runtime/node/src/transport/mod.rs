@@ -78,7 +78,6 @@ const STRANGER_BYTES_MAX: usize = 1 << 20;
 /// The connections of a member, and what their threads share.
 pub(crate) struct Transport {
     identity: Mutex<LocalIdentity>,
-    /// Address of this member for its peers.
     address: String,
     limits: FrameLimits,
     security: Security,
@@ -114,7 +113,6 @@ pub(crate) struct Transport {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Arguments of [`Transport::start`].
 pub(crate) struct TransportStart {
     pub(crate) identity: LocalIdentity,
     pub(crate) address: String,
@@ -295,7 +293,6 @@ impl Transport {
         session_registry::duplicate_identity_text(lock(&self.identity).member)
     }
 
-    /// A call to an address has failed: to this member, or to any.
     fn call_failed(&self, address: &str, member: Option<MemberId>, why: String, sign: SignOfLife) {
         // A node that stops or is isolated ends its calls itself.
         if self.may_open() {
@@ -308,7 +305,6 @@ impl Transport {
         }
     }
 
-    /// An address refuses this member.
     fn refused(&self, address: &str, member: Option<MemberId>, reason: RefuseReason, text: &str) {
         let sign = match reason {
             RefuseReason::Self_ => SignOfLife::OtherMember(lock(&self.identity).member),
@@ -334,7 +330,6 @@ impl Transport {
         self.host.allows(&ip.to_string()) || self.answers.has_answered(peer, ANSWER_LIMIT)
     }
 
-    /// Why a connection in a member's name is refused, by what it shows.
     fn objection(&self, member: MemberId, shown: &PeerCredential) -> Option<String> {
         if !self.security.accepts(shown) {
             return Some(
@@ -421,7 +416,6 @@ impl Transport {
         links.insert(member, link);
     }
 
-    /// See [`Security::reload`].
     pub(crate) fn reload_tls(&self) -> Result<(), TlsError> {
         self.security.reload()?;
         let closed = self.judge_again();
@@ -458,7 +452,6 @@ impl Transport {
         let _ = self.command_handler.set(handler);
     }
 
-    /// Closes everything and waits for the threads.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.seeking.stop();

@@ -42,7 +42,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct OpenConnections {
     state: Mutex<State>,
-    /// A thread has ended.
     freed: Condvar,
 }
 
@@ -66,7 +65,6 @@ struct OpenConnection {
     is_known: Arc<AtomicBool>,
 }
 
-/// Pool that a connection is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Called,
@@ -251,8 +249,7 @@ impl OpenConnection {
 }
 
 impl ConnectionSlot {
-    /// The caller is welcome, as this member, which says to be in this group, by what it shows.
-    /// False if its place was taken meanwhile, or it is not welcome any more.
+    /// False if the caller's place was taken meanwhile, or it is not welcome any more.
     pub(super) fn welcomed(
         &self,
         member: MemberId,
@@ -283,8 +280,7 @@ impl ConnectionSlot {
         admission != Admission::Refused
     }
 
-    /// A client is welcome, by what it shows. False if its place was taken meanwhile, or it is not
-    /// welcome any more.
+    /// False if the client's place was taken meanwhile, or it is not welcome any more.
     pub(super) fn welcomed_client(
         &self,
         shown: &PeerCredential,
@@ -308,7 +304,6 @@ impl ConnectionSlot {
         true
     }
 
-    /// A message of a stranger or a client came.
     pub(super) fn used(&self) {
         if let Some(open) = lock(&self.table.state).open.get_mut(&self.id) {
             open.used = Instant::now();

@@ -1,8 +1,6 @@
 //! Pings: every second each connected member is asked how far away it is, and what its clock shows.
-//!
 //! Both are for operators only: nothing that this member decides depends on them. The thread that
-//! reads a ping answers it, without the driver, as far as the socket takes the answer at once.
-//! Pings are of the control lane, and small.
+//! reads a ping answers it, as far as the socket takes the answer at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -34,7 +32,6 @@ const ANSWER_LIFE: Duration = Duration::from_secs(10);
 /// Bound on offsets, in microseconds: a hundred years. A clock without a battery begins in 1970.
 const OFFSET_MAX_US: i64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
-/// The link to another member, as this one has measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
     pub member: MemberId,
@@ -67,7 +64,6 @@ impl Pings {
         }
     }
 
-    /// Pings of a member whose answers are waited for.
     #[cfg(test)]
     pub(super) fn awaited(&self, member: MemberId) -> usize {
         lock(&self.links).get(&member).map_or(0, LinkTimes::awaited)
@@ -88,7 +84,6 @@ impl Transport {
         self.pings.ended.count().is_some()
     }
 
-    /// Pings the members that the driver knows and that are connected.
     pub(super) fn ping_all(&self) {
         let links = self.known_links();
         let is_called = |member: &MemberId| links.iter().any(|link| link.member() == *member);
@@ -151,7 +146,6 @@ impl Transport {
     }
 }
 
-/// Offset between a peer's clock and this member's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     /// The peer's clock is ahead by so many microseconds; behind, if negative.
@@ -178,7 +172,6 @@ struct LinkTimes {
     under_way: VecDeque<(u64, Time)>,
     /// Smoothed; none: no ping was answered.
     round_trip_us: Option<u64>,
-    /// When the latest answer came.
     answered_at: Time,
     samples: VecDeque<Sample>,
 }
@@ -302,7 +295,6 @@ struct ClockWatch {
     apart: BTreeSet<MemberId>,
 }
 
-/// Change of a clock that is to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClockChange {
     Apart(ClockOffset),
@@ -361,7 +353,6 @@ impl ClockChange {
     }
 }
 
-/// How far apart the clocks are.
 fn seconds(clock: ClockOffset) -> f64 {
     clock.ahead_us.unsigned_abs() as f64 / 1e6 // exact below 285 years
 }

@@ -22,7 +22,6 @@ const PARTING_LIMIT: Duration = Duration::from_secs(1);
 /// How many bytes a refused caller may still send meanwhile.
 const PARTING_BYTES: usize = 64 << 10;
 
-/// How this member's connections are secured.
 pub(crate) struct Security {
     /// `None`: connections are in clear.
     tls: Option<Encryption>,
@@ -35,21 +34,18 @@ struct Encryption {
     current: RwLock<Arc<Tls>>,
 }
 
-/// How the host spells the settings that texts name.
 #[derive(Clone, Copy)]
 struct SettingNames {
     encryption: &'static str,
     accept_unencrypted: &'static str,
 }
 
-/// Why a connection has no channel.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecurityError {
     #[error(transparent)]
     Tls(#[from] TlsHandshakeError),
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The caller encrypts, this member does not.
     #[error(
         "it encrypts its connections ({encryption} there), this member does not: set the same here"
     )]
@@ -63,9 +59,7 @@ pub(super) enum SecurityError {
          while you change from one to the other, {accept_unencrypted} here"
     )]
     NotEncryptedThere {
-        /// The setting, as the host spells it.
         encryption: &'static str,
-        /// The setting, as the host spells it.
         accept_unencrypted: &'static str,
     },
 }

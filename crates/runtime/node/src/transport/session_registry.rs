@@ -56,14 +56,12 @@ impl SessionRecord {
     }
 }
 
-/// The session may connect.
 #[derive(Debug, PartialEq, Eq)]
 struct Welcome {
     /// No other session of the member has a connection.
     alone: bool,
 }
 
-/// Why a session that calls may not connect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// Another session sent a message a moment ago, but may have ended since: call again later.
@@ -86,8 +84,7 @@ impl SessionPresence {
         self.alone
     }
 
-    /// A message of the session arrived. False if an earlier session is alive: close the
-    /// connection.
+    /// False if an earlier session is alive: close the connection.
     pub(super) fn heard(&self, now: Instant) -> bool {
         self.registry.heard(self.member, self.session, now)
     }

@@ -34,7 +34,6 @@ pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
 pub type Constructor =
     Box<dyn Fn(InitArgs, Callbacks) -> Result<Arc<dyn ProviderApi>, InitError> + Send + Sync>;
 
-/// Arguments of `init`, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitArgs {
     /// `wsrep_node_name`.
@@ -63,35 +62,26 @@ pub enum InitError {
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Answer to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// The call has done what it is for.
     Ok,
     /// Done, with a warning.
     Warning,
-    /// The provider does not know this transaction.
     TrxMissing,
     /// The transaction must be rolled back.
     TrxFail,
     /// Aborted by a high-priority transaction; the server rolls back and asks for a replay.
     BfAbort,
-    /// Write set too large.
     SizeExceeded,
-    /// No connection to the group.
     ConnFail,
-    /// The provider failed or refuses.
     NodeFail,
     /// The server calls `abort()`. Never answer this where [`Status::NodeFail`] would do.
     Fatal,
-    /// This provider does not offer the call.
     NotImplemented,
-    /// Not allowed in the present state.
     NotAllowed,
 }
 
 impl Status {
-    /// The number the server knows it by.
     pub fn code(self) -> sys::wsrep_status_t {
         match self {
             Status::Ok => sys::WSREP_OK,
@@ -117,7 +107,6 @@ pub enum LogLevel {
     Fatal,
     /// An operation failed; an operator may have to act.
     Error,
-    /// Something is wrong and may fail.
     Warn,
     Info,
     /// Shown with `wsrep_debug` only.
@@ -125,7 +114,6 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The number the server knows it by.
     pub fn code(self) -> sys::wsrep_log_level_t {
         match self {
             LogLevel::Fatal => sys::WSREP_LOG_FATAL,
@@ -157,10 +145,8 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// A position in a group's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gtid {
-    /// The group whose history it is.
     pub group: GroupId,
     /// The position; -1: undefined.
     pub seqno: i64,
@@ -172,7 +158,6 @@ impl Gtid {
         seqno: sys::WSREP_SEQNO_UNDEFINED,
     };
 
-    /// Whether it names a position.
     pub fn is_defined(&self) -> bool {
         self.seqno >= 0 && self.group != GroupId::NONE
     }
@@ -184,10 +169,8 @@ impl fmt::Display for Gtid {
     }
 }
 
-/// Origin of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stid {
-    /// Session of the member.
     pub node: Uuid,
     /// Transaction on that member; 2^64-1: none (statements in total order).
     pub trx: u64,
@@ -203,12 +186,9 @@ impl Stid {
     };
 }
 
-/// Result of ordering a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrxMeta {
-    /// Its place in the order.
     pub gtid: Gtid,
-    /// Origin.
     pub stid: Stid,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: i64,
@@ -236,7 +216,6 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpaqueId(pub NonZeroU64);
 
-/// A transaction as both sides know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrxHandle {
     /// The server's number; 2^64-1: none. Starts again at each server start.
@@ -245,7 +224,6 @@ pub struct TrxHandle {
     pub opaque: Option<OpaqueId>,
 }
 
-/// Answer to `certify` and `to_execute_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertifyOutcome {
     /// The verdict, as the server is to act on it.
@@ -254,7 +232,6 @@ pub struct CertifyOutcome {
     pub meta: Option<TrxMeta>,
 }
 
-/// Answer to `abort_certification`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortOutcome {
     /// `Ok`: the victim will be aborted. `NotAllowed`: it must finish first.
@@ -263,7 +240,6 @@ pub struct AbortOutcome {
     pub victim_seqno: i64,
 }
 
-/// Value of a status variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatValue {
     Str(String),
@@ -289,7 +265,6 @@ pub enum ViewStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMember {
-    /// Name of the member's session.
     pub id: Uuid,
     /// Its name; shortened to 31 bytes for the server.
     pub name: String,
@@ -305,7 +280,6 @@ pub struct View {
     /// Counts primary views from 1; -1 if not primary.
     pub number: i64,
     pub status: ViewStatus,
-    /// Same as [`ProviderApi::capabilities`].
     pub capabilities: u32,
     /// Own place in `members`, if present.
     pub my_index: Option<usize>,

@@ -23,13 +23,11 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 /// node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackFailed {
-    /// The server answered "failure".
     #[error(
         "the server refused the callback {name}; its own error lines say why (replication needs \
          InnoDB)"
     )]
     Refused { name: &'static str },
-    /// The server did not register it.
     #[error("the server has no callback {name}")]
     Missing { name: &'static str },
 }
@@ -54,7 +52,6 @@ pub struct RecvContext(*mut c_void);
 unsafe impl Send for RecvContext {}
 
 impl RecvContext {
-    /// Wraps what the server passed.
     pub(super) fn new(ctx: *mut c_void) -> RecvContext {
         RecvContext(ctx)
     }
@@ -74,7 +71,6 @@ pub struct ReplayContext(*mut c_void);
 unsafe impl Send for ReplayContext {}
 
 impl ReplayContext {
-    /// Wraps what the server passed.
     pub(super) fn new(ctx: *mut c_void) -> ReplayContext {
         ReplayContext(ctx)
     }
@@ -99,7 +95,6 @@ struct Inner {
     sst_donate: sys::wsrep_sst_donate_cb_t,
     apply: sys::wsrep_apply_cb_t,
     synced: sys::wsrep_synced_cb_t,
-    /// Why the node is fenced, if it is.
     fence: OnceLock<String>,
     /// Lines that wait for the thread that logs.
     lines: LogQueue<LogLevel>,
@@ -222,20 +217,16 @@ impl Callbacks {
         }
     }
 
-    /// Whether the node is fenced.
     pub fn is_fenced(&self) -> bool {
         self.0.fence.get().is_some()
     }
 
-    /// Why the node is fenced, if it is.
     pub fn fence_reason(&self) -> Option<&str> {
         self.0.fence.get().map(String::as_str)
     }
 
-    /// The first primary view of a connection. On a `recv` thread, once per connect.
-    ///
-    /// # Errors
-    /// The server does not find itself in the view: fatal.
+    /// The first primary view of a connection. On a `recv` thread, once per connect. If the server
+    /// does not find itself in the view, that is fatal.
     pub fn connected(&self, view: &View) -> Result<(), CallbackFailed> {
         let name = "connected_cb";
         let callback = self.0.connected.ok_or(CallbackFailed::Missing { name })?;
@@ -244,10 +235,7 @@ impl Callbacks {
         answer(name, unsafe { callback(self.0.app_ctx, buffer.as_ptr()) })
     }
 
-    /// A view, on the thread of `ctx`, in order with the actions.
-    ///
-    /// # Errors
-    /// The server could not process it: fatal.
+    /// On the thread of `ctx`, in order with the actions. An error is fatal.
     pub fn view(&self, ctx: RecvContext, view: &View) -> Result<(), CallbackFailed> {
         let name = "view_cb";
         let callback = self.0.view.ok_or(CallbackFailed::Missing { name })?;
@@ -278,10 +266,8 @@ impl Callbacks {
     }
 
     /// Starts sending a full copy (SST) to the member whose `request` this is. `bypass`: only send
-    /// it `gtid`, its own position. In total order on the thread of `ctx`.
-    ///
-    /// # Errors
-    /// Nothing is sent; the joiner must get to know.
+    /// it `gtid`, its own position. In total order on the thread of `ctx`. On an error nothing is
+    /// sent; the joiner must get to know.
     pub fn sst_donate(
         &self,
         ctx: RecvContext,
@@ -308,10 +294,7 @@ impl Callbacks {
     }
 
     /// Applies an action on the thread of `ctx`. `handle.opaque` must be set: the server takes a
-    /// handle without it for "no transaction".
-    ///
-    /// # Errors
-    /// The node must leave the group.
+    /// handle without it for "no transaction". After an error the node must leave the group.
     pub fn apply(
         &self,
         ctx: RecvContext,
@@ -323,10 +306,8 @@ impl Callbacks {
         self.apply_in(ctx.0, handle, flags, data, meta)
     }
 
-    /// Applies the own action again within `replay`, on that call's thread.
-    ///
-    /// # Errors
-    /// The node must leave the group.
+    /// Applies the own action again within `replay`, on that call's thread. After an error the node
+    /// must leave the group.
     pub fn apply_replay(
         &self,
         ctx: ReplayContext,

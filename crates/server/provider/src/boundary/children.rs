@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Set by the server for its copy scripts, which pass it on to the programs that they run.
 const COPY_MARK: &[u8] = b"WSREP_SST_OPT_AUTH=";
-/// Time limit for programs to end in order.
 const ORDERLY_END: Duration = Duration::from_secs(3);
 /// Time limit for the system to remove a killed program.
 const KILLED_END: Duration = Duration::from_secs(3);
@@ -123,7 +122,6 @@ fn name(process: i32) -> String {
     format!("{} (process {process})", name.trim_end())
 }
 
-/// All processes that have not ended, each with its parent.
 fn parents() -> BTreeMap<i32, i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return BTreeMap::new();

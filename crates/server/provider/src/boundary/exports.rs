@@ -1,8 +1,5 @@
-//! The symbols a server looks up in the library, but for those of `services` beside this file.
-//! Nothing else is exported.
-//!
-//! The server looks these names up when it loads the library, so they never change.
-//! `tests/shared_library.rs` checks that there are no others.
+//! The symbols a server looks up in the library when it loads it, so they never change; but for
+//! those of `services` nothing else is exported (`tests/shared_library.rs` checks it).
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,14 +8,12 @@ use wsrep_sys as sys;
 
 use super::table;
 
-/// A text pointer that may be a static.
 #[repr(transparent)]
 pub struct InterfaceVersion(pub *const c_char);
 
 // SAFETY: points to a constant.
 unsafe impl Sync for InterfaceVersion {}
 
-/// Version of the interface, as a C string variable.
 #[allow(non_upper_case_globals)]
 #[unsafe(no_mangle)]
 pub static wsrep_interface_version: InterfaceVersion =
@@ -40,11 +35,9 @@ pub unsafe extern "C" fn wsrep_loader(w: *mut sys::wsrep_t) -> c_int {
 
 static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLATED);
 
-/// Network access that the server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationMode {
     NotIsolated,
-    /// Exchange nothing with peers.
     Isolated,
     /// Close all connections for good: the server is dying.
     ForceDisconnect,

@@ -33,7 +33,6 @@ fn block_signals() {
 // SIGTERM stays pending, for as long as the server waits for its group. Looking at what is pending
 // takes nothing away: the server still gets it.
 
-/// The signals that end a server.
 const ENDING: [(libc::c_int, &str); 3] = [
     (libc::SIGTERM, "SIGTERM"),
     (libc::SIGINT, "SIGINT"),
@@ -96,9 +95,6 @@ const FIRST_OWN_FILE: libc::c_int = 3;
 
 /// Has every file of the server close when another program takes its place: its data files, whose
 /// locks would be kept otherwise, and its sockets, whose ports would.
-///
-/// # Errors
-/// The system does not list the files of this process.
 pub(crate) fn close_files_on_exec() -> std::io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")?.flatten() {
         let number = entry

@@ -112,8 +112,7 @@ const WARNING: c_ulong = 2048;
 /// `my_printf_error(error, format, flags, ...)`
 type PrintError = unsafe extern "C" fn(c_uint, *const c_char, c_ulong, ...);
 
-/// Reports an error to the client whose thread this is. Whether the server can: it exports the
-/// function.
+/// Whether the server can: it exports the function.
 pub(crate) fn refuse_statement(text: &str) -> bool {
     report(OPTION_PREVENTS_STATEMENT, text, 0)
 }
@@ -138,11 +137,9 @@ fn report(number: c_uint, text: &str, flags: c_ulong) -> bool {
     true
 }
 
-/// The number of the next statement; `None` if the server does not export its counter.
-///
 /// The server counts all statements of all connections, and calls a transaction by the number of
 /// its first statement: `START TRANSACTION`, or what it reads or changes first. So this number
-/// tells transactions that have begun from those that will.
+/// tells transactions that have begun from those that will. None if the server does not export it.
 pub(crate) fn next_statement() -> Option<u64> {
     static COUNTER: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
     // SAFETY: the server's counter of this name is an atomic number of 64 bits in all versions with
@@ -240,7 +237,6 @@ impl Drop for HeldReply {
 /// of `DROP` of what is not there, and of rows to delete that are not there.
 const STATEMENTS: u32 = 4;
 
-/// The variable after the library has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementErrors {
     /// The server passed them on already.
@@ -251,7 +247,6 @@ pub(crate) enum StatementErrors {
     Unheard,
 }
 
-/// Has the server tell the library of statements that fail.
 pub(crate) fn hear_statement_errors() -> StatementErrors {
     // SAFETY: the server's variable of this name is an `unsigned int` in all versions with the
     // interface, lives as long as the process, and is read and set by its threads as it stands.

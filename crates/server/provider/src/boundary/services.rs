@@ -46,7 +46,6 @@ pub unsafe extern "C" fn wsrep_init_allowlist_service_v1(
     sys::WSREP_OK
 }
 
-/// Forgets the server's allowlist.
 #[unsafe(no_mangle)]
 pub extern "C" fn wsrep_deinit_allowlist_service_v1() {
     register_allowlist(None);
@@ -68,7 +67,6 @@ pub unsafe extern "C" fn wsrep_init_config_service_v1(
     sys::WSREP_OK
 }
 
-/// Ends the config service, which keeps nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn wsrep_deinit_config_service_v1() {}
 
@@ -88,7 +86,6 @@ pub unsafe extern "C" fn wsrep_init_membership_service_v1(
     sys::WSREP_OK
 }
 
-/// Ends the membership service, which keeps nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn wsrep_deinit_membership_service_v1() {}
 
@@ -99,7 +96,6 @@ extern "C" fn membership_is_not_told() -> sys::wsrep_status_t {
 /// Services that are accepted, and neither read nor called.
 macro_rules! accept {
     ($($name:literal: $init:ident, $deinit:ident;)*) => {$(
-        /// Accepts a service that nothing here uses.
         #[unsafe(no_mangle)]
         pub extern "C" fn $init(service: *mut c_void) -> c_int {
             if service.is_null() {
@@ -122,7 +118,6 @@ accept! {
         wsrep_deinit_connection_monitor_service_v1;
 }
 
-/// The registered allowlist, a copy of the server's struct.
 #[derive(Clone, Copy)]
 struct Allowlist(sys::wsrep_allowlist_service_v1_t);
 
@@ -219,7 +214,6 @@ fn flags_of(parameter: &Parameter) -> c_int {
     }
 }
 
-/// The value, if it is a text.
 fn text_of(parameter: &Parameter) -> CString {
     match &parameter.value {
         ParameterValue::Text(text) => convert::c_text(text),

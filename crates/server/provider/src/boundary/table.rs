@@ -27,7 +27,6 @@ use crate::api::{
     AbortOutcome, CertifyOutcome, Constructor, Gtid, InitArgs, Status, TrxHandle, TrxMeta, WsFlags,
 };
 
-/// Value of `wsrep_provider_name`.
 pub const PROVIDER_NAME: &CStr = c"Synod";
 /// Value of `wsrep_provider_version`. Tools and the server's test suites expect `x.y(rZZZ)` and
 /// take a first number of 5 for newer than any they know.
@@ -37,7 +36,6 @@ pub const PROVIDER_VERSION: &CStr = match CStr::from_bytes_with_nul(
     Ok(text) => text,
     Err(_) => panic!("the version has a NUL inside"),
 };
-/// Value of `wsrep_provider_vendor`.
 pub const PROVIDER_VENDOR: &CStr = c"The Synod developers";
 
 const REFUSED: CertifyOutcome = CertifyOutcome {

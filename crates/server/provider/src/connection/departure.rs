@@ -101,7 +101,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Threads {
-    /// Starts a thread; it is joined at the end.
     fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let thread = boundary::spawn(name, run)?;
         let mut running = lock(&self.running);
@@ -295,10 +294,6 @@ impl Session {
         }
     }
 
-    /// Starts a thread of this session, which is joined at its end.
-    ///
-    /// # Errors
-    /// The system has no thread, in a sentence.
     pub(crate) fn start_thread(
         &self,
         name: &str,
@@ -345,10 +340,8 @@ const PROBE_NAME: &str = "synod-probe.tmp";
 /// Disk space needed to start a server, mostly for its engine's temporary tablespace. A server that
 /// fails at its start for want of it would not come back by itself.
 const START_BYTES: u64 = 32 << 20;
-/// Bytes written at a time.
 const PROBE_STEP: usize = 1 << 20;
 
-/// Everything needed to restart the server.
 pub(crate) struct Restart {
     program: ServerProgram,
     data_dir: PathBuf,
@@ -378,7 +371,6 @@ impl Restart {
         }
     }
 
-    /// Period in which the storage engine flushes what it has applied.
     pub(crate) fn flush_period(&self) -> Duration {
         self.flush_period
     }
@@ -407,7 +399,6 @@ impl Restart {
         same.map_err(|error| error.to_string())
     }
 
-    /// Puts the program in the place of this process.
     fn run(&self) -> String {
         let restarts = self.restarts().saturating_add(1).to_string();
         match boundary::close_files_on_exec() {

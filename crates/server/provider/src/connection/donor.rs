@@ -18,23 +18,17 @@ const SERVER_REFUSED: i32 = 1;
 /// Time limit for the look whether the joiner's port of copies is open.
 const REACH_LIMIT: Duration = Duration::from_secs(2);
 
-/// A full copy that this server gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Donation {
-    /// Number of the joiner's request.
     id: u64,
-    /// The member that gets the copy.
     joiner: MemberId,
 }
 
-/// Outcome of a joiner's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DonorAnswer {
-    /// This server gives the copy.
     Accepted,
     /// The same request was accepted before; it came twice.
     Repeated,
-    /// Refused, with the reason.
     Refused(&'static str),
 }
 
@@ -83,12 +77,10 @@ impl Donor {
         was_desynced && self.is_in_service()
     }
 
-    /// Whether nothing keeps the server out of service.
     fn is_in_service(&self) -> bool {
         self.given.is_none() && self.desyncs == 0
     }
 
-    /// Desync requests that were not taken back.
     pub(crate) fn desyncs(&self) -> u32 {
         self.desyncs
     }
@@ -203,7 +195,6 @@ fn reach(address: &str) -> io::Result<()> {
     outcome
 }
 
-/// Takes the server out of service.
 pub(crate) fn desync(session: &Session) -> Status {
     let leaves_service = session.update(|state| {
         let local = state.lifecycle.local();

@@ -15,7 +15,6 @@ use crate::connection::joiner::Joiner;
 use crate::connection::session::Session;
 use crate::status::LocalState;
 
-/// Why joining has ended without success.
 #[derive(Debug)]
 pub(crate) enum JoinEnd {
     /// The server has begun to leave.
@@ -33,7 +32,6 @@ impl<E: std::fmt::Display> From<E> for JoinEnd {
 }
 
 impl Joiner {
-    /// Takes the server into the group.
     pub(crate) fn join(&self, session: &Session, ctx: RecvContext) -> Result<(), JoinEnd> {
         let joined = self.join_steps(session, ctx);
         match joined {

@@ -53,13 +53,11 @@ const REPORT_LIMIT: Duration = Duration::from_secs(10);
 /// End of the full copy that this server asked for, as the server reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
-    /// Position of the database.
     pub(crate) gtid: Gtid,
     /// Zero: complete. Otherwise the server's code for the failure.
     pub(crate) code: i32,
 }
 
-/// `wsrep_sst_donor`: which donors to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DonorPreference {
     /// Names of members, in order of preference.
@@ -82,7 +80,6 @@ impl DonorPreference {
     }
 }
 
-/// Takes the server into the group.
 pub(crate) struct Joiner {
     donors: DonorPreference,
 }
@@ -99,7 +96,6 @@ pub(crate) struct SstNews {
 }
 
 impl SstNews {
-    /// A donor, or the leader, has answered the request `id`.
     pub(crate) fn add(&mut self, id: u64, event: StateTransferEvent) {
         self.events.push_back((id, event));
     }
@@ -110,7 +106,6 @@ impl SstNews {
         self.has_scripts = false;
     }
 
-    /// The server's scripts begin.
     fn begin(&mut self) {
         self.is_open = true;
         self.has_scripts = true;
@@ -127,7 +122,6 @@ impl SstNews {
     }
 }
 
-/// Events for a joiner that waits for its copy.
 enum CopyEvent {
     Received(Received),
     Failed(String),
@@ -378,11 +372,9 @@ fn is_to_end(session: &Session) -> bool {
 struct DonorSearch {
     /// Requests sent; each may still be answered.
     requests: Vec<u64>,
-    /// Number of refused requests.
     refusals: usize,
     /// Time to ask again, unless a donor has accepted.
     next_ask: Option<Instant>,
-    /// The member that gives the copy.
     donor: Option<AcceptedDonor>,
     /// The last refusal that was logged.
     said: Said,
@@ -393,7 +385,6 @@ struct AcceptedDonor {
     member: MemberId,
     /// `None` if it was in no view when its answer came.
     session: Option<SessionId>,
-    /// The request that it has accepted.
     request: u64,
 }
 

@@ -10,7 +10,6 @@ use synod_node::Remedy;
 
 use crate::status::LocalState;
 
-/// State of this server in the group.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     local: LocalState,
@@ -23,7 +22,6 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// Value of `wsrep_local_state`.
     pub(crate) fn local(&self) -> LocalState {
         self.local
     }
@@ -78,12 +76,10 @@ impl Lifecycle {
         first
     }
 
-    /// Remedy for a failed connection.
     pub(crate) fn remedy(&self) -> Option<Remedy> {
         self.remedy
     }
 
-    /// The node has stopped working.
     pub(crate) fn node_ends(&mut self) {
         self.node_ends = true;
     }
@@ -119,7 +115,6 @@ impl Lifecycle {
         self.released
     }
 
-    /// The final view was shown.
     pub(crate) fn end(&mut self) {
         self.ended = true;
         self.set_local(LocalState::Initialized);
@@ -143,17 +138,14 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Whether actions may be proposed.
     pub(crate) fn is_primary(&self) -> bool {
         self.primary.load(Ordering::SeqCst) && !self.is_closing()
     }
 
-    /// Whether the connection has begun to end.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// A leader with a quorum is heard, or is not.
     pub(crate) fn set_primary(&self, primary: bool) {
         self.primary.store(primary, Ordering::SeqCst);
     }

@@ -51,7 +51,6 @@ use session::{Server, Session};
 use start_watch::{ServiceManager, StartWatch};
 use write_gate::WriteGate;
 
-/// One connection to the group.
 pub(crate) struct Connection {
     pub(crate) session: Arc<Session>,
     pub(crate) write_gate: WriteGate,
@@ -81,10 +80,6 @@ impl Connection {
         })
     }
 
-    /// Starts the threads that a connection has from its beginning.
-    ///
-    /// # Errors
-    /// The system has no thread, in a sentence.
     pub(crate) fn start_threads(&self) -> Result<(), String> {
         self.session
             .start_thread("synod-streams", roll_back_streams)?;

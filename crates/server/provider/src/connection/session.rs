@@ -56,40 +56,31 @@ pub(crate) struct State {
     pub(crate) views: ShownViews,
     /// Progress of the full copy that this server asked for.
     pub(crate) sst: SstNews,
-    /// The full copy that this server gives.
     pub(crate) donor: Donor,
     /// Streamed transactions that all members must roll back.
     pub(crate) rollbacks: RollbackQueue,
-    /// Outcomes of actions here, and those that won.
     pub(crate) outcomes: Outcomes,
-    /// Outcomes of statements that are to be noted in the log.
     pub(crate) outcome_notes: NoteQueue,
 }
 
 /// The server's side, which outlives a connection: shared with the provider.
 pub(crate) struct Server {
-    /// The server's callbacks and its log.
     pub(crate) callbacks: Callbacks,
     pub(crate) counters: Arc<Counters>,
     /// Local transactions, of this connection and of earlier ones.
     pub(crate) transactions: Arc<Transactions>,
-    /// Options that are read on hot paths.
     pub(crate) options: Arc<LiveOptions>,
-    /// Recent events, for operators.
     pub(crate) events: Arc<EventLog>,
     pub(crate) position: Arc<PositionKeeper>,
     pub(crate) restart: Arc<Restart>,
-    /// MariaDB's own replication beside the group.
     pub(crate) other_replication: Arc<OtherReplication>,
 }
 
 impl Server {
-    /// A line for the server's error log.
     pub(crate) fn log(&self, level: LogLevel, text: impl AsRef<str>) {
         self.callbacks.log(level, text.as_ref());
     }
 
-    /// Notes how long a step of a commit took.
     pub(crate) fn note_step(&self, step: Step, since: Instant, until: Instant) {
         let period = self.options.stats_period();
         self.counters.steps.note(step, since, until, period);
@@ -129,15 +120,12 @@ impl Server {
 /// One stay in the group, from `connect` to the final view.
 pub(crate) struct Session {
     pub(crate) server: Server,
-    /// Commit order and queue.
     pub(crate) sequencer: Sequencer,
-    /// Clients that wait for the other servers.
     pub(crate) commit_wait: CommitWaits,
     /// Distinguishes this session's ordered transactions from an earlier one's. Counts from 1.
     pub(crate) serial: u64,
     /// Set right after the connection is made; empty in tests without a node.
     node: OnceLock<Arc<Node>>,
-    /// For threads that outlive a call.
     itself: Weak<Session>,
     state: Watched<State>,
     admission: Admission,
@@ -161,7 +149,6 @@ impl Session {
         })
     }
 
-    /// The node serves this connection from now on.
     pub(crate) fn set_node(&self, node: Arc<Node>) {
         // Set once, right after the connection is made.
         let _ = self.node.set(node);
@@ -174,7 +161,6 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// The node, once there is one.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.get()
     }
@@ -184,12 +170,10 @@ impl Session {
         self.itself.upgrade()
     }
 
-    /// Locks the shared state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Changes the state and wakes the threads that wait for it.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         self.state.update(change)
     }
@@ -219,24 +203,20 @@ impl Session {
         self.report(data);
     }
 
-    /// Reports the state of the database to the group.
     pub(crate) fn report(&self, data: DataState) {
         if let Some(node) = self.node() {
             node.set_data_state(data);
         }
     }
 
-    /// A line for the server's error log.
     pub(crate) fn log(&self, level: LogLevel, text: impl AsRef<str>) {
         self.server.log(level, text);
     }
 
-    /// Whether transactions may be proposed.
     pub(crate) fn is_primary(&self) -> bool {
         self.admission.is_primary()
     }
 
-    /// Whether this connection has begun to end.
     pub(crate) fn is_closing(&self) -> bool {
         self.admission.is_closing()
     }
@@ -248,7 +228,6 @@ impl Session {
         self.server.end_waits(self.commit_wait.end());
     }
 
-    /// A leader with a quorum is heard, or is not.
     pub(crate) fn set_primary(&self, primary: bool) {
         // Under the lock, so that a thread that has just looked does not go to sleep.
         self.update(|_| self.admission.set_primary(primary));
@@ -274,7 +253,6 @@ impl Session {
         may
     }
 
-    /// A local action is over.
     pub(crate) fn end_flight(&self) {
         if self.admission.end() {
             self.update(|_| ());
@@ -292,13 +270,11 @@ impl Session {
         self.wait_for(Some(deadline), landed).is_some()
     }
 
-    /// The group, once there is one.
     pub(crate) fn group(&self) -> GroupId {
         self.node()
             .map_or(GroupId::NONE, |node| node.status().group)
     }
 
-    /// A position in the history of the group.
     pub(crate) fn gtid(&self, seqno: i64) -> Gtid {
         Gtid {
             group: self.group(),
@@ -306,7 +282,6 @@ impl Session {
         }
     }
 
-    /// Name of this session.
     pub(crate) fn own_uuid(&self) -> Uuid {
         self.node().map_or(Uuid::UNDEFINED, |node| {
             let (member, session) = node.identity();
@@ -320,7 +295,6 @@ impl Session {
         self.report_progress();
     }
 
-    /// Reports to the node how far the database is.
     fn report_progress(&self) {
         let Some(node) = self.node() else { return };
         node.set_left(Seqno(self.sequencer.left()));

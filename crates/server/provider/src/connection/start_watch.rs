@@ -31,7 +31,6 @@ const TELL: Duration = Duration::from_secs(10);
 /// Extension of the start's time limit by each of them.
 const EXTENSION: Duration = Duration::from_secs(60);
 
-/// The start of a server, for its service manager.
 #[derive(Default)]
 pub(crate) struct StartWatch {
     /// The last warning since the connection was made.
@@ -110,7 +109,6 @@ fn is_over(session: &Session, state: &State) -> bool {
     session.is_closing() || state.lifecycle.has_place()
 }
 
-/// The manager that has started this process.
 pub(crate) struct ServiceManager {
     socket: UnixDatagram,
     address: SocketAddr,

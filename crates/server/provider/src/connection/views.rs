@@ -10,7 +10,6 @@ use crate::api::{CAPABILITIES, Gtid, Uuid, View, ViewMember, ViewStatus};
 /// Application protocol of MariaDB's write sets; the only one the server accepts in views.
 const APPLICATION_PROTOCOL: i32 = 4;
 
-/// Views that the server has been shown.
 #[derive(Default)]
 pub(crate) struct ShownViews {
     latest: Option<GroupView>,
@@ -19,7 +18,6 @@ pub(crate) struct ShownViews {
 }
 
 impl ShownViews {
-    /// The latest view shown in order.
     pub(crate) fn latest(&self) -> Option<&GroupView> {
         self.latest.as_ref()
     }
@@ -69,16 +67,13 @@ impl ShownViews {
     }
 }
 
-/// Fields common to all views of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewFrame {
-    /// The group and the position of the view.
     pub(crate) position: Gtid,
     pub(crate) own: Uuid,
 }
 
 impl ViewFrame {
-    /// A group's view as the server wants it.
     pub(crate) fn server_view(self, view: &GroupView, status: ViewStatus) -> View {
         let member = |member: &synod_node::ViewMember| ViewMember {
             id: session_uuid(member.member, member.session),

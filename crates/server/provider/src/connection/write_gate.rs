@@ -161,7 +161,6 @@ fn says(session: &Session, permission: WritePermission) -> String {
 /// The server that leads, and so is the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
-    /// Its `wsrep_node_name`.
     pub(crate) name: String,
     /// Client address; empty if unknown.
     pub(crate) incoming: String,

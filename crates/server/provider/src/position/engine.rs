@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::api::{Callbacks, LogLevel};
 use crate::server_program::Settings;
 
-/// Links to what this process has open.
 const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Whether InnoDB has a file open. True, too, if that cannot be found out: neither may its files be
@@ -25,9 +24,6 @@ pub(super) fn are_open() -> bool {
 
 /// Writes to the disks what any process has written to the data directory and to where the engine's
 /// open files are. Returns once it is durable.
-///
-/// # Errors
-/// The first place whose file system refuses.
 pub(super) fn sync_file_systems(data_dir: &Path) -> Result<(), (PathBuf, io::Error)> {
     let mut places = open_files().unwrap_or_default();
     places.push(data_dir.to_owned());

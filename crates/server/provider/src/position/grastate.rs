@@ -22,7 +22,6 @@ const TAKEN_OVER: &str = "# taken over: the group is the one that Galera's libra
 /// deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
 
-/// Contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedPosition {
     /// The group; [`GroupId::NONE`] if never a member of one.
@@ -48,17 +47,14 @@ impl SavedPosition {
     };
 }
 
-/// Why the file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum GrastateError {
-    /// The file system refused.
     #[error("cannot {action} {}: {source}; the server must own its data directory", path.display())]
     Io {
         action: &'static str,
         path: PathBuf,
         source: io::Error,
     },
-    /// A line has a value that cannot be one.
     #[error(
         "{} line {line}: {name} cannot be '{value}'. Correct it. To join with a full copy (SST) \
          instead: remove the file, and run 'synod copy --force' before the start",
@@ -75,9 +71,6 @@ pub enum GrastateError {
 
 /// Reads the file; `None` if there is none. Order, comments, blank lines and unknown names do not
 /// matter; what is missing is undefined.
-///
-/// # Errors
-/// Unreadable, or a value that cannot be one.
 pub fn read(data_dir: &Path) -> Result<Option<SavedPosition>, GrastateError> {
     let text = text(data_dir)?;
     text.map(|text| parse(&text, &data_dir.join(FILE_NAME)))
@@ -109,9 +102,6 @@ fn text(data_dir: &Path) -> Result<Option<String>, GrastateError> {
 }
 
 /// Replaces the file: after a crash there is the old one or the new one. Durable when it returns.
-///
-/// # Errors
-/// The file system refused; the old file is still there.
 pub fn write(data_dir: &Path, position: &SavedPosition) -> Result<(), GrastateError> {
     let path = data_dir.join(FILE_NAME);
     let temporary = data_dir.join(TEMPORARY_NAME);

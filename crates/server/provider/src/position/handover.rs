@@ -19,10 +19,8 @@ const VIEW: &str = "gvwstate.dat";
 /// There is a log where this is.
 const CONTROL_FILE: &str = "synod-control.log";
 
-/// Why a database cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoverError {
-    /// The log is from before Galera.
     #[error(
         "{} has a log (synod-*.log) from before Galera's library served this database: \
          grastate.dat was last written by Galera. The log lacks what Galera did, so it must not be \
@@ -31,7 +29,6 @@ pub enum HandoverError {
         log_dir.display()
     )]
     LogFromBefore { log_dir: PathBuf },
-    /// No group may begin with these data.
     #[error(
         "Galera's library says in grastate.dat that the data of this server must not be used (a \
          full copy was interrupted, or they differed from the others'): no group is begun with \
@@ -41,7 +38,6 @@ pub enum HandoverError {
          'mariadbd --wsrep-recover' prints (Debian's unit does that)"
     )]
     UnusableData,
-    /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] GrastateError),
 }
@@ -55,9 +51,6 @@ pub(super) struct Handover {
 
 impl Handover {
     /// Looks whether Galera has served the database last. Changes nothing.
-    ///
-    /// # Errors
-    /// There is a log from before, or a file cannot be read.
     pub(super) fn look(data_dir: &Path, log_dir: &Path) -> Result<Option<Handover>, HandoverError> {
         let [has_cache, has_view] = [CACHE, VIEW].map(|name| data_dir.join(name).exists());
         if !(has_cache || has_view) || grastate::is_own(data_dir)?.unwrap_or(true) {
@@ -72,7 +65,6 @@ impl Handover {
         }))
     }
 
-    /// Log line about the handover.
     pub(super) fn notice(self, saved: SavedPosition) -> String {
         let mut text = format!(
             "Galera's library served this database last: its grastate.dat says group {}, seqno {}. \

@@ -39,22 +39,17 @@ use recorded::Healing;
 
 const UNKNOWN: Seqno = Seqno(-1);
 
-/// Why a server cannot start from what its files say.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PositionError {
-    /// `grastate.dat` cannot be read or written.
     #[error(transparent)]
     Grastate(#[from] GrastateError),
-    /// Galera's library served the database last, and it cannot be taken over.
     #[error(transparent)]
     Handover(#[from] HandoverError),
-    /// The member's record of its database cannot be used.
     #[error(
         "{0}. This server does not start without its record of what its database lacks: make sure \
          that it can write there, and start it again"
     )]
     Record(#[from] DatabaseRecordError),
-    /// Only the engine knows where the database is, and it was not asked.
     #[error(
         "the last stop was not clean, and the database cannot be asked where it is: {0}. This \
          server does not start: without a position it would throw its data away and take a full \
@@ -67,13 +62,11 @@ pub(crate) enum PositionError {
     NotAsked(String),
 }
 
-/// Position as known now.
 struct Known {
     position: DatabasePosition,
     /// This is the only member of the present view.
     is_last_member: bool,
     record: DatabaseRecord,
-    /// Fate of `record.behind` in this process.
     healing: Healing,
 }
 
@@ -112,10 +105,6 @@ impl PositionKeeper {
     /// Decides where the database is at start. `start` is `wsrep_start_position`: what the engine
     /// itself says is better than what was saved at a clean stop. If neither says anything,
     /// `recover` asks the engine. The member's record corrects what the engine says.
-    ///
-    /// # Errors
-    /// An unreadable file, an engine that cannot be asked, or a log from before Galera served the
-    /// database.
     pub(crate) fn load(
         data_dir: PathBuf,
         log_dir: &Path,
@@ -182,10 +171,8 @@ impl PositionKeeper {
         })
     }
 
-    /// Whether the database may be what a new group begins with.
-    ///
-    /// # Errors
-    /// Galera's library has said that the data must not be used.
+    /// Whether the database may be what a new group begins with: not if Galera's library has said
+    /// that the data must not be used.
     pub(crate) fn check_begin(&self) -> Result<(), HandoverError> {
         if self.must_not_begin {
             return Err(HandoverError::UnusableData);
@@ -207,12 +194,10 @@ impl PositionKeeper {
         self.may_bootstrap
     }
 
-    /// Position of the database, as known now.
     pub(crate) fn current(&self) -> DatabasePosition {
         self.lock().position
     }
 
-    /// The database begins to change.
     pub(crate) fn changing(&self, group: GroupId) {
         let mut current = self.lock();
         current.position = DatabasePosition {
@@ -322,7 +307,6 @@ fn is_unusable(saved: Option<SavedPosition>) -> bool {
     saved.is_some_and(|saved| saved.group == GroupId::NONE)
 }
 
-/// Position at start, with the log line about it.
 fn start_position(
     start: Gtid,
     saved: Option<SavedPosition>,

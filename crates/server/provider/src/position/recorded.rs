@@ -88,7 +88,6 @@ pub(super) fn compare(record: &mut DatabaseRecord, start: Gtid, saved: Option<Sa
     }
 }
 
-/// Why the data are not used at this start.
 pub(super) fn why_not_used(record: &DatabaseRecord) -> String {
     let why = match &record.unusable {
         Some(why) => why.as_str(),
@@ -182,7 +181,6 @@ impl PositionKeeper {
         }
     }
 
-    /// The engine has closed, and flushed all.
     pub(super) fn engine_has_closed(&self, current: &mut Known) {
         let mut record = current.record.clone();
         current.healing.lack.closed(&mut record);
@@ -312,7 +310,6 @@ impl PositionKeeper {
         }
     }
 
-    /// Makes the record durable, or ends the process.
     fn keep(&self, current: &mut Known, record: DatabaseRecord) {
         if let Err(error) = self.record_file.write(&record) {
             self.end_process(&error.to_string());
@@ -334,7 +331,6 @@ impl PositionKeeper {
     }
 }
 
-/// The record, as far as it is about this group.
 fn record_of(current: &Known, group: GroupId) -> DatabaseRecord {
     let record = &current.record;
     if record.group == group {

@@ -139,7 +139,6 @@ impl Provider {
         self.callbacks.log(LogLevel::Info, &text);
     }
 
-    /// The options, with what the group has agreed on.
     pub(super) fn options_in_force(&self) -> Options {
         let writers = self.writers_in_force();
         let mut options = self.options().clone();
@@ -166,7 +165,6 @@ impl Provider {
     }
 }
 
-/// Why the client of `SET GLOBAL` is not told OK.
 fn why_not(error: SetWritersError) -> String {
     match error {
         SetWritersError::NotInTime { .. } => format!(

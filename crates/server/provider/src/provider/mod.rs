@@ -1,7 +1,4 @@
 //! The provider behind the boundary: options, positions, and the present connection.
-//!
-//! - `start_node`: what `connect` does; `serve_commands`: what a command may see and do;
-//! - `change_options`: what changed options mean for what runs.
 
 mod change_options;
 mod serve_commands;
@@ -42,17 +39,14 @@ use crate::transaction::streams::{StreamRollback, roll_back_stream};
 /// Number of the connection that a starting server makes.
 pub(crate) const FIRST_SERIAL: u64 = 1;
 
-/// One per server, from `init` to `free`.
 pub(crate) struct Provider {
     args: InitArgs,
     callbacks: Callbacks,
     options: Mutex<Options>,
     live: Arc<LiveOptions>,
     position: Arc<PositionKeeper>,
-    /// Period in which the storage engine flushes what it has applied.
     flush_period: Duration,
     restart: Arc<Restart>,
-    /// MariaDB's own replication beside the group.
     other_replication: Arc<OtherReplication>,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
@@ -65,16 +59,10 @@ pub(crate) struct Provider {
     counters: Arc<Counters>,
     transactions: Arc<Transactions>,
     events: Arc<EventLog>,
-    /// Serves the program `synod`.
     commands: CommandServer,
-    /// For the threads that serve commands.
     itself: Weak<Provider>,
 }
 
-/// Builds the provider from what the server passed to `init`.
-///
-/// # Errors
-/// Wrong options, or an unreadable position file.
 pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderApi>, InitError> {
     let defaults = Defaults {
         data_dir: args.data_dir.clone(),
@@ -222,12 +210,10 @@ impl Provider {
         Status::NodeFail
     }
 
-    /// Keeper of what is known of the database.
     pub(crate) fn position(&self) -> &PositionKeeper {
         &self.position
     }
 
-    /// Values that the status of this server shows now, with this connection.
     pub(crate) fn status_inputs(&self, connection: Option<&Connection>) -> StatusInputs {
         status::inputs::gather(
             connection,

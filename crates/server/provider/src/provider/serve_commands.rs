@@ -52,7 +52,6 @@ impl Provider {
         connection.session.node().cloned()
     }
 
-    /// This server's name, `wsrep_node_name`.
     pub(crate) fn server_name(&self) -> &str {
         &self.args.node_name
     }
@@ -65,7 +64,6 @@ impl Provider {
         self.events.last_election()
     }
 
-    /// `evs.stats_report_period`
     pub(crate) fn stats_period(&self) -> Duration {
         self.live.stats_period()
     }

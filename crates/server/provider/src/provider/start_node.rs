@@ -191,11 +191,9 @@ impl Provider {
 
 const REJOIN_TIMEOUT: &str = "synod.rejoin_timeout";
 
-/// Limit for the wait of `connect` for the group.
 struct Patience {
     /// `None`: without end.
     limit: Option<Duration>,
-    /// The option that says so.
     name: &'static str,
     /// This member was in the group before.
     is_member: bool,

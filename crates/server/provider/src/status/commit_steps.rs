@@ -58,7 +58,6 @@ pub(crate) enum Step {
 impl Step {
     const COUNT: usize = Step::ApplyTurn as usize + 1;
 
-    /// All of them, in their order.
     const ALL: [Step; Step::COUNT] = [
         Step::Queue,
         Step::Order,
@@ -147,7 +146,6 @@ type Window = [Histogram; Step::COUNT];
 
 #[derive(Debug)]
 pub(crate) struct CommitSteps {
-    /// Since when times are counted.
     origin: Instant,
     /// Start of the present period, in microseconds since `origin`.
     begun: AtomicU64,
@@ -179,7 +177,6 @@ impl Default for CommitSteps {
 }
 
 impl CommitSteps {
-    /// A step took from `since` to `now`.
     pub(crate) fn note(&self, step: Step, since: Instant, now: Instant, period: Duration) {
         self.turn_to(now, period);
         let window = &self.windows[self.present.load(Ordering::Relaxed) & 1];
@@ -194,7 +191,6 @@ impl CommitSteps {
         self.note(step, now.checked_sub(took).unwrap_or(now), now, period);
     }
 
-    /// The leader begins to certify an action.
     pub(crate) fn certification_begins(&self) {
         let since = self.origin.elapsed().as_nanos();
         let since = u64::try_from(since).unwrap_or(u64::MAX);

@@ -61,25 +61,18 @@ impl PausedShare {
 /// All counts, since start or since `FLUSH STATUS`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Own write sets sent.
     pub(crate) replicated: Counter,
-    /// Bytes of the own write sets.
     pub(crate) replicated_bytes: Counter,
-    /// Keys in the own write sets.
     pub(crate) repl_keys: Counter,
     pub(crate) repl_keys_bytes: Counter,
-    /// Bytes of row data.
     pub(crate) repl_data_bytes: Counter,
-    /// Actions received from others.
     pub(crate) received: Counter,
-    /// Bytes of the actions received.
     pub(crate) received_bytes: Counter,
     pub(crate) local_commits: Counter,
     pub(crate) local_cert_failures: Counter,
     /// Writes of own clients refused, because another server is the writer.
     pub(crate) writes_refused: Counter,
     pub(crate) local_replays: Counter,
-    /// Reads that waited for the group's position.
     pub(crate) causal_reads: Counter,
     /// Share of the time in which the group's writes waited for databases.
     pub(crate) paused: PausedShare,
@@ -142,7 +135,6 @@ impl Counters {
         }
     }
 
-    /// Average distance of an action to what it depends on.
     pub(crate) fn deps_distance(&self) -> f64 {
         match self.certified.get() {
             0 => 0.0,

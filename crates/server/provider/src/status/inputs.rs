@@ -24,7 +24,6 @@ pub enum LocalState {
     Initialized,
     /// In the group, without its data yet.
     Joining,
-    /// Receiving a full copy (SST).
     ReceivingStateTransfer,
     /// Has the data and catches up.
     Joined,
@@ -121,10 +120,8 @@ impl LatencyStats {
 /// Values that exist only while connected to the group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupStatus {
-    /// The log and the group, as the node knows them.
     pub node: NodeStatus,
     pub compression: CompressionStatus,
-    /// Desync requests that were not taken back.
     pub desync_count: i64,
     /// Times in which the group orders this server's actions.
     pub latency: LatencyStats,
@@ -134,7 +131,6 @@ pub struct GroupStatus {
     pub takes_writes: bool,
     /// This session's name in views.
     pub member: Uuid,
-    /// The option `gmcast.segment`.
     pub segment: i64,
 }
 
@@ -199,7 +195,6 @@ impl GroupStatus {
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    /// Whether writes are slowed down now.
     pub(super) fn is_slowed_down(&self) -> bool {
         self.node.pace.rate > 0
     }
@@ -245,14 +240,10 @@ impl GroupStatus {
 /// Counters since the server's start, or since the last `FLUSH STATUS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// Own actions that were submitted.
     pub replicated: i64,
-    /// Bytes of the own actions, with their keys.
     pub replicated_bytes: i64,
-    /// Keys of the own write sets.
     pub repl_keys: i64,
     pub repl_keys_bytes: i64,
-    /// Bytes of row data.
     pub repl_data_bytes: i64,
     /// Bytes that are neither keys nor row data.
     pub repl_other_bytes: i64,
@@ -270,7 +261,6 @@ pub struct Counters {
     pub causal_reads: i64,
 }
 
-/// Everything that the status shows.
 #[derive(Clone, Debug)]
 pub struct StatusInputs {
     /// Group of the database, and the highest seqno released with all before it.
@@ -284,13 +274,9 @@ pub struct StatusInputs {
     pub cached_downto: i64,
     /// Average distance between an action's seqno and the last one it depends on.
     pub deps_distance: f64,
-    /// Keys in this member's certification index.
     pub cert_index_size: i64,
-    /// State of this server in the group.
     pub state: LocalState,
-    /// An obstacle of this server.
     pub trouble: Trouble,
-    /// Local transactions that the provider knows.
     pub open_transactions: i64,
     /// Client addresses of the members, in the view's order.
     pub incoming_addresses: Vec<String>,
@@ -329,7 +315,6 @@ impl StatusInputs {
     }
 }
 
-/// Everything for one `SHOW STATUS`.
 pub(crate) fn gather(
     connection: Option<&Connection>,
     counters: &counters::Counters,

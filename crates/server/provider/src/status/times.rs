@@ -19,7 +19,6 @@ pub(crate) struct LatencyMeter(Mutex<Windows>);
 
 #[derive(Debug, Default)]
 struct Windows {
-    /// Start of the present period.
     begun: Option<Instant>,
     present: Window,
     last: Window,
@@ -131,7 +130,6 @@ pub(crate) const BOUNDS_US: [u64; 14] = [
 /// rates can be made of them, and the counts of several servers added.
 #[derive(Debug, Default)]
 pub(crate) struct TimeCounter {
-    /// One for each bound, and one for what is longer.
     buckets: [AtomicU64; BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }

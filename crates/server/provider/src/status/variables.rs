@@ -21,7 +21,6 @@ pub enum Section {
     /// Throttling of writers, which does not exist here.
     FlowControl,
     Parallelism,
-    /// Whether this server can be used.
     State,
     /// Values that exist only while connected.
     Group,
@@ -66,14 +65,11 @@ impl Section {
 /// The value of a variable that is not measured: what Galera shows when nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Zero {
-    /// The integer 0.
     Int,
-    /// The real number 0.
     Double,
     Text(&'static str),
 }
 
-/// Source of a variable's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
     Int(fn(&StatusInputs) -> i64),
@@ -102,7 +98,6 @@ const NOT_MEASURED: &str = "Always zero or empty: not measured.";
 pub struct Variable {
     /// Name without `wsrep_`.
     pub name: &'static str,
-    /// Source of the value.
     pub reading: Reading,
     /// Meaning, unit, and the sense of zero or empty; one or two sentences.
     pub text: &'static str,
@@ -132,7 +127,6 @@ const fn unmeasured(name: &'static str, zero: Zero) -> Variable {
     }
 }
 
-/// The variables in the order in which they are shown.
 pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
     let is_shown = |section| section != Section::Group || inputs.group.is_some();
     let sections = VARIABLES.iter().filter(|(section, _)| is_shown(*section));

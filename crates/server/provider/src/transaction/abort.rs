@@ -96,7 +96,6 @@ fn ordered_at(pending: &Pending) -> Option<i64> {
     }
 }
 
-/// An answer about a victim.
 pub(super) fn abort_outcome(status: Status, victim_seqno: i64) -> AbortOutcome {
     AbortOutcome {
         status,

@@ -23,7 +23,6 @@ const ALONE_WAIT: Duration = Duration::from_millis(100);
 const REFUSED_WAIT: Duration = Duration::from_secs(3);
 
 impl Connection {
-    /// Has the group order a transaction, or a fragment of one.
     pub(crate) fn certify(
         &self,
         conn: u64,
@@ -122,18 +121,16 @@ impl Connection {
         outcome(refused(session, transaction.trx_id, conn, result))
     }
 
-    /// The transaction as it travels. From here on it is in flight, until its release.
+    /// The transaction as it travels; an error if it was aborted before, is too large, or nothing
+    /// can be proposed. From here on it is in flight, until its release.
     ///
     /// Its snapshot position is set again when its last piece is sent, if it may still write then:
-    /// otherwise the leader refuses the first one. That is what has left the
-    /// order, not what is released: a client that waited for a row gets it when the one before
-    /// commits in the engine, which is before its release. No action that has left can be one that
-    /// this transaction has not seen: where both change a row, or insert the same key, the one that
-    /// had the lock first is finished, or was to be aborted before this point. An abort from here
-    /// on waits for this transaction's fate, so its aborter does not leave.
-    ///
-    /// # Errors
-    /// It was aborted before it got here, is too large, or nothing can be proposed at present.
+    /// otherwise the leader refuses the first one. That is what has left the order, not what is
+    /// released: a client that waited for a row gets it when the one before commits in the engine,
+    /// which is before its release. No action that has left can be one that this transaction has
+    /// not seen: where both change a row, or insert the same key, the one that had the lock first
+    /// is finished, or was to be aborted before this point. An abort from here on waits for this
+    /// transaction's fate, so its aborter does not leave.
     fn make_action(
         &self,
         conn: u64,
@@ -211,7 +208,6 @@ impl Connection {
     }
 }
 
-/// Counts a transaction that was refused.
 fn count_refusal(gathered: &mut Gathered, result: ProposalResult) {
     let loss = match result {
         ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },

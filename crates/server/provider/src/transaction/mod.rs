@@ -9,11 +9,6 @@
 //! from Left back to Executing. An aborted fragment is not replayed, see `streams.rs`.
 //!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
-//!
-//! - `certify`, `commit_order`: the calls of the server, in their usual order; with replay;
-//! - `abort`: transactions that lose, and for which key;
-//! - `streams`: transactions that are sent in fragments while they run;
-//! - `statements`: statements that execute alone at one place in the order.
 
 pub(crate) mod abort;
 mod certify;
@@ -39,14 +34,12 @@ use crate::status::conflicts::touched::Touched;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Collects keys and data.
     Executing,
     /// In the group's hands, or being handed to the node piece by piece.
     Certifying(Arc<Pending>),
     /// Has a place; waits for its turn, or for its replay if it was aborted.
     Ordered(i64),
     Entered(i64),
-    /// Has had its turn.
     Left(i64),
     Replaying(i64),
     /// Refused, or given up.
@@ -56,13 +49,11 @@ pub(crate) enum Phase {
 /// Additional state of a streamed transaction, parts of which are with the group while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// Serial number of the connection it streams over.
     pub(crate) serial: u64,
     /// Place of its first fragment, once that is ordered.
     pub(crate) first: Option<i64>,
 }
 
-/// Collected write set of a transaction.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) phase: Phase,
@@ -73,9 +64,7 @@ pub(crate) struct Gathered {
     /// The write set as it was submitted; kept for a replay.
     pub(crate) submitted: Bytes,
     pub(crate) flags: WsFlags,
-    /// Connection it was certified on.
     pub(crate) conn: u64,
-    /// Dependency, once ordered.
     pub(crate) depends_on: i64,
     /// More was to be appended than a write set may have.
     pub(crate) is_too_large: bool,
@@ -148,9 +137,7 @@ impl Transaction {
 /// parts with a lock each.
 pub(crate) struct Transactions {
     next: AtomicU64,
-    /// By the number in the handle.
     by_id: Sharded<NonZeroU64>,
-    /// By the server's number.
     by_trx: Sharded<u64>,
 }
 
@@ -186,7 +173,6 @@ impl Transactions {
         self.by_id.part(id.get()).get(&id).cloned()
     }
 
-    /// The transaction with the server's number.
     pub(crate) fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
         self.by_trx.part(trx_id).get(&trx_id).cloned()
     }
@@ -208,7 +194,6 @@ impl Transactions {
         }
     }
 
-    /// Number of transactions.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

@@ -42,7 +42,6 @@ use crate::connection::departure::LANDING_LIMIT;
 use crate::connection::session::Session;
 use crate::connection::write_gate::WriteGate;
 
-/// A statement that a client wants to execute.
 pub(crate) struct NewStatement<'a> {
     pub(crate) conn: u64,
     pub(crate) keys: &'a [Vec<&'a [u8]>],
@@ -51,7 +50,6 @@ pub(crate) struct NewStatement<'a> {
 }
 
 impl NewStatement<'_> {
-    /// The statement as it travels.
     fn action(&self, session: &Session, events: Bytes, note: Note) -> Action {
         let mut set = KeySet::new();
         for parts in self.keys {

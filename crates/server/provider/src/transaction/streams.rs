@@ -208,7 +208,6 @@ impl Streams {
     }
 }
 
-/// Notes the verdict about a fragment and answers it.
 pub(crate) fn fragment_certified(
     session: &Session,
     transaction: &Transaction,
@@ -380,7 +379,6 @@ impl StreamRollback {
 pub(crate) struct RollbackQueue {
     /// The first one is being ordered.
     waiting: VecDeque<StreamRollback>,
-    /// Rollbacks that were ordered.
     done: u64,
 }
 

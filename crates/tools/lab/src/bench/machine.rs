@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use crate::results::Machine;
 use crate::tools;
 
-/// Syncs measured for one figure.
 const SYNCS: u64 = 50;
 
 /// The machine, with the speed of the disk below `data`, if servers keep their data there.

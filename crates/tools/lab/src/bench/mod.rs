@@ -1,13 +1,6 @@
-//! `synod-lab bench`: measures systems in turns, and writes what it observed.
-//!
-//! - [`plan`]: the measurements and their order.
-//! - [`workload`]: the loads, as sysbench knows them.
-//! - `sysbench`, `latency`: runs a load, reads its report.
-//! - `turn`: one turn of one system: start, load, read the meters, stop.
-//! - `usage`, `machine`: resource use of processes, and facts about the machine.
-//!
-//! Systems take turns, A B A B, so that a machine that becomes slower makes all of them slower. A
-//! system that does not have its turn does not run.
+//! `synod-lab bench`: measures systems in turns, and writes what it observed. Systems take turns, A
+//! B A B, so that a machine that becomes slower makes all of them slower. A system that does not
+//! have its turn does not run.
 
 mod latency;
 pub(crate) mod machine;
@@ -30,7 +23,6 @@ use plan::{Plan, Turn};
 use sysbench::Script;
 use workload::Workload;
 
-/// Takes progress, a line each, for people.
 pub type Progress<'a> = &'a dyn Fn(&str);
 
 struct Bench<'a> {
@@ -44,12 +36,8 @@ struct Bench<'a> {
     progress: Progress<'a>,
 }
 
-/// Measures everything in the plan. `output` is written after each measurement, so that an
-/// interrupted bench keeps what it has.
-///
-/// # Errors
-/// Fails if a system cannot be set up or started, or the file cannot be written. A failed
-/// measurement is a result, not an error.
+/// `output` is written after each measurement, so that an interrupted bench keeps what it has. A
+/// failed measurement is a result, not an error.
 pub fn run(
     plan: &Plan,
     setup: &Setup,
@@ -76,9 +64,6 @@ pub fn run(
 }
 
 /// Checks what can be checked before anything is made.
-///
-/// # Errors
-/// Fails with the option that is not possible, or with what is missing.
 pub fn check(plan: &Plan, setup: &Setup) -> Result<()> {
     synod_local_cluster::find_program("sysbench", "sysbench")?;
     for system in &plan.systems {

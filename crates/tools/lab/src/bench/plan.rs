@@ -21,7 +21,6 @@ pub struct Plan {
     pub seconds: u32,
     /// Load before that, not counted, seconds.
     pub warm_up_seconds: u32,
-    /// Number of repetitions of each measurement.
     pub repetitions: u32,
     /// Servers that clients write to.
     pub write_to: WriteTo,
@@ -74,7 +73,6 @@ pub enum WriteTo {
     All,
 }
 
-/// The names that the command line takes.
 pub const WRITE_TO_NAMES: &str = "leader, follower, far, all";
 
 impl WriteTo {
@@ -88,7 +86,6 @@ impl WriteTo {
         }
     }
 
-    /// Whether the system takes such writes.
     pub fn is_possible(self, system: MeasuredSystem) -> bool {
         system.kind.is_group() || self == WriteTo::Leader
     }

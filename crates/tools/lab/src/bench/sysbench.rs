@@ -34,13 +34,11 @@ pub(super) struct Target<'a> {
     pub(super) port: u16,
 }
 
-/// Makes the tables of a load.
 pub(super) fn prepare(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("prepare")).map(|_| ())
 }
 
-/// Checks what a load has left in a server's tables.
 pub(super) fn check(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("check")).map(|_| ())
@@ -82,10 +80,7 @@ impl Running {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// Fails if a client met an error that no conflict gives, or the report cannot be parsed.
+    /// Waits for its end. An error if a client met one that no conflict gives.
     pub(super) fn finish(mut self) -> Result<Load> {
         let Some(process) = self.process.take() else {
             return Ok(Load::default());

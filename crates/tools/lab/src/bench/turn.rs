@@ -12,12 +12,10 @@ use crate::results::{Disturbance, Latency, Load, Measurement, NetworkUse, PairUs
 use crate::router::control::Counters;
 use crate::systems::System;
 
-/// The status variable that counts the syncs of a database's files.
 const DATABASE_FSYNCS: &str = "Innodb_data_fsyncs";
 /// The status variable that counts the syncs of the replication log; only Synod has it.
 const LOG_FSYNCS: &str = "wsrep_synod_log_syncs";
 
-/// Values of all meters at one moment.
 struct Reading {
     servers: Vec<ServerReading>,
     router: ProcessUse,
@@ -32,7 +30,6 @@ struct ServerReading {
     log_fsyncs: Option<u64>,
 }
 
-/// The server to put a load on, and the clients beside it.
 pub(super) fn target<'a>(system: &System, network: &'a Network, server: usize) -> Target<'a> {
     let (address, port) = system.address(server);
     Target {
@@ -42,10 +39,7 @@ pub(super) fn target<'a>(system: &System, network: &'a Network, server: usize) -
     }
 }
 
-/// Measures a system that runs.
-///
-/// # Errors
-/// Fails if a client meets an error that no conflict gives, or a meter cannot be read.
+/// An error if a client met one that no conflict gives.
 pub(super) fn measure(
     system: &System,
     network: &Network,

@@ -9,7 +9,6 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The place of the sectors written in a line of `/proc/diskstats`, from 0.
 const SECTORS_WRITTEN: usize = 9;
-/// The place of the flush requests.
 const FLUSHES: usize = 18;
 /// A sector of `/proc/diskstats`, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
@@ -64,7 +63,6 @@ pub(super) struct MachineUse {
     pub(super) busy_s: f64,
     /// Processor time that the host of the virtual machine took away, seconds of one core.
     pub(super) stolen_s: f64,
-    /// Flush requests that the disks completed.
     pub(super) disk_flushes: u64,
     /// Bytes that were written to the disks. What `/proc/PID/io` says would be per process, but it
     /// counts a whole folio of the page cache, up to some megabytes, each time that a byte of it
@@ -117,7 +115,6 @@ fn sum_of_disks(diskstats: &str, field: usize) -> u64 {
     diskstats.lines().filter_map(of_disk).sum()
 }
 
-/// The number after the first place of a name.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let (_, rest) = text.split_once(name)?;
     rest.split_whitespace().next()?.parse().ok()

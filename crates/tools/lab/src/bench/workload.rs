@@ -22,7 +22,6 @@ pub const NAMES: [&str; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload(&'static str);
 
-/// Amount of data of the loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Tables of the `oltp_*` loads.

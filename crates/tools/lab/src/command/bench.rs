@@ -80,7 +80,6 @@ pub(super) struct BenchArgs {
     servers: ServerArgs,
 }
 
-/// An example for the help text.
 const EXAMPLE: &str = "\
 Synod beside Galera, which syncs nothing at commit, and Galera that syncs:
 

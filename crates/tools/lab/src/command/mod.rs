@@ -1,13 +1,5 @@
-//! The commands `synod-lab …`.
-//!
-//! - `bench` measures systems ([`crate::bench`]).
-//! - `up` holds one system up, to look at and to measure by hand.
-//! - `network` brings an emulated network up, to look at it.
-//! - `link` changes a link of a running lab.
-//! - `clean` removes what a killed lab left.
-//! - `delay`, `apply`, `giant`, `lag` observe running servers ([`crate::meters`]).
-//! - `report` makes one page of several files.
-//! - `router` is the process that emulates the network, started by the others.
+//! The commands `synod-lab …`. `router` is the process that emulates the network, started by the
+//! others.
 
 mod bench;
 mod meter;
@@ -40,7 +32,6 @@ pub struct LabArgs {
     command: LabCommand,
 }
 
-/// The meaning of exit codes, for help texts.
 const EXIT_CODES: &str = "\
 The lab runs as root. It makes network namespaces named synod-lab-NAME-*, and removes them at its
 end, also after Ctrl-C. What a killed lab left is removed by the next one of the same name.
@@ -94,10 +85,6 @@ struct RouterArgs {
     hosts: Vec<RouterHost>,
 }
 
-/// Runs a command of the lab; gives the exit code.
-///
-/// # Errors
-/// Any [`crate::LabError`]; its own exit code is [`crate::LabError::exit_code`].
 pub fn run(arguments: &LabArgs) -> Result<u8> {
     let place = &arguments.place;
     match &arguments.command {

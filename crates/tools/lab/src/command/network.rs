@@ -82,7 +82,6 @@ fn table(record: &TopologyRecord, client_ms: f64) -> String {
     text
 }
 
-/// Instructions for looking at a network that is held.
 fn hosts(network: &Network) -> String {
     let line = |host: &crate::hosts::Host| {
         let (name, address, namespace) = (&host.name, host.address, &host.namespace);
@@ -92,7 +91,6 @@ fn hosts(network: &Network) -> String {
     format!("\nhosts:\n{lines}it is up until Ctrl-C")
 }
 
-/// Changes a link of the running lab.
 pub(super) fn change_link(place: &PlaceArgs, arguments: &LinkArgs) -> Result<u8> {
     let delay_ns = arguments.round_trip_ms * 1_000_000.0 / 2.0;
     if !(0.0..=5e9).contains(&delay_ns) {

@@ -16,7 +16,6 @@ pub(super) struct ReportArgs {
     files: Vec<PathBuf>,
 }
 
-/// Prints the tables, and writes the page.
 pub(super) fn run(arguments: &ReportArgs) -> Result<u8> {
     let mut report = Report::default();
     for file in &arguments.files {

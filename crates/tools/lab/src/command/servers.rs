@@ -9,7 +9,6 @@ use crate::error::{LabError, Result};
 use crate::hosts::place::Place;
 use crate::systems::Setup;
 
-/// Path of Galera's library in Debian's package.
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
 /// The directory that `scripts/mysql-root` makes.
@@ -37,7 +36,6 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Settings for making the systems of this lab.
     pub(super) fn setup(&self, lab: &Place) -> Result<Setup> {
         let program = own_program()?;
         let provider = match &self.provider {

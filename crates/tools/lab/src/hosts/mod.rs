@@ -1,8 +1,5 @@
 //! The hosts: network namespaces, one per host, each with one device whose other end is the
 //! router's.
-//!
-//! - [`place`]: the name, lock and directories of a lab; removes what an earlier one left.
-//! - [`probe`]: measures round trips between hosts.
 
 pub mod place;
 pub mod probe;
@@ -19,7 +16,6 @@ use crate::error::{IoContext, LabError, Result};
 use crate::router::process::RouterHost;
 use crate::tools;
 
-/// Name of every host's device.
 pub const DEVICE: &str = "lab0";
 
 /// Largest packet, bytes, as on networks with jumbo frames: fewer packets, so that the router
@@ -30,7 +26,6 @@ const MTU: &str = "9000";
 /// time that the router may not get the processor.
 const DEVICE_QUEUE: &str = "10000";
 
-/// Directory in which `ip netns` keeps the files of namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// The most database hosts: as many as a cluster on one machine may have nodes.
@@ -107,7 +102,6 @@ impl Hosts {
         self.servers.iter().chain(&self.clients)
     }
 
-    /// Names, addresses and namespaces of all hosts, for the router.
     pub fn for_router(&self) -> Vec<RouterHost> {
         let host = |host: &Host| RouterHost {
             name: host.name.clone(),
@@ -151,16 +145,12 @@ fn namespace_prefix(lab: &str) -> String {
     format!("synod-lab-{lab}-")
 }
 
-/// Runs `ip` of iproute2.
 fn ip(arguments: &[&str]) -> Result<String> {
     tools::output_of(Command::new("ip").args(arguments))
 }
 
 /// Runs `work` with this thread in a network namespace, and comes back. Sockets and devices made
 /// meanwhile belong to that namespace.
-///
-/// # Errors
-/// Fails if the namespace cannot be entered, or with the error of `work`.
 pub fn in_namespace<T>(file: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use std::os::fd::AsFd;
     let network = Some(LinkNameSpaceType::Network);

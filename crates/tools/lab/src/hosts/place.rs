@@ -24,7 +24,6 @@ use synod_local_cluster::wait_for;
 use super::{NAMESPACES, ip, namespace_prefix};
 use crate::error::{IoContext, LabError, Result};
 
-/// Directory of the state of all labs.
 const STATE: &str = "/run/synod-lab";
 
 /// Time limit for processes to end after SIGKILL.
@@ -45,11 +44,7 @@ pub struct OwnPlace {
 }
 
 impl Place {
-    /// The lab of this name, with its data below `parent`.
-    ///
-    /// # Errors
-    /// Fails if the name is not 1 to 12 lower-case letters and digits: it becomes part of other
-    /// names.
+    /// The lab of this name, with its data below `parent`. The name becomes part of other names.
     pub fn new(name: &str, parent: &Path) -> Result<Place> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         if name.is_empty() || name.len() > 12 || !name.chars().all(is_plain) {
@@ -84,10 +79,6 @@ impl Place {
 
     /// Takes the name, removes what an earlier lab left, and makes the directories. The text says
     /// what was removed.
-    ///
-    /// # Errors
-    /// [`LabError::NameTaken`] while another lab has the name. Fails also if the data directory
-    /// exists after the removal, or the system refuses an operation.
     pub fn take(self) -> Result<(OwnPlace, Option<String>)> {
         let state = self.state();
         fs::create_dir_all(&state).context("create", &state)?;
@@ -141,7 +132,6 @@ impl Place {
         Ok(removed)
     }
 
-    /// Removes everything except the lock.
     fn remove_contents(&self) -> Result<Option<String>> {
         let mut removed = Vec::new();
         let namespaces = self.namespaces();

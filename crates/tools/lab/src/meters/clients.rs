@@ -30,7 +30,6 @@ pub enum Work {
     Marks(String),
 }
 
-/// Prefix of the marks of [`Work::Marks`].
 pub const MARK: &str = "synod-mark-";
 
 /// The mark of a statement that began so many microseconds after the clock's start.
@@ -48,7 +47,6 @@ pub struct Crew {
     pub rate: Option<f64>,
 }
 
-/// Record of the transactions of one server's clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLog {
     /// The place of the server in the group.
@@ -58,7 +56,6 @@ pub struct ServerLog {
 }
 
 impl ServerLog {
-    /// The transactions of all its clients.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.by_client.iter().flatten().copied().collect()
     }
@@ -72,11 +69,8 @@ pub struct Running {
 }
 
 impl Crew {
-    /// Connects all clients and starts them on these servers of the group (by their places).
-    /// Times count from `clock` on.
-    ///
-    /// # Errors
-    /// Fails if a client cannot connect; then none starts.
+    /// Connects all clients and starts them on these servers of the group (by their places). If one
+    /// cannot connect, none starts. Times count from `clock` on.
     pub fn start(&self, group: &Group, servers: &[usize], clock: Instant) -> Result<Running> {
         let count = servers.len() as u32 * self.clients;
         let mut clients = Vec::new();
@@ -133,7 +127,6 @@ impl Drop for Running {
     }
 }
 
-/// Due times of a client's transactions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pace {
     every: Duration,

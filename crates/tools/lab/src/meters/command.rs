@@ -73,7 +73,6 @@ pub(crate) struct LabGroupArgs {
     pub(crate) servers: ServerArgs,
 }
 
-/// Name, host and port of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) name: String,
@@ -163,9 +162,6 @@ pub struct LagArgs {
 impl MeterCommand {
     /// Observes, prints what was found, and writes the files asked for. `data` is where the servers
     /// keep their data, if that is known.
-    ///
-    /// # Errors
-    /// Returns the first [`MeterError`] of a server, client or file.
     pub(crate) fn run(&self, mut group: Group, data: Option<&Path>) -> Result<()> {
         group.find_processes();
         let busy_before = surroundings::load_per_core();
@@ -186,7 +182,6 @@ impl MeterCommand {
         self.arguments().deliver(record)
     }
 
-    /// The options that all meters share.
     pub(crate) fn arguments(&self) -> &MeterArgs {
         match self {
             MeterCommand::Delay(own) => &own.common,
@@ -208,9 +203,6 @@ impl MeterCommand {
 
 impl MeterArgs {
     /// The group whose servers are named; none if they are not.
-    ///
-    /// # Errors
-    /// Fails if only one server is named, or a server does not answer.
     pub(crate) fn running_group(&self) -> Result<Option<Group>> {
         let server = |address: &Address| Server {
             name: address.name.clone(),

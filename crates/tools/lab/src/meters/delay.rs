@@ -28,9 +28,7 @@ const LOAD_ROWS: u32 = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DelayPlan {
-    /// Place of the server that is written to.
     pub writer: usize,
-    /// Place of the server that is read from.
     pub reader: usize,
     pub seconds: u64,
     pub load_clients: u32,

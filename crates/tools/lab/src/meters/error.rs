@@ -18,7 +18,6 @@ pub enum MeterError {
     #[error("{server} refuses '{statement}': {source}")]
     Statement {
         server: String,
-        /// The statement, or its beginning.
         statement: String,
         source: Box<mysql::Error>,
     },
@@ -27,12 +26,10 @@ pub enum MeterError {
         /// The option, as on the command line.
         name: &'static str,
         value: String,
-        /// Reason, with the values that are valid.
         reason: String,
     },
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// Operation attempted, as a verb.
         action: &'static str,
         path: String,
         source: std::io::Error,
@@ -51,7 +48,6 @@ pub enum MeterError {
     },
     #[error("interrupted; what was changed is put back")]
     Interrupted,
-    /// A client thread ended by a mistake of this program.
     #[error("a client thread panicked; its message is above")]
     Panicked,
 }
@@ -73,7 +69,6 @@ pub type Result<T> = std::result::Result<T, MeterError>;
 
 /// Adds to an error of the system what was attempted.
 pub(super) trait IoContext<T> {
-    /// Turns the error into a [`MeterError`].
     fn context(self, action: &'static str, path: impl std::fmt::Display) -> Result<T>;
 }
 

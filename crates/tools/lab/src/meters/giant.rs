@@ -25,7 +25,6 @@ use crate::statistics::Distribution;
 const COLUMNS: &str =
     "id INT PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";
 
-/// Values of a row's columns.
 const VALUES: &str = "seq, 0, REPEAT(MD5(seq), 3), MD5(seq + 1)";
 
 /// Interval at which each server is asked for the rows of all small clients.
@@ -39,23 +38,16 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct GiantPlan {
-    /// Rows that the statement changes.
     pub rows: u64,
-    /// Place of the server that runs it.
     pub origin: usize,
     /// Small transactions per second, all servers; one part of the run each.
     pub rates: Vec<f64>,
-    /// Clients of each server that make them.
     pub clients: u32,
     /// `wsrep_trx_fragment_size` for the statement, bytes; 0: no fragments.
     pub fragment_bytes: u64,
 }
 
-/// Runs the meter.
-///
-/// # Errors
-/// Fails if a server refuses a statement of the meter itself; a refusal of the huge statement is a
-/// finding.
+/// A refusal of the huge statement is a finding, any other refusal an error.
 pub fn run(group: &Group, plan: &GiantPlan) -> Result<Vec<GiantFindings>> {
     let _database = group.make_database()?;
     group.make_table("giant", COLUMNS, VALUES, plan.rows)?;
@@ -211,7 +203,6 @@ fn greatest_bytes(moments: &[Moment], place: usize) -> std::collections::BTreeMa
     greatest
 }
 
-/// The statement that changes all rows.
 struct Statement {
     connection: Conn,
     readers: Vec<Conn>,

@@ -33,7 +33,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub struct Server {
     /// `db1`, or host and port.
     pub name: String,
-    /// Host name or address.
     pub host: String,
     pub port: u16,
     /// Account that may do everything.
@@ -95,9 +94,6 @@ impl Server {
     }
 
     /// Runs statements of the meter itself, which must succeed, on a connection of their own.
-    ///
-    /// # Errors
-    /// Returns [`MeterError::Statement`] with the statement that failed.
     pub fn execute(&self, statements: &[&str]) -> Result<()> {
         let mut connection = self.connect_for_giants()?;
         for statement in statements {
@@ -107,7 +103,6 @@ impl Server {
         Ok(())
     }
 
-    /// The error of a statement that should have succeeded.
     pub fn refused(&self, statement: &str, source: mysql::Error) -> MeterError {
         MeterError::Statement {
             server: self.name.clone(),
@@ -168,9 +163,6 @@ impl Group {
 
     /// Makes a table of the meters' database, fills it with rows numbered from 1, and waits until
     /// all servers hold them. `values` is what is selected for the row `seq`.
-    ///
-    /// # Errors
-    /// Fails if the first server refuses, or another server does not apply the rows in time.
     pub fn make_table(&self, name: &str, columns: &str, values: &str, rows: u64) -> Result<()> {
         let server = &self.servers[0];
         server.execute(&[&format!("CREATE TABLE {DATABASE}.{name} ({columns})")])?;
@@ -189,11 +181,8 @@ impl Group {
         self.await_agreement(server, GIANT_TIMEOUT).map(|_| ())
     }
 
-    /// Waits until all servers have applied what `origin` has now; gives for each server, in
-    /// their order, how long that took.
-    ///
-    /// # Errors
-    /// Fails if a server has not applied it within `timeout`.
+    /// Waits until all servers have applied what `origin` has now; gives for each server, in their
+    /// order, how long that took.
     pub fn await_agreement(&self, origin: &Server, timeout: Duration) -> Result<Vec<Duration>> {
         let begin = Instant::now();
         let target = number(&origin.status()?, "wsrep_last_committed").unwrap_or_default();

@@ -12,7 +12,6 @@ use signal_hook::flag;
 
 use super::error::{IoContext, MeterError, Result};
 
-/// Interval of looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Exit code after a second signal, as shells give it for Ctrl-C.
@@ -31,10 +30,7 @@ pub fn watch_signals() -> Result<()> {
     Ok(())
 }
 
-/// Waits.
-///
-/// # Errors
-/// [`MeterError::Interrupted`] as soon as a signal has come.
+/// Waits; an error as soon as a signal has come.
 pub fn pause(time: Duration) -> Result<()> {
     let begin = Instant::now();
     loop {

@@ -26,11 +26,9 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LagPlan {
-    /// Place of the server that gets slow.
     pub slow: usize,
     /// Share of one core that it gets.
     pub share: f64,
-    /// Place of the server that is written to.
     pub origin: usize,
     pub clients: u32,
     /// Duration of each part: before, slow, and after. The server has twice that time to catch up

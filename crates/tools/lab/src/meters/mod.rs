@@ -10,15 +10,6 @@
 //! Meters take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a
 //! test group of a DBA (`--servers`). Clients are threads of this process; all times are by one
 //! clock.
-//!
-//! - [`group`]: the servers and connections to them; the meters' own database.
-//! - [`clients`]: clients that run transactions and record the result of each.
-//! - [`watch`]: polls the status of servers.
-//! - [`timeline`], [`visibility`]: evaluation of the records. Pure.
-//! - [`memory`], [`throttle`]: memory and processor limit of a server's process.
-//! - [`interrupt`] ends them early (Ctrl-C).
-//! - [`record`]: the findings, as JSON.
-//! - [`command`]: the command lines.
 
 pub mod apply;
 pub mod clients;

@@ -8,7 +8,6 @@ use mysql::prelude::Queryable;
 use super::error::Result;
 use super::group::{Group, Server};
 
-/// The command that this process was started by.
 pub(super) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().collect();
     let program = arguments.first().and_then(|path| path.rsplit('/').next());
@@ -50,7 +49,6 @@ pub(super) fn system(server: &Server) -> Result<String> {
     Ok(known.unwrap_or(file).to_owned())
 }
 
-/// Versions of the server and its library.
 pub(super) fn versions(group: &Group) -> Result<BTreeMap<String, String>> {
     let server = &group.servers[0];
     let read = "SELECT @@version";

@@ -17,7 +17,6 @@ use super::error::{IoContext, Result};
 /// Length of a period in which the share is given, microseconds.
 const PERIOD_US: u32 = 100_000;
 
-/// Mount point of the control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// A server that is slowed down. Dropping it gives the server its processors back.
@@ -28,7 +27,6 @@ pub struct Throttle {
     pub means: &'static str,
 }
 
-/// Means of slowing a process down on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Means {
     /// A new group below this folder; then the process goes back to the folder it is in.

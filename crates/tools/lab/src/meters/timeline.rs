@@ -4,21 +4,17 @@
 
 use std::collections::BTreeMap;
 
-/// One transaction that a client tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// Due time of its begin. A client that has a pace and is late begins at once.
     pub due_us: u64,
     pub begun_us: u64,
-    /// Time of the answer.
     pub ended_us: u64,
     pub ending: Ending,
 }
 
-/// Result of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The client was told OK.
     Committed,
     /// The server refused it with this error.
     Refused(u16),

@@ -15,24 +15,20 @@ pub struct Written {
     pub at_us: u64,
 }
 
-/// A read on another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
     pub row: u32,
-    /// The number that it showed.
     pub number: u64,
     /// Start of the read: what it shows was visible then, or a moment later.
     pub at_us: u64,
 }
 
-/// Visibility of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// The first read after the OK showed it.
     AtOnce,
     /// The first read that showed it began this many microseconds after the OK.
     After(u64),
-    /// No read showed it.
     Never,
 }
 

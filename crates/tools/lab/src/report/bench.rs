@@ -70,7 +70,6 @@ fn overview(results: &Results) -> Section {
     }
 }
 
-/// The machine in one line.
 pub(super) fn machine(machine: &Machine) -> String {
     let sync = match machine.fsync_us {
         0 => String::new(),
@@ -85,7 +84,6 @@ pub(super) fn machine(machine: &Machine) -> String {
     )
 }
 
-/// Versions in one line.
 pub(super) fn versions(versions: &std::collections::BTreeMap<String, String>) -> String {
     let texts: Vec<String> = versions
         .iter()
@@ -227,7 +225,6 @@ impl Scene<'_> {
         }
     }
 
-    /// The systems, in the order of the run.
     fn systems(&self) -> Vec<&str> {
         let mut systems = Vec::new();
         for point in &self.points {
@@ -278,7 +275,6 @@ impl Scene<'_> {
         })
     }
 
-    /// The systems that ours is compared with.
     fn others(&self) -> Vec<&str> {
         let systems = self.systems();
         if !systems.contains(&OURS) {

@@ -10,7 +10,6 @@ use crate::statistics::coefficient_of_variation;
 /// Load per core from which on a machine counts as busy with other things.
 const BUSY_FROM: f64 = 0.5;
 
-/// One section per meter that was run.
 pub(super) fn sections(records: &[MeterRecord]) -> Vec<Section> {
     let all = [delay, apply, giant, lag];
     let sections = all.into_iter().filter_map(|section| section(records));
@@ -53,7 +52,6 @@ fn system(record: &MeterRecord) -> String {
     }
 }
 
-/// Time and place of a run.
 fn run(record: &MeterRecord) -> String {
     let busy = if record.busy_before >= BUSY_FROM {
         format!(

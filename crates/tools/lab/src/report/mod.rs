@@ -1,9 +1,4 @@
 //! The report of the bench and the meters, as Markdown tables.
-//!
-//! - `bench`: tables of a [`Results`].
-//! - `meters`: tables of a [`MeterRecord`].
-//! - `table`: a table.
-//! - `figure`: formatting of numbers.
 
 mod bench;
 mod figure;
@@ -24,12 +19,10 @@ pub struct Report {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Section {
     title: String,
-    /// Paragraphs that explain the section.
     notes: Vec<String>,
     tables: Vec<table::Table>,
 }
 
-/// The report's tables as Markdown.
 pub fn markdown(report: &Report) -> String {
     let mut text = String::new();
     for section in sections(report) {

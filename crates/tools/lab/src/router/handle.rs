@@ -20,9 +20,6 @@ pub struct Router {
 
 impl Router {
     /// Starts the router and waits until the hosts' devices exist. `program` is `synod`.
-    ///
-    /// # Errors
-    /// [`LabError::RouterEnded`] with the router's output, if it ends while starting.
     pub fn start(program: &Path, socket: &Path, hosts: &[RouterHost]) -> Result<Router> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
@@ -61,7 +58,6 @@ impl Router {
         set(&self.socket, changes)
     }
 
-    /// The counters since it began.
     pub fn read(&self) -> Result<Counters> {
         match ask(&self.socket, &Request::Read)? {
             Answer::Counters(counters) => Ok(counters),
@@ -99,7 +95,6 @@ pub fn argument(host: &RouterHost) -> String {
     format!("{}={}={file}", host.name, host.address)
 }
 
-/// Reads what [`argument`] wrote.
 pub fn parse_argument(text: &str) -> std::result::Result<RouterHost, String> {
     let wrong = || format!("'{text}' is not NAME=ADDRESS=FILE");
     let (name, rest) = text.split_once('=').ok_or_else(wrong)?;

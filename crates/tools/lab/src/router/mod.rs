@@ -11,13 +11,8 @@
 //!               └─────────── one process ─────────────┘
 //! ```
 //!
-//! - [`queue`]: the packets under way, and when each is due. Pure: time is an argument.
-//! - [`packet`]: the receiver of a packet, the only field that is read.
-//! - [`process`]: the process: devices, waiting, writing. It gets a real-time priority, so that
-//!   servers that use all cores do not add to the delays.
-//! - [`stalls`]: notices that a core stood still.
-//! - [`control`]: requests to the running router, over a Unix socket.
-//! - [`handle`]: starts the router, sends it requests, ends it.
+//! The process gets a real-time priority, so that servers that use all cores do not add to the
+//! delays.
 
 pub mod control;
 pub mod handle;

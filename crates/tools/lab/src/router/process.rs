@@ -43,7 +43,6 @@ pub struct RouterHost {
     pub namespace: PathBuf,
 }
 
-/// A request, and where its answer goes.
 type Asked = (Request, Sender<Answer>);
 
 /// The cores' lost time: the threads that note it have no end.
@@ -109,7 +108,6 @@ fn serve(stream: &UnixStream, asked: &Sender<Asked>, wake: &OwnedFd) -> io::Resu
     writer.write_all((serde_json::to_string(&answer)? + "\n").as_bytes())
 }
 
-/// The thread that moves packets.
 struct Router {
     names: Vec<String>,
     by_address: BTreeMap<Ipv4Addr, usize>,

@@ -93,7 +93,6 @@ impl Network {
         link.sent_ns = 0;
     }
 
-    /// Counters of one direction of a link.
     pub fn counters(&self, from: usize, to: usize) -> LinkCounters {
         self.links[from * self.hosts + to].counters
     }
@@ -122,7 +121,6 @@ impl Network {
         self.under_way.peek().map(|Reverse(next)| next.due_ns)
     }
 
-    /// The next packet that is due at this time.
     pub fn pop(&mut self, now_ns: u64) -> Option<Due> {
         while self.next_due()? <= now_ns {
             let Reverse(packet) = self.under_way.pop()?;

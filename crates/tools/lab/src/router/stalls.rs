@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-/// Sleep of a thread.
 const SLEEP: Duration = Duration::from_millis(10);
 
 /// Overslept times up to this are what a busy machine does all the time.
@@ -31,7 +30,6 @@ pub struct StallsRead {
 }
 
 impl Stalls {
-    /// A record without stalls.
     pub const fn new() -> Stalls {
         Stalls {
             lost_us: AtomicU64::new(0),

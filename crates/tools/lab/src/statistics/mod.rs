@@ -1,9 +1,5 @@
 //! Figures from measurements: medians, percentiles, spreads, and ratios of what was measured in
 //! turn. Pure functions of numbers.
-//!
-//! - [`sample`]: one list of numbers.
-//! - [`ratio`]: two systems that were measured in turn.
-//! - [`distribution`]: the usual figures of a list of times.
 
 pub mod distribution;
 pub mod ratio;

@@ -7,14 +7,10 @@
 
 use super::sample::{median, spread};
 
-/// A ratio of two systems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// The median of the pairs' ratios.
     pub median: f64,
-    /// The smallest of the pairs' ratios.
     pub low: f64,
-    /// The greatest of the pairs' ratios.
     pub high: f64,
     pub pairs: usize,
 }

@@ -36,7 +36,6 @@ pub(super) fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> 
     sorted.get(at).copied()
 }
 
-/// The smallest and the greatest value.
 pub fn spread(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
     Some((*sorted.first()?, *sorted.last()?))

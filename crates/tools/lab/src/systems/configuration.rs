@@ -47,7 +47,6 @@ const SEMI_SYNC: [&str; 3] = [
     "rpl_semi_sync_slave_enabled = ON",
 ];
 
-/// The settings of a system's cluster.
 pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) -> Result<Settings> {
     let MeasuredSystem { kind, encrypted } = system;
     let dir = setup.data.join(system.to_string());
@@ -178,9 +177,6 @@ impl Certificate {
 }
 
 /// Checks that the programs and the library that a system needs are installed.
-///
-/// # Errors
-/// [`ClusterError::ProviderMissing`] if the library is missing, or the error of a missing program.
 pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
     if kind.is_mysql() {
         return mysql::check(&setup.mysql);

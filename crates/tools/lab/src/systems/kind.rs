@@ -51,7 +51,6 @@ impl SystemKind {
         }
     }
 
-    /// Whether one server is the primary of the others.
     pub fn has_replicas(self) -> bool {
         match self {
             SystemKind::SemiSync | SystemKind::Async => true,
@@ -60,12 +59,10 @@ impl SystemKind {
         }
     }
 
-    /// Whether its servers are MySQL's.
     pub fn is_mysql(self) -> bool {
         matches!(self, SystemKind::Mgr(_) | SystemKind::MysqlSemiSync)
     }
 
-    /// Whether it has more than one server.
     pub fn replicates(self) -> bool {
         self.is_group() || self.has_replicas()
     }
@@ -113,7 +110,6 @@ impl FromStr for SystemKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MeasuredSystem {
     pub kind: SystemKind,
-    /// Whether replication is encrypted.
     pub encrypted: bool,
 }
 

@@ -1,13 +1,7 @@
-//! The systems that are measured, each with real servers on the hosts of a lab.
-//!
-//! - [`kind`]: the list of systems.
-//! - [`configuration`]: configuration of their servers, each as a careful user would set it, so
-//!   that acknowledged transactions survive what its manual says they survive.
-//! - `replicas`: primary and replicas by MariaDB's own replication.
-//! - `mysql`: servers of MySQL, their configuration and their replication.
-//!
-//! A [`System`] is made once, and then started and stopped for each of its turns, so that a system
-//! that waits for its turn uses neither processor nor disk.
+//! The systems that are measured, each with real servers on the hosts of a lab. A [`System`] is
+//! made once, and then started and stopped for each of its turns, so that a system that waits for
+//! its turn uses neither processor nor disk. Each server is configured as a careful user would set
+//! it, so that acknowledged transactions survive what its manual says they survive.
 
 pub mod configuration;
 pub mod kind;
@@ -31,10 +25,8 @@ pub(crate) use mysql::mysqld;
 pub const USER: &str = "lab";
 /// Its password: no program outside the lab can reach the servers.
 pub const PASSWORD: &str = "lab";
-/// Database of the loads.
 pub const DATABASE: &str = "sbtest";
 
-/// Limit of a statement of the lab itself.
 const SQL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Dropping large tables takes seconds.
@@ -43,16 +35,13 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Leadership is handed over within some election timeouts.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Settings for making a system.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Directory for the data of all systems.
     pub data: PathBuf,
     /// First of 400 ports. Hosts have their own, so it need not be free outside.
     pub base_port: u16,
     pub synod: PathBuf,
     pub galera: PathBuf,
-    /// The directory that MySQL is installed in.
     pub mysql: PathBuf,
     /// The program `synod`, which makes group secrets.
     pub program: PathBuf,
@@ -100,7 +89,6 @@ impl System {
         })
     }
 
-    /// The system, and whether it encrypts.
     pub fn measured(&self) -> MeasuredSystem {
         self.measured
     }
@@ -201,7 +189,6 @@ impl System {
         }
     }
 
-    /// Drops the database of the loads, and makes it again.
     pub fn empty_database(&self) -> Result<()> {
         let sql = format!("DROP DATABASE IF EXISTS {DATABASE}; CREATE DATABASE {DATABASE}");
         self.query_within(0, &sql, EMPTY_TIMEOUT).map(|_| ())
@@ -234,7 +221,6 @@ impl System {
     }
 }
 
-/// The number of a server's node in its cluster.
 fn node(server: usize) -> u8 {
     u8::try_from(server + 1).unwrap_or(u8::MAX)
 }

@@ -77,12 +77,10 @@ struct Server {
     host: Host,
     dir: PathBuf,
     port: u16,
-    /// The options of its command line.
     options: Vec<String>,
     process: Option<Child>,
 }
 
-/// Checks that the directory has a server.
 pub(super) fn check(root: &Path) -> Result<()> {
     if root.join("usr/sbin/mysqld").is_file() {
         return Ok(());

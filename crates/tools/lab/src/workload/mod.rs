@@ -12,10 +12,8 @@ use std::path::{Path, PathBuf};
 /// changed since it was read, lock wait timeout. For sysbench's `--mysql-ignore-errors`.
 pub const TOLERATED_ERRORS: &str = "1213,1020,1205";
 
-/// A script for sysbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Script {
-    /// The workload's name: `tpcc`.
     pub name: &'static str,
     /// Its file's name, which sysbench wants to end in `.lua`.
     file: &'static str,

@@ -1,7 +1,5 @@
 //! `synod recover`: a majority is lost for good. Which server continues, what is lost with that,
 //! and the order to continue.
-//!
-//! - `plan`: what follows from what the survivors have; `text`: how it is shown.
 
 mod plan;
 mod text;
@@ -67,10 +65,6 @@ impl RecoverArgs {
     }
 }
 
-/// Runs the command; gives the exit code.
-///
-/// # Errors
-/// No server answers, nothing has to be recovered, the server refuses, or `--yes` is missing.
 pub fn run(arguments: &RecoverArgs) -> Result<u8, OperateError> {
     if arguments.force {
         return force(arguments);

@@ -42,7 +42,6 @@ enum Stage {
     Begun(MysqlGtid),
     /// Its first event has come.
     Inside(MysqlGtid),
-    /// The reader has it already.
     Skipped,
 }
 
@@ -57,7 +56,6 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    /// For a reader that has this many transactions.
     pub(crate) fn new(domain: u32, newest: u64, held: Option<MysqlGtid>) -> Translator {
         Translator {
             domain,
@@ -124,7 +122,6 @@ impl Translator {
         }
     }
 
-    /// Refuses what changes something and has no counterpart.
     fn refuse(&self, event: &RawEvent) -> Result<(), Fault> {
         let (Stage::Named(gtid) | Stage::Begun(gtid) | Stage::Inside(gtid)) = self.stage else {
             return Ok(());
@@ -249,7 +246,6 @@ fn is_create(statement: &[u8]) -> bool {
     first.is_some_and(|first| first.eq_ignore_ascii_case(CREATE))
 }
 
-/// The same event, which readers may not leave out.
 fn without_mark(event: RawEvent) -> RawEvent {
     let header = EventHeader {
         flags: event.header.flags & !IGNORABLE,

@@ -23,9 +23,7 @@ const EXPLICIT_DEFAULTS: u8 = 16;
 const SQL_MODE: u8 = 1;
 /// Three collations: of the client, the connection and the server.
 const CHARSET: u8 = 4;
-/// The collation of the default schema.
 const CHARSET_DATABASE: u8 = 8;
-/// The account, for views and routines.
 const INVOKER: u8 = 11;
 /// Names of schemas that the statement changes; MariaDB has no such variable.
 const UPDATED_SCHEMAS: u8 = 12;

@@ -16,12 +16,10 @@ use touched::LostKey;
 
 /// Tables that have a row; losers of others are counted together.
 const TABLES_MAX: usize = 64;
-/// Losers that are kept.
 const RECENT_MAX: usize = 1000;
 /// Conflicting keys of one loser that are kept.
 const KEYS_OF_LOSER_MAX: usize = 8;
 const KEYS_SHOWN: usize = 20;
-/// Losers that are shown one by one.
 const LATEST_SHOWN: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +38,6 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// The action that won.
     pub(crate) fn to(self) -> Option<i64> {
         match self {
             Loss::Refused { to } => Some(to),
@@ -59,7 +56,6 @@ impl Loss {
     }
 }
 
-/// A transaction that lost, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Loser {
     /// Time of the loss, in milliseconds since 1970.
@@ -87,7 +83,6 @@ struct State {
 }
 
 impl ConflictTable {
-    /// Counts a transaction that has lost and is over.
     pub(crate) fn count(&self, mut loser: Loser) {
         let mut state = self.state();
         let totals = &mut state.totals;

@@ -6,11 +6,8 @@
 
 use synod_node::Fingerprint;
 
-/// Tables of one transaction that are kept.
 pub(super) const TABLES_MAX: usize = 8;
-/// Rows of one transaction whose keys are kept.
 const ROWS_MAX: usize = 16;
-/// Bytes of all its keys that are kept.
 const ROW_BYTES_MAX: usize = 1024;
 /// Bytes of a key that are shown; its hash tells the rest.
 const SHOWN_BYTES_MAX: usize = 24;
@@ -33,7 +30,6 @@ struct Row {
     end: usize,
 }
 
-/// A key that a transaction has lost for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostKey {
     /// `schema.table`; empty: one of several.
