@@ -174,8 +174,14 @@ fn servers_restart_one_by_one(group: &mut MysqlGroup) -> Outcome {
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn nothing_is_lost_when_the_secondaries_stopped_before_the_writer_died() -> Outcome {
     let mut group = MysqlGroup::new("published", PUBLISHED_PORT)?;
+    published_case(&mut group, "-KILL").why("all are started again")?;
+    published_case(&mut group, "-CONT").why("the secondaries continue")
+}
+
+/// `then`: signal for the secondaries after the death of the writer.
+fn published_case(group: &mut MysqlGroup, then: &str) -> Outcome {
     let writer = group.await_whole()?;
-    let clients = Clients::start(&group, writer, CLIENTS)?;
+    let clients = Clients::start(group, writer, CLIENTS)?;
     clients.await_more(ROWS, PATIENCE)?;
     for secondary in others(writer) {
         group.servers[secondary].signal("-STOP")?;
@@ -188,18 +194,21 @@ fn nothing_is_lost_when_the_secondaries_stopped_before_the_writer_died() -> Outc
         format!("{during} rows were acknowledged by one server of three")
     })?;
     group.servers[writer].end("-KILL")?;
-    for secondary in others(writer) {
-        group.servers[secondary].end("-KILL")?;
-    }
     let at = Instant::now();
-    for server in &mut group.servers {
-        server.start(&[])?;
+    for secondary in others(writer) {
+        if then == "-CONT" {
+            group.servers[secondary].signal(then)?;
+        } else {
+            group.servers[secondary].end(then)?;
+            group.servers[secondary].start(&[])?;
+        }
     }
+    group.servers[writer].start(&[])?;
     group.await_whole()?;
     let back = at.elapsed();
     clients.await_more(ROWS, PATIENCE)?;
-    eprintln!("published case: back after {back:?}");
-    clients.finish().check(&group)
+    eprintln!("published case, {then}: back after {back:?}");
+    clients.finish().check(group)
 }
 
 /// A server whose data differ takes no part any more and says so; the others continue. Once its
