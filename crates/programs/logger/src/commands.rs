@@ -38,7 +38,7 @@ pub(crate) fn serve(
     node.serve_commands(remote_handler(answer.clone(), process.clone()));
     let server = CommandServer::default();
     if let Err(error) = server.begin(&config.log_dir(), answer, &process) {
-        let text = format!("{error}. The program synod cannot reach this logger from here");
+        let text = format!("{error}. The program synod cannot reach this member from here");
         output.log(Level::Warning, &text);
     }
     server

@@ -99,7 +99,7 @@ pub enum ConfigError {
     #[error("{}: {}", path.display(), faults.join("; "))]
     NotOfThisMachine { path: PathBuf, faults: Vec<String> },
     #[error(
-        "{}: this logger does not start without credentials: every process that reaches {listen} \
+        "{}: this member does not start without credentials: every process that reaches {listen} \
          could read and change what the group commits. Copy the group secret of the servers here \
          (owner: the logger's user, mode 600), and add the line: synod.secret_file = \
          \"/etc/synod/group.secret\". Instead of a secret, certificates do (socket.ssl_cert, \

@@ -40,12 +40,12 @@ pub enum LoggerError {
     Directory(#[from] DirectoryError),
     #[error("{0}")]
     Start(#[from] NodeError),
-    #[error("the system refused what a logger needs: {0}. Free memory or raise its limits")]
+    #[error("the system refused what this member needs: {0}. Free memory or raise its limits")]
     System(#[from] std::io::Error),
     #[error("{0}")]
     Service(String),
     #[error(
-        "no group has admitted this logger within {} s; the lines before say what each address in \
+        "no group has admitted this member within {} s; the lines before say what each address in \
          'peers' answered. Start the servers there, or correct peers, cluster_name or the \
          credentials (synod.secret_file)",
         SEARCH_LIMIT.as_secs()
@@ -58,7 +58,7 @@ pub enum LoggerError {
     )]
     Alone,
     /// The member has stopped for good.
-    #[error("this logger has stopped: {why}{}", advice(*remedy))]
+    #[error("this member has stopped: {why}{}", advice(*remedy))]
     Failed {
         /// Event, as a part of a sentence.
         why: String,
@@ -176,7 +176,7 @@ fn serve(
 
 fn greeting(config: &LoggerConfig) -> String {
     format!(
-        "logger '{}' of cluster '{}' listens on {} and is reached at {}",
+        "member '{}' of cluster '{}' listens on {} and is reached at {}",
         config.name,
         config.cluster_name,
         config.options.listen_address(),
@@ -215,7 +215,7 @@ fn obey(
             Ok(News::Stop) => {
                 output.log(Level::Info, "leaving the group, as ordered by a signal");
                 node.leave();
-                output.log(Level::Info, "this logger has left");
+                output.log(Level::Info, "this member has left");
                 return Ok(());
             }
         }

@@ -60,7 +60,7 @@ fn two_servers_and_a_logger_survive_the_loss_of_any_one() -> Outcome {
     logger.signal("-HUP")?;
     logger.await_line("the credentials were read again")?;
     logger.stop()?;
-    ensure(logger.says().contains("this logger has left"), || {
+    ensure(logger.says().contains("this member has left"), || {
         logger.says()
     })
 }
@@ -246,7 +246,7 @@ fn wrong_files_directories_ports_and_secrets_are_refused_with_what_to_do() -> Ou
     write_private(&logger.secret_file(), &new_group_secret()?)?;
     let other_secret = [
         "group secret differs from this member's",
-        "no group has admitted this logger",
+        "no group has admitted this member",
     ];
     refused(&mut logger, 1, &other_secret)?;
     write_private(&logger.secret_file(), &secret)?;
