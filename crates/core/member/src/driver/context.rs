@@ -15,11 +15,11 @@ use synod_log::{Entry, LogError, PAYLOAD_BYTES_MAX};
 use synod_wire::{DataState, PeerMessage, Report};
 
 use super::clock::Turns;
+use super::failed_actions::Decisions;
 use super::identity::Identity;
-use super::inconsistency::Decisions;
 use super::membership::Views;
 use super::own_log::OwnLog;
-use super::retention::CertifiedLog;
+use super::purge_policy::CertifiedLog;
 use super::{DriverLinks, Me};
 use crate::certification::CertificationState;
 use crate::config::DatabasePosition;

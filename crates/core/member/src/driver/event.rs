@@ -19,7 +19,7 @@ use super::commands::CommandRequest;
 use super::commit_wait::CommitWait;
 use super::leadership::{LeaderPlacement, QuorumLossPolicy};
 use super::membership::VoterPolicy;
-use super::retention::FullLogPolicy;
+use super::purge_policy::FullLogPolicy;
 use super::writers::WritersRequest;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};

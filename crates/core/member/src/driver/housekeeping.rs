@@ -5,7 +5,7 @@
 
 use super::Driver;
 use super::membership::{correct_own_record, raise_protocol};
-use super::retention::discard_unknown;
+use super::purge_policy::discard_unknown;
 
 impl Driver {
     pub(super) fn slow_tick(&mut self) {

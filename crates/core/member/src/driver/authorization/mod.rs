@@ -16,7 +16,7 @@
 mod bound_certificate;
 mod duplicate_identity;
 mod known_peers;
-mod refused;
+mod refused_messages;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ use crate::shared::lock;
 use bound_certificate::taken_subjects;
 use duplicate_identity::{DuplicateIdentity, Report};
 use known_peers::KnownPeers;
-use refused::RefusedMessages;
+use refused_messages::RefusedMessages;
 use table::{Judgement, Kind, Sender};
 
 pub(super) use bound_certificate::{is_bound_otherwise, other_holder};

@@ -26,7 +26,7 @@ use synod_consensus::{EntryId, LogIndex, MemberId, Seqno};
 use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage, has_fetches};
 
 use super::context::Context;
-use super::retention::Retention;
+use super::purge_policy::Retention;
 use crate::deliver::start_index;
 use crate::disk_read::{DiskRead, FetchRead};
 use crate::fetch::{FetchResult, NotFetched};

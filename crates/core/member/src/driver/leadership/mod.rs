@@ -13,10 +13,10 @@
 //! - [`ForcedPrimary`]: whether it continues without a majority, by order or by policy.
 //! - [`Elections`]: the leader before, and the reason why another member is elected.
 
-mod disk_watch;
 mod elections;
 mod primary;
 mod reported;
+mod stalled_disk;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -33,10 +33,10 @@ use super::own_log::RepairNews;
 use crate::config::MemberConfig;
 use crate::host::{Election, Level, Topic};
 use crate::tuning::Tuning;
-use disk_watch::{DiskNews, DiskWatch};
 use elections::{Cause, Elections};
 use primary::{ForcedPrimary, PrimaryWatch};
 use reported::Regions;
+use stalled_disk::{DiskNews, DiskWatch};
 use writers::{Place, WriterCounts};
 
 pub use primary::QuorumLossPolicy;

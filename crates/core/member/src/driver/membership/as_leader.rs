@@ -16,7 +16,7 @@ use super::voter_policy::{Departure, Others, departure};
 use crate::driver::authorization::other_holder;
 use crate::driver::commands::Commands;
 use crate::driver::context::Context;
-use crate::driver::retention::Retention;
+use crate::driver::purge_policy::Retention;
 use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
