@@ -9,7 +9,7 @@ use synod_binlog::write_set::{Note, WriteSet};
 use synod_node::{Origin, Remedy, View as GroupView};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
-use crate::apply::inconsistency::note_beginning;
+use crate::apply::failed_action::note_beginning;
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
 use crate::connection::Connection;
 use crate::connection::departure::Data;
@@ -20,7 +20,9 @@ use crate::connection::session::Session;
 use crate::connection::views::origin_uuid;
 use crate::status::LocalState;
 use crate::transaction::applied_handle;
-use crate::transaction::streams::{check_doubtful, forget_doubtful_streams, passes_own_fragment};
+use crate::transaction::streamed_transactions::{
+    check_doubtful, forget_doubtful_streams, passes_own_fragment,
+};
 
 /// Why an applier's work did not end as usual.
 pub(crate) enum Stop {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crate::api::{Gtid, Status};
 use crate::boundary::HeldReply;
 use crate::connection::session::Session;
-use crate::transaction::streams::wait_streams_rolled_back;
+use crate::transaction::streamed_transactions::wait_streams_rolled_back;
 use crate::waiting::Gate;
 
 /// Time after which the group's position is asked for again.

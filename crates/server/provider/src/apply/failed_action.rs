@@ -19,7 +19,7 @@ use synod_node::{
     ApplyOutcome, DecisionSearch, MemberId, OutcomeDecision, Remedy, Seqno, shows_other_data,
 };
 
-use super::{failure, table_from_rows};
+use super::{error_kinds, table_from_rows};
 use crate::api::LogLevel;
 use crate::apply::sequencer::Entered;
 use crate::boundary;
@@ -222,7 +222,7 @@ impl Votes {
             && self.first_mover.load(Ordering::SeqCst) == seqno
             && !session.state().outcomes.is_copy
             && !session.server.position.was_stopped_in_order()
-            && failure::says_that_it_is_done(&error_text(&failure.compared))
+            && error_kinds::says_that_it_is_done(&error_text(&failure.compared))
     }
 
     /// An action has failed here, within the order. Notes it, and waits for the group's decision.
@@ -233,7 +233,7 @@ impl Votes {
             return Verdict::PassedOver;
         }
         let own = ApplyOutcome::of_error(compared);
-        let number = match failure::number(&error_text(compared)) {
+        let number = match error_kinds::number(&error_text(compared)) {
             0 => UNKNOWN_ERROR,
             number => number,
         };
@@ -342,7 +342,7 @@ impl Votes {
 /// want of something, the data differ.
 fn leave_as_failed(session: &Session, seqno: i64, failures: u32, what: &str, error: &str) {
     let gtid = session.gtid(seqno);
-    let is_lack = failure::is_lack_of_resources(error);
+    let is_lack = error_kinds::is_lack_of_resources(error);
     if shows_other_data(failures, is_lack) {
         // In words that operators' tools know from Galera.
         return session.leave_as_inconsistent(&format!(

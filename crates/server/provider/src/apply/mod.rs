@@ -2,14 +2,14 @@
 //!
 //! - `sequencer`: the commit order, the queue of delivered actions, what is released;
 //! - `applier`: the server's applier threads, which take work from the sequencer;
-//! - `inconsistency`: an action failed here; the group decides which outcome wins;
-//! - `failure`: errors of actions, by their numbers;
+//! - `failed_action`: an action failed here; the group decides which outcome wins;
+//! - `error_kinds`: errors of actions, by their numbers;
 //! - `table_from_rows`: `CREATE TABLE ... SELECT`, which may be there already after a kill;
 //! - `client_waits`: reads that wait for this database, commits that wait for the others.
 
 pub(crate) mod applier;
 pub(crate) mod client_waits;
-mod failure;
-pub(crate) mod inconsistency;
+mod error_kinds;
+pub(crate) mod failed_action;
 pub(crate) mod sequencer;
 mod table_from_rows;

@@ -10,7 +10,7 @@
 //!
 //! A streamed transaction that is open when its server dies is not rolled back here: the next view
 //! is without the server, and every other server rolls it back
-//! (`transaction/streams.rs`).
+//! (`transaction/streamed_transactions.rs`).
 //!
 //! # Return
 //!

@@ -38,13 +38,13 @@ use synod_node::{
 use synod_options::HostNames;
 
 use crate::api::LogLevel;
-use crate::apply::inconsistency::Votes;
+use crate::apply::failed_action::Votes;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;
 use crate::status::commit_steps::Step;
 use crate::transaction::statements::{Statements, note_outcomes};
-use crate::transaction::streams::{Streams, roll_back_streams};
+use crate::transaction::streamed_transactions::{Streams, roll_back_streams};
 use departure::Data;
 use joiner::{DonorPreference, Joiner};
 use session::{Server, Session};

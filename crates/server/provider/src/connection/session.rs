@@ -30,7 +30,7 @@ use super::lifecycle::{Admission, Lifecycle};
 use super::views::{ShownViews, ViewFrame, session_uuid};
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
 use crate::apply::client_waits::{CommitWaits, Wait};
-use crate::apply::inconsistency::Outcomes;
+use crate::apply::failed_action::Outcomes;
 use crate::apply::sequencer::{NoApplier, Queued, Sequencer, Task};
 use crate::commands::EventLog;
 use crate::live_options::LiveOptions;
@@ -40,7 +40,7 @@ use crate::status::LocalState;
 use crate::status::commit_steps::Step;
 use crate::status::counters::Counters;
 use crate::transaction::statements::NoteQueue;
-use crate::transaction::streams::RollbackQueue;
+use crate::transaction::streamed_transactions::RollbackQueue;
 use crate::transaction::{Gathered, Transaction, Transactions};
 use crate::waiting::Watched;
 

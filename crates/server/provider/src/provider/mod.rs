@@ -34,7 +34,7 @@ use crate::status::inputs::StatusInputs;
 use crate::transaction::Transactions;
 use crate::transaction::abort::abort;
 use crate::transaction::statements::NewStatement;
-use crate::transaction::streams::{StreamRollback, roll_back_stream};
+use crate::transaction::streamed_transactions::{StreamRollback, roll_back_stream};
 
 /// Number of the connection that a starting server makes.
 pub(crate) const FIRST_SERIAL: u64 = 1;

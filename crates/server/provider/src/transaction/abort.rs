@@ -22,7 +22,7 @@ use synod_node::{KeySet, Pending, ProposalResult, Seqno};
 use crate::api::{AbortOutcome, Status};
 use crate::connection::session::Session;
 use crate::status::conflicts::{Loser, Loss};
-use crate::transaction::streams::abort_fragment;
+use crate::transaction::streamed_transactions::abort_fragment;
 use crate::transaction::{Gathered, Phase, Transaction};
 
 /// Aborts a local transaction for an action of higher priority. Waits for nothing.

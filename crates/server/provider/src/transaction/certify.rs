@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::connection::session::Session;
 use crate::status::commit_steps::Step;
 use crate::status::conflicts::Loss;
-use crate::transaction::{Gathered, Phase, Transaction, abort, streams};
+use crate::transaction::{Gathered, Phase, Transaction, abort, streamed_transactions};
 
 /// Longest wait of a transaction, with its locks, for a statement that executes alone.
 const ALONE_WAIT: Duration = Duration::from_millis(100);
@@ -43,7 +43,7 @@ impl Connection {
         let Some(node) = session.node() else {
             return outcome(Status::ConnFail);
         };
-        let policy = streams::wait_policy(&transaction.lock(), flags);
+        let policy = streamed_transactions::wait_policy(&transaction.lock(), flags);
         let pending = node.pending(policy);
         let action = match self.make_action(conn, &transaction, flags, &pending) {
             Ok(action) => action,
@@ -68,7 +68,12 @@ impl Connection {
             if let WaitResult::ProposalResult(result) = waited {
                 session.server.note_latency(submitted, result);
             }
-            return streams::fragment_certified(session, &transaction, pending, waited);
+            return streamed_transactions::fragment_certified(
+                session,
+                &transaction,
+                pending,
+                waited,
+            );
         }
         // Until the fate is known, even if it is to be aborted, see `abort.rs`.
         let result = pending.wait_for_result();
@@ -116,7 +121,7 @@ impl Connection {
         }
         drop(gathered);
         if is_streamed && result == ProposalResult::Unknown {
-            streams::doubt_stream_commit(session, transaction.trx_id);
+            streamed_transactions::doubt_stream_commit(session, transaction.trx_id);
         }
         outcome(refused(session, transaction.trx_id, conn, result))
     }

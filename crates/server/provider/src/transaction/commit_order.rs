@@ -25,7 +25,7 @@ use wsrep_sys as sys;
 
 use crate::api::{LogLevel, ReplayContext, Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
-use crate::apply::inconsistency::{Failure, note_ended, note_failing};
+use crate::apply::failed_action::{Failure, note_ended, note_failing};
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::Connection;
@@ -35,7 +35,7 @@ use crate::status::commit_steps::Step;
 use crate::transaction::abort::explain_loss;
 use crate::transaction::certify::wait_for_winner;
 use crate::transaction::statements::statement_failure;
-use crate::transaction::streams::{lose_stream_commit, release_fragment};
+use crate::transaction::streamed_transactions::{lose_stream_commit, release_fragment};
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 
 impl Connection {

@@ -6,7 +6,8 @@
 //!     └─ abort: must_abort ┘                    └─replay─► Replaying ─► Left
 //! ```
 //! A streamed transaction goes round: after each of its fragments but the last, its release leads
-//! from Left back to Executing. An aborted fragment is not replayed, see `streams.rs`.
+//! from Left back to Executing. An aborted fragment is not replayed, see
+//! `streamed_transactions.rs`.
 //!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
 
@@ -14,7 +15,7 @@ pub(crate) mod abort;
 mod certify;
 mod commit_order;
 pub(crate) mod statements;
-pub(crate) mod streams;
+pub(crate) mod streamed_transactions;
 #[cfg(test)]
 pub(crate) mod tests;
 
