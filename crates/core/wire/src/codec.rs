@@ -13,11 +13,9 @@ const TEXT_MAX: usize = 1024;
 /// Payloads below this are copied: cheaper than a segment of their own. Bytes.
 const COPY_BELOW: usize = 4096;
 
-/// Writes one message.
 #[derive(Debug)]
 pub(crate) struct Writer {
     version: u16,
-    /// Finished segments.
     done: Vec<BytesOrMut>,
     current: BytesMut,
 }
@@ -148,13 +146,11 @@ impl Writer {
         self.done.push(BytesOrMut::Payload(payload.clone()));
     }
 
-    /// Everything written, in order. No segment is empty.
     pub(crate) fn into_segments(mut self) -> Vec<BytesOrMut> {
         self.end_segment();
         self.done
     }
 
-    /// Everything written, in one piece.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         let segments = self.into_segments();
         let mut out = Vec::with_capacity(segments.iter().map(|s| s.as_slice().len()).sum());
@@ -171,7 +167,6 @@ impl Writer {
     }
 }
 
-/// Reads one message.
 #[derive(Debug)]
 pub(crate) struct Reader {
     version: u16,
@@ -206,7 +201,6 @@ impl Reader {
         Ok(self.left.split_to(len))
     }
 
-    /// Everything that is left.
     pub(crate) fn take_rest(&mut self) -> Bytes {
         std::mem::take(&mut self.left)
     }
@@ -270,8 +264,7 @@ impl Reader {
         self.string("text", TEXT_MAX)
     }
 
-    /// The number of items that follow, accepted only if the rest of the message can hold them. So
-    /// the result may be used to allocate.
+    /// The rest of the message can hold so many items, so the result may be used to allocate.
     pub(crate) fn count(
         &mut self,
         what: &'static str,
@@ -287,7 +280,6 @@ impl Reader {
         Ok(count as usize)
     }
 
-    /// Checks that everything was read.
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         match self.left.len() {
             0 => Ok(()),

@@ -1,8 +1,5 @@
-//! Operators' commands to the group, and the answers to them.
-//!
-//! An operator gives a [`Command`] to any member. It goes to the leader, or to the member that it
-//! concerns, as [`PeerMessage::Command`](crate::PeerMessage::Command). Both enums are the interface
-//! for programs, too: they hold names and numbers only.
+//! Operators' commands to the group, and the answers to them: the interface for programs, too, of
+//! names and numbers only. A command goes to the leader, or to the member that it concerns.
 
 use std::fmt;
 
@@ -13,10 +10,8 @@ use crate::error::{DecodeError, EncodeError};
 use crate::member_codec::NAME_MAX;
 use crate::message_codec::read_leader_weight;
 
-/// An order of an operator.
-///
-/// Members are named as the operator sees them: by name; by address (`host:port`), if several
-/// members have one name; or by id, as the error log prints it.
+/// An order of an operator. Members are named as the operator sees them: by name; by address
+/// (`host:port`), if several have one name; or by id, as the error log prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Takes a member out of the group: it counts for no majority, and is sent nothing any more.
@@ -33,8 +28,7 @@ pub enum Command {
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
-    /// Removes one member; another one, which has caught up, votes in its place. The number of
-    /// voters stays as it is.
+    /// Removes one member; another one, which has caught up, votes in its place.
     Replace {
         /// The member to be removed.
         old: String,
@@ -91,7 +85,6 @@ impl fmt::Display for Command {
     }
 }
 
-/// Result of a command that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The configuration is changed, and that cannot be lost any more.
@@ -124,7 +117,6 @@ impl fmt::Display for Done {
 /// Why a command has led to nothing, or perhaps to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRefusal {
-    /// The cause, for programs.
     pub reason: RefusalReason,
     /// The cause, and what to do about it, as sentences for the operator.
     pub text: String,

@@ -1,8 +1,6 @@
-//! Messages of the consensus cores as bytes: from, to, term, and a body by its code; the payloads
-//! that travel with entries, and proposals.
-//!
-//! Codes and field order are part of the wire format. What contradicts itself, such as an append
-//! whose indexes do not follow each other, is refused here, before the core sees it.
+//! Messages of the consensus cores as bytes. Codes and field order are part of the wire format.
+//! What contradicts itself, such as an append whose indexes do not follow each other, is refused
+//! here, before the core sees it.
 
 use bytes::Bytes;
 use synod_consensus::{
@@ -16,15 +14,12 @@ use crate::member_codec::{read_config_at, write_config_at};
 use crate::message::{FeedOrder, ProposalRefusal, Propose};
 use crate::version::{VERSION_2, VERSION_3, VERSION_5};
 
-/// Bytes of an entry header.
 const ENTRY_BYTES: usize = 65;
 /// Value of a field without meaning: programs of version 2 read here for how long the sender of a
 /// heartbeat's reply votes for no other leader.
 const RESERVED: u64 = 0;
-/// Most entries in one append.
 const ENTRIES_MAX: u32 = 1 << 20;
 
-// First byte of a body.
 const CODE_PRE_VOTE: u8 = 1;
 const CODE_PRE_VOTE_REPLY: u8 = 2;
 const CODE_VOTE: u8 = 3;
@@ -242,7 +237,6 @@ fn read_append(r: &mut Reader) -> Result<Append, DecodeError> {
     })
 }
 
-/// Entries that follow one another, and `prev` if there is one.
 pub(crate) fn read_entries(
     r: &mut Reader,
     prev: Option<LogIndex>,
@@ -284,7 +278,6 @@ fn write_append_reply(w: &mut Writer, reply: &AppendReply) {
     }
 }
 
-/// [`ENTRY_BYTES`] bytes.
 fn write_entry(w: &mut Writer, entry: &EntryHeader) {
     w.u64(entry.term.0);
     w.u64(entry.index.0);
@@ -343,7 +336,6 @@ pub(crate) fn read_entry_id(r: &mut Reader) -> Result<EntryId, DecodeError> {
     })
 }
 
-/// Number of entries in a message whose payloads have to come with it.
 fn entries_with_payload(body: &Body) -> usize {
     match body {
         Body::Append(append) => append.entries.iter().filter(|e| e.payload_len > 0).count(),

@@ -1,7 +1,4 @@
 //! Errors of messages, frames, streams and handshakes.
-//!
-//! Each type is one step of the way: a message that cannot be written or read, a frame that is not
-//! one, a connection that failed, a handshake that did not come about.
 
 use std::io;
 
@@ -9,7 +6,6 @@ use synod_consensus::VersionRange;
 
 use crate::region::RegionError;
 
-/// A frame's body is not the message that its kind says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("message ends early: {needed} more bytes expected, {left} left")]
@@ -53,7 +49,6 @@ pub enum DecodeError {
     NotSynod { found: [u8; 8] },
 }
 
-/// A message cannot be sent as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{what} of {len} bytes is longer than the {max} allowed")]
@@ -68,7 +63,6 @@ pub enum EncodeError {
         len: usize,
         max: usize,
     },
-    /// The payloads do not fit the entries of an append.
     #[error("append with {entries} entries and {payloads} payloads, of other lengths or number")]
     PayloadMismatch { entries: usize, payloads: usize },
     /// [`crate::PeerMessage::Append`] holds a message other than an append.
@@ -100,14 +94,12 @@ pub enum FrameError {
     NotCompressed { kind: u8 },
 }
 
-/// Reading or writing frames failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The transport failed. After `WouldBlock`, `TimedOut` or `Interrupted` the call may be
     /// repeated; nothing is lost.
     #[error("connection failed: {0}")]
     Io(#[from] io::Error),
-    /// The peer sent bytes that no Synod peer sends.
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
@@ -118,10 +110,8 @@ pub enum StreamError {
     EndedInside,
 }
 
-/// The first exchange on a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The transport or the framing failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
     #[error(transparent)]

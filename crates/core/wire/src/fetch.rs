@@ -16,13 +16,11 @@ use crate::consensus_codec::{
 };
 use crate::error::{DecodeError, EncodeError};
 
-/// Asks for committed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchRequest {
     pub session: SessionId,
     /// The sender's number for it in that session. It asks several members with the same number.
     pub number: u64,
-    /// The first entry that is wanted.
     pub from: FetchFrom,
     /// The last one, at most `base.index`. The answer may end before it.
     pub to: LogIndex,
@@ -35,7 +33,6 @@ pub struct FetchRequest {
     pub with_payloads: bool,
 }
 
-/// Beginning of the wanted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchFrom {
     /// Right after the entry of this action.
@@ -44,7 +41,6 @@ pub enum FetchFrom {
     At(LogIndex),
 }
 
-/// Answer to a [`FetchRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchAnswer {
     pub session: SessionId,
@@ -53,7 +49,6 @@ pub struct FetchAnswer {
     pub result: Result<FetchedEntries, FetchRefusal>,
 }
 
-/// Entries from the beginning of the wanted range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchedEntries {
     /// Consecutive, ascending by index.
@@ -62,7 +57,6 @@ pub struct FetchedEntries {
     pub payloads: Vec<Option<Bytes>>,
 }
 
-/// Why a member sends no entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchRefusal {
     /// Its log has lost them, and begins with this action.

@@ -20,14 +20,12 @@ use crate::error::FrameError;
 use crate::message::Lane;
 use crate::version::VERSION_3;
 
-/// Bytes of a frame's header.
 pub(crate) const HEADER_LEN: usize = 16;
 /// Largest body on the control lane, in bytes.
 pub const CONTROL_FRAME_MAX: u32 = 256 * 1024;
 /// Largest body on the bulk lane unless configured otherwise, in bytes.
 pub const BULK_FRAME_MAX_DEFAULT: u32 = 80 * 1024 * 1024;
 
-/// First bytes of every frame.
 const MARK: [u8; 2] = *b"Sy";
 /// Memory taken for a body before any of it has arrived, at most. Bytes.
 const FIRST_RESERVE: usize = 64 * 1024;
@@ -35,7 +33,6 @@ const FIRST_RESERVE: usize = 64 * 1024;
 /// frame's length and checksum are those of the compressed body, so damage is noticed before
 /// anything is decompressed.
 const COMPRESSED: u8 = 0x01;
-/// Bytes of the plain length before the block.
 const LENGTH_BYTES: usize = 4;
 /// Smaller bodies are sent as they are: they fit one packet with their header. Bytes.
 const BODY_BYTES_MIN: usize = 1024;
@@ -44,7 +41,6 @@ const EXPANSION_MAX: usize = 255;
 /// A compressed body has at most this many 16ths of the plain one's bytes, or is not worth it.
 const WORTH_16THS: usize = 15;
 
-/// A whole, checked frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Number of the body's message type; see `docs/wire-protocol.md`.
@@ -62,7 +58,6 @@ pub struct FrameLimits {
 }
 
 impl FrameLimits {
-    /// The limit of a lane in bytes.
     pub fn of(&self, lane: Lane) -> u32 {
         match lane {
             Lane::Control => self.control,
@@ -80,9 +75,7 @@ impl Default for FrameLimits {
     }
 }
 
-/// The header of a frame around these body segments.
-///
-/// `len` is their total length.
+/// The header of a frame around body segments of this total length.
 pub(crate) fn header<'a>(
     kind: u8,
     flags: u8,
@@ -101,7 +94,6 @@ pub(crate) fn header<'a>(
     header
 }
 
-/// A header whose checksum was verified.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: u8,
@@ -226,7 +218,6 @@ impl FrameDecoder {
         result
     }
 
-    /// Whether a frame has begun and not ended.
     pub fn is_inside_frame(&self) -> bool {
         match &self.state {
             State::Header { have, .. } => *have > 0 || !self.pending.is_empty(),
@@ -273,8 +264,7 @@ impl FrameDecoder {
     }
 }
 
-/// Makes room for `chunk` more bytes: at least double, so that growing costs linear time; never
-/// more than the whole body needs.
+/// At least doubles the room, so that growing costs linear time; never more than the body needs.
 fn grow(body: &mut Vec<u8>, chunk: usize, len: usize) {
     let needed = body.len() + chunk;
     if needed > body.capacity() {
@@ -303,7 +293,6 @@ fn take_body(header: Header, body: Bytes, max: u32) -> Result<Frame, FrameError>
     Ok(Frame { kind, body })
 }
 
-/// Moves as many bytes as fit; returns how many.
 fn move_bytes(input: &mut &[u8], target: &mut [u8]) -> usize {
     let len = input.len().min(target.len());
     target[..len].copy_from_slice(&input[..len]);

@@ -35,12 +35,10 @@ pub const HANDSHAKE_FRAME_MAX: u32 = HELLO_MAX as u32;
 
 /// Upper bound of an encoded [`Hello`] or [`HelloReply`] in bytes.
 const HELLO_MAX: usize = 4096;
-/// First bytes of both.
 const MAGIC: [u8; 8] = *b"SYNODpr\n";
 
 /// The byte behind a hello: the caller sends messages, as if there were no such byte.
 const PURPOSE_MESSAGES: u8 = 0;
-/// The caller gives commands.
 const PURPOSE_COMMANDS: u8 = 1;
 
 /// The versions whose members take commands.
@@ -49,24 +47,20 @@ pub const CLIENT_VERSIONS: VersionRange = VersionRange {
     max: OUR_VERSIONS.max,
 };
 
-/// The first frame of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub versions: VersionRange,
     /// Its group; [`GroupId::NONE`] while it is in none.
     pub group: GroupId,
-    /// The operator's name for the group, the cluster name.
     pub cluster_name: String,
     pub member: MemberId,
     pub session: SessionId,
-    /// Its name, which the operator chose.
     pub name: String,
     /// `host:port` where it listens.
     pub address: String,
     pub lane: Lane,
 }
 
-/// The answer of the called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloReply {
     /// The connection is accepted.
@@ -88,7 +82,6 @@ pub enum HelloReply {
     },
 }
 
-/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RefuseReason {
@@ -124,7 +117,6 @@ impl RefuseReason {
 }
 
 impl Hello {
-    /// The hello as bytes, at most 4 KiB.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut w = Writer::new();
         w.bytes(&MAGIC);
@@ -140,14 +132,14 @@ impl Hello {
         Ok(w.into_vec())
     }
 
-    /// Reads what [`Hello::encode`] wrote; ignores what a later version may have added at the end.
+    /// Ignores what a later version may have added at the end.
     pub fn decode(bytes: &[u8]) -> Result<Hello, DecodeError> {
         Ok(read_hello_fields(bytes)?.0)
     }
 }
 
 impl HelloReply {
-    /// The reply as bytes, at most 4 KiB. A longer refusal text is shortened.
+    /// At most 4 KiB: a longer refusal text is shortened.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut w = Writer::new();
         w.bytes(&MAGIC);
@@ -175,7 +167,7 @@ impl HelloReply {
         Ok(w.into_vec())
     }
 
-    /// Reads what [`HelloReply::encode`] wrote; ignores what a later version may have added.
+    /// Ignores what a later version may have added.
     pub fn decode(bytes: &[u8]) -> Result<HelloReply, DecodeError> {
         let mut r = open(bytes)?;
         match r.u8()? {
@@ -227,7 +219,6 @@ fn read_hello_fields(bytes: &[u8]) -> Result<(Hello, Bytes), DecodeError> {
     Ok((hello, r.take_rest()))
 }
 
-/// Checks size and mark.
 fn open(bytes: &[u8]) -> Result<Reader, DecodeError> {
     if bytes.len() > HELLO_MAX {
         return Err(DecodeError::TooLong {
@@ -256,17 +247,13 @@ pub struct ClientHello {
     pub name: String,
 }
 
-/// A caller, by its first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A member, which sends messages.
     Member(Hello),
-    /// A client, which gives commands.
     Client(ClientHello),
 }
 
 impl ClientHello {
-    /// The hello as bytes.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let hello = Hello {
             versions: self.versions,
@@ -286,7 +273,7 @@ impl ClientHello {
 }
 
 impl Caller {
-    /// Reads the first frame of a caller; ignores what a later version may have added at the end.
+    /// Ignores what a later version may have added at the end.
     pub fn decode(bytes: &[u8]) -> Result<Caller, DecodeError> {
         let (hello, rest) = read_hello_fields(bytes)?;
         match rest.first().copied().unwrap_or(PURPOSE_MESSAGES) {
@@ -310,17 +297,14 @@ pub struct LocalIdentity {
     pub versions: VersionRange,
     /// Its group; [`GroupId::NONE`] while it is in none.
     pub group: GroupId,
-    /// The operator's name for the group.
     pub cluster_name: String,
     pub member: MemberId,
     pub session: SessionId,
     pub name: String,
 }
 
-/// A hello is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The cause, for the caller's program.
     pub reason: RefuseReason,
     /// The cause in words, for the caller's log. A caller may be a stranger: it learns nothing here
     /// that it did not say itself, beside what its operator needs.
@@ -330,7 +314,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal that both logs may have in the same words.
     pub fn of(reason: RefuseReason, text: String) -> Refusal {
         Refusal {
             reason,
@@ -428,7 +411,6 @@ pub fn write_hello<W: Write>(
     write(writer, KIND_HELLO, hello.encode()?)
 }
 
-/// Sends a client's hello.
 pub fn write_client_hello<W: Write>(
     writer: &mut FrameWriter<W>,
     hello: &ClientHello,
@@ -436,7 +418,6 @@ pub fn write_client_hello<W: Write>(
     write(writer, KIND_HELLO, hello.encode()?)
 }
 
-/// Waits for the hello of a member or of a client.
 pub fn read_caller<R: Read>(reader: &mut FrameReader<R>) -> Result<Caller, HandshakeError> {
     Ok(Caller::decode(&read(reader, KIND_HELLO)?.body)?)
 }
@@ -445,7 +426,6 @@ pub fn read_hello<R: Read>(reader: &mut FrameReader<R>) -> Result<Hello, Handsha
     Ok(Hello::decode(&read(reader, KIND_HELLO)?.body)?)
 }
 
-/// Sends the answer to a hello.
 pub fn write_reply<W: Write>(
     writer: &mut FrameWriter<W>,
     reply: &HelloReply,

@@ -15,11 +15,8 @@ use crate::error::{DecodeError, EncodeError};
 use crate::message::{IntroducedMember, Introduction, Join, JoinRefusal, JoinReply};
 use crate::version::{VERSION_2, VERSION_5};
 
-/// Longest name or address in bytes.
 pub(crate) const NAME_MAX: usize = 512;
-/// Longest subject of a certificate in bytes.
 const SUBJECT_MAX: usize = 1024;
-/// Most members in a list.
 pub(crate) const MEMBERS_MAX: u32 = 1024;
 /// Id, role, has_data, two empty strings, and the versions.
 const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2 + 4;

@@ -1,6 +1,4 @@
-//! All messages between members after the handshake.
-//!
-//! Each message is one frame and stands by itself. It may be lost with its connection or arrive
+//! All messages between members after the handshake. Each may be lost with its connection or arrive
 //! late, so each names what it belongs to: a term, a session, a seqno or a request's number.
 //! Receivers ignore what is outdated.
 
@@ -26,7 +24,6 @@ pub enum Lane {
     Bulk = 1,
 }
 
-/// A message between two members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// Between the consensus cores: every message without payloads.
@@ -199,7 +196,6 @@ impl PeerMessage {
         version >= self.since()
     }
 
-    /// First version that has the message.
     fn since(&self) -> u16 {
         match self {
             PeerMessage::Introduction(_) => VERSION_2,
@@ -254,7 +250,6 @@ pub struct Propose {
     /// Smallest number of the session's proposals that the origin still waits for. The leader no
     /// longer has to recognise smaller ones.
     pub oldest_outstanding: u64,
-    /// The action, or the chunk.
     pub payload: Bytes,
 }
 
@@ -276,7 +271,6 @@ pub struct FeedOrder {
     pub sent_at: Time,
 }
 
-/// Why a proposal was not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProposalRefusal {
     /// An action after its snapshot position changed a key that it uses.
@@ -295,7 +289,6 @@ pub enum ProposalRefusal {
     NotWriter,
 }
 
-/// A member asks to take part in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
     pub session: SessionId,
@@ -320,7 +313,6 @@ pub struct Join {
     pub has_joined: bool,
 }
 
-/// Answer to a [`Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinReply {
     /// The sender is, or is about to be, part of the configuration.
@@ -344,7 +336,6 @@ pub enum JoinReply {
     },
 }
 
-/// Why a member may not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum JoinRefusal {
@@ -396,7 +387,6 @@ impl DataState {
 /// State of one member's database, its leader weight and its region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The member that the report is about.
     pub member: MemberId,
     pub session: SessionId,
     pub state: DataState,
@@ -429,7 +419,6 @@ pub struct Report {
 pub struct StatusBroadcast {
     /// The leader's term; a receiver ignores a broadcast of an older term than its own.
     pub term: Term,
-    /// The last report of each member.
     pub members: Vec<Report>,
     /// Index up to which logs may be purged: enough databases have flushed everything up to it, so
     /// a minority that loses its disks costs no action.
@@ -448,12 +437,10 @@ pub struct OutcomeReport {
     pub outcome: u64,
 }
 
-/// A joiner needs a full copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRequest {
     /// The joiner's number for this request.
     pub id: u64,
-    /// The member that needs the copy.
     pub joiner: MemberId,
     pub session: SessionId,
     /// Seqno of the view in which the joiner asks; the copy must contain it.
@@ -466,7 +453,6 @@ pub struct StateRequest {
     pub request: Bytes,
 }
 
-/// Answer to a [`StateRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOffer {
     pub id: u64,
@@ -482,7 +468,6 @@ pub struct StateOffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateResult {
     pub id: u64,
-    /// Whether the donor's script succeeded.
     pub ok: bool,
     /// Its error code (an errno); zero if none.
     pub code: i32,
@@ -501,7 +486,6 @@ pub struct Introduction {
     pub members: Vec<IntroducedMember>,
 }
 
-/// A member as a configuration names it to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntroducedMember {
     pub member: MemberId,
@@ -527,10 +511,8 @@ pub struct AppliedPosition {
     pub lag_us: u64,
 }
 
-/// At which pace the leader admits actions, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaceReport {
-    /// The leader's term.
     pub term: Term,
     /// Actions that are admitted, in thousandths of one per second; zero: all are.
     pub rate: u64,
@@ -545,7 +527,6 @@ pub struct PaceReport {
     pub members: Vec<MemberLag>,
 }
 
-/// How far one member's database is, as the leader knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLag {
     pub member: MemberId,
@@ -558,14 +539,12 @@ pub struct MemberLag {
 /// Members that are present, by the leader: those that have not left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PresenceReport {
-    /// The leader's term.
     pub term: Term,
     /// The members, ascending. Left out are those that have left, and those that neither this
     /// leader nor one before it has heard, as far as it knows.
     pub members: Vec<HeardMember>,
 }
 
-/// When a member was heard last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeardMember {
     pub member: MemberId,

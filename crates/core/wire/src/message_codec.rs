@@ -1,7 +1,5 @@
-//! [`PeerMessage`] as frames: a kind per message, and the fields of each in order.
-//!
-//! Kinds, codes and field order are part of the wire format. Large payloads stay segments of their
-//! own in both directions, so they are never copied.
+//! [`PeerMessage`] as frames. Kinds, codes and field order are part of the wire format. Large
+//! payloads stay segments of their own in both directions, so they are never copied.
 
 use bytes::Bytes;
 use synod_consensus::{LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term};
@@ -65,15 +63,12 @@ const KIND_FETCH: u8 = 45;
 const KIND_FETCHED: u8 = 46;
 const KIND_PRESENCE: u8 = 47;
 
-/// Bytes of a [`Report`] with an empty address.
 const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 const MEMBER_LAG_BYTES: usize = 8 + 8 + 8;
 const HEARD_MEMBER_BYTES: usize = 8 + 8;
-/// Bytes of an empty string.
 const STRING_BYTES_MIN: usize = 2;
 
 impl PeerMessage {
-    /// The kind of the frame that carries this message.
     pub fn kind(&self) -> u8 {
         match self {
             PeerMessage::Consensus(_) => KIND_CONSENSUS,

@@ -10,18 +10,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(Arc<str>);
 
-/// Why a text is no name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
     #[error("the name of a region has at least one letter")]
     Empty,
-    /// The name is longer than [`Region::LENGTH_MAX`] bytes.
     #[error(
         "the name of a region has at most {} letters, not {length}",
         Region::LENGTH_MAX
     )]
     TooLong { length: usize },
-    /// The name has a character that is no letter, digit, dot, hyphen or underscore.
     #[error(
         "the name of a region consists of the letters a to z and A to Z, digits, '.', '-' and '_', \
          and has no {found:?}"
@@ -33,7 +30,6 @@ impl Region {
     /// Longest name, in bytes.
     pub const LENGTH_MAX: usize = 32;
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

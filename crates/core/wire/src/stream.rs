@@ -17,7 +17,6 @@ const READ_BYTES: usize = 64 * 1024;
 /// Segments handed to the transport at a time; Linux takes at most 1024.
 const SEGMENTS_PER_WRITE: usize = 256;
 
-/// Reads frames from a transport, in the order of their bytes.
 #[derive(Debug)]
 pub struct FrameReader<R> {
     inner: R,
@@ -28,7 +27,6 @@ pub struct FrameReader<R> {
 }
 
 impl<R: Read> FrameReader<R> {
-    /// A reader that refuses frames with bodies of more than `max` bytes.
     pub fn new(inner: R, max: u32) -> FrameReader<R> {
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
         FrameReader {
@@ -44,13 +42,11 @@ impl<R: Read> FrameReader<R> {
         self.decoder.set_max(max);
     }
 
-    /// Takes compressed bodies, too, from the next frame on; see
-    /// [`FrameDecoder::take_compressed`].
+    /// Takes compressed bodies, too, from the next frame on.
     pub fn take_compressed(&mut self) {
         self.decoder.take_compressed();
     }
 
-    /// The transport.
     pub fn get_ref(&self) -> &R {
         &self.inner
     }
@@ -132,7 +128,6 @@ impl std::ops::AddAssign for Compression {
     }
 }
 
-/// Writes frames: gathers messages, then sends them together.
 #[derive(Debug)]
 pub struct FrameWriter<W> {
     inner: W,
@@ -142,7 +137,6 @@ pub struct FrameWriter<W> {
 }
 
 impl<W: Write> FrameWriter<W> {
-    /// A writer that refuses messages with bodies of more than `max` bytes.
     pub fn new(inner: W, max: u32) -> FrameWriter<W> {
         FrameWriter {
             inner,
@@ -157,7 +151,6 @@ impl<W: Write> FrameWriter<W> {
         self.max = max;
     }
 
-    /// The transport.
     pub fn get_ref(&self) -> &W {
         &self.inner
     }
@@ -178,8 +171,7 @@ impl<W: Write> FrameWriter<W> {
         Ok(Compression { plain, sent: plain })
     }
 
-    /// Queues a message as [`FrameWriter::push`] does, compressed if that makes it shorter. The
-    /// peer must take compressed bodies.
+    /// Compresses the message if that makes it shorter. The peer must take compressed bodies.
     pub fn push_compressed(
         &mut self,
         version: u16,
@@ -194,7 +186,6 @@ impl<W: Write> FrameWriter<W> {
         Ok(Compression { plain, sent })
     }
 
-    /// The message's frame as segments: the header, then the body.
     fn encode(&self, version: u16, message: &PeerMessage) -> Result<Vec<Bytes>, StreamError> {
         let mut segments = Vec::new();
         message.encode(version, &mut segments)?;
@@ -219,7 +210,6 @@ impl<W: Write> FrameWriter<W> {
         bytes
     }
 
-    /// Bytes that are queued and not yet sent.
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }

@@ -1,7 +1,5 @@
-//! Versions of the encoding, agreed per connection: the highest that both sides know.
-//!
-//! The version of a group is another matter: it is part of the configuration in the log, and
-//! `synod-consensus` raises it.
+//! Versions of the encoding, agreed per connection. The group's version is another matter: it is
+//! part of the configuration in the log, and `synod-consensus` raises it.
 
 use synod_consensus::{VersionRange, WRITERS_SINCE};
 
@@ -27,40 +25,33 @@ pub(crate) const VERSION_NEXT: u16 = VERSION_5 + 1;
 /// The last byte of a report since [`VERSION_NEXT`].
 pub(crate) const NEXT_MARK: u8 = 0x4e;
 
-/// The newest version that this program speaks.
 const NEWEST: u16 = if cfg!(feature = "next-version") {
     VERSION_NEXT
 } else {
     VERSION_5
 };
 
-/// The versions that this program speaks.
 pub const OUR_VERSIONS: VersionRange = VersionRange {
     min: 1,
     max: NEWEST,
 };
 
-/// Whether connections of this version carry appends without some of their payloads.
 pub fn may_leave_out_payloads(version: u16) -> bool {
     version >= VERSION_3
 }
 
-/// Whether all members of a group of this version answer an applied query.
 pub fn may_ask_for_positions(version: u16) -> bool {
     version >= VERSION_4
 }
 
-/// Whether all members of a group of this version pass on what operators order.
 pub fn has_commands(version: u16) -> bool {
     version >= VERSION_5
 }
 
-/// Whether all members of a group of this version can feed learners, and be fed.
 pub fn has_feeders(version: u16) -> bool {
     version >= VERSION_5
 }
 
-/// Whether all members of a group of this version answer those that fetch entries.
 pub fn has_fetches(version: u16) -> bool {
     version >= VERSION_5
 }
