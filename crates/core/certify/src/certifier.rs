@@ -69,14 +69,11 @@ impl Default for CertLimits {
     }
 }
 
-/// Gives verdicts on actions, based on all actions before them.
 #[derive(Debug)]
 pub struct Certifier {
     limits: CertLimits,
     index: Index,
-    /// The write sets that are too large for the index.
     runs: Runs,
-    /// The write sets that are not ordered yet, and whose keys come in parts.
     open: OpenRuns,
     sources: Sources,
     /// Start of the certification window: actions at or below this seqno are unknown.
@@ -91,16 +88,13 @@ pub struct Certifier {
     newest_keys: VecDeque<u32>,
     /// Sum of `newest_keys`.
     live_keys: usize,
-    /// One record for every action above `committed`, ascending.
     undo: VecDeque<Undo>,
     /// Number of marks in `undo`, over all actions.
     undo_marks: usize,
 }
 
-/// State before an action, restored when the action is rolled back.
 #[derive(Debug)]
 struct Undo {
-    /// The barrier before the action.
     barrier: i64,
     /// The marks that the action replaced, in the order of its keys.
     marks: Vec<OldMark>,
@@ -108,7 +102,6 @@ struct Undo {
     hits: HitsBefore,
 }
 
-/// A mark as it was before an action replaced it.
 #[derive(Debug)]
 struct OldMark {
     mark: Mark,
@@ -149,12 +142,10 @@ impl Certifier {
         }
     }
 
-    /// An action was appended to the log as `seqno`: by this leader after a pass, or by a follower
-    /// from its leader's log.
+    /// An action was appended to the log as `seqno`: by this leader after a pass, or by a follower.
     ///
     /// # Panics
-    /// If `seqno` is not the one after the last ingested: a hole in the history would let conflicts
-    /// pass.
+    /// If `seqno` is not the one after the last ingested: a hole would let conflicts pass.
     pub fn ingest(&mut self, seqno: i64, request: &Request<'_>) {
         let barrier = self.begin_ingest(seqno, request.class);
         let none = KeySet::new();
@@ -236,8 +227,7 @@ impl Certifier {
         self.clean((keys - self.live_keys).min(CLEAN_MAX));
     }
 
-    /// Start of the window: actions at or below this seqno are unknown; write sets must have seen
-    /// them.
+    /// Write sets must have seen this seqno: actions up to it are unknown.
     pub fn window_start(&self) -> i64 {
         self.window_start
     }
@@ -247,13 +237,11 @@ impl Certifier {
         self.last
     }
 
-    /// Keys held by actions in the window. A key counts once, and again for each write set kept as
-    /// a run.
+    /// A key counts once, and again for each write set kept as a run.
     pub fn key_count(&self) -> usize {
         self.live_keys + self.runs.keys()
     }
 
-    /// Approximate memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let undo = self.undo.capacity() * size_of::<Undo>();
         let old_marks = self.undo_marks * size_of::<OldMark>();
@@ -349,7 +337,6 @@ impl Certifier {
         Vec::new()
     }
 
-    /// Records the holds of an action; returns the marks that they replaced.
     fn record(&mut self, seqno: i64, source: SourceId, keys: &KeySet) -> Vec<OldMark> {
         let mut replaced = Vec::with_capacity(keys.len());
         for Key { fingerprint, kind } in keys {
@@ -366,7 +353,6 @@ impl Certifier {
         replaced
     }
 
-    /// Restores a mark, and the counts that depend on it.
     fn put_back(&mut self, old: OldMark) {
         self.uncount(self.index.newest(old.slot));
         self.index.set_mark(old.slot, old.kind, old.mark);
@@ -394,7 +380,6 @@ impl Certifier {
         }
     }
 
-    /// Position in `newest_keys` of a seqno in the window.
     fn position(&self, seqno: i64) -> usize {
         // Positive and below the window's span, which is in memory.
         (seqno - self.window_start - 1) as usize
@@ -419,8 +404,7 @@ impl Certifier {
         }
     }
 
-    /// Removes some of the slots that have left the window. `keys` is how many keys came or went:
-    /// it bounds the work.
+    /// `keys` is how many keys came or went: it bounds the work.
     fn clean(&mut self, keys: usize) {
         if self.index.used_slots() > self.live_keys {
             let steps = (CLEAN_PER_KEY * keys).max(CLEAN_MIN);
@@ -428,7 +412,6 @@ impl Certifier {
         }
     }
 
-    /// Moves the start of the window by one; the index follows lazily.
     fn shrink_window(&mut self) {
         let keys = self.newest_keys.pop_front().unwrap_or(0);
         self.live_keys -= keys as usize;

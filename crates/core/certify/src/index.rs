@@ -10,7 +10,6 @@ use hashbrown::{HashMap, HashTable};
 use crate::key::{Fingerprint, KeyType};
 use crate::request::Source;
 
-/// Slots per block.
 const BLOCK: usize = 1024;
 /// Stands for no seqno; below every window.
 pub(crate) const NEVER: i64 = i64::MIN;
@@ -32,16 +31,12 @@ struct Slot {
 pub(crate) struct Index {
     blocks: Vec<Vec<Slot>>,
     table: HashTable<SlotId>,
-    /// Slots without a key.
     free: Vec<SlotId>,
-    /// Next slot for the cleaning cursor.
     cursor: usize,
-    /// Slots with an allocation for further types.
     with_others: usize,
 }
 
 impl Index {
-    /// The marks of a key, if it has a slot.
     pub(crate) fn marks(&self, fingerprint: Fingerprint) -> Option<&Marks> {
         let hash = fingerprint.table_hash();
         let id = self
@@ -50,7 +45,6 @@ impl Index {
         Some(&self.slot(*id).marks)
     }
 
-    /// The slot of a key, made if there is none.
     pub(crate) fn slot_of(&mut self, fingerprint: Fingerprint) -> SlotId {
         let hash = fingerprint.table_hash();
         let blocks = &self.blocks;
@@ -101,7 +95,6 @@ impl Index {
         }
     }
 
-    /// Frees a slot if none of its marks is in the window.
     pub(crate) fn remove_if_stale(&mut self, id: SlotId, window_start: i64) {
         if self.newest(id) > window_start {
             return;
@@ -119,7 +112,6 @@ impl Index {
         }
     }
 
-    /// Approximate memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let blocks = self.blocks.len() * BLOCK * size_of::<Slot>();
         let table = self.table.allocation_size();
@@ -141,7 +133,6 @@ impl Index {
             .map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
     }
 
-    /// Puts a key into a free slot, or a new one.
     fn take_slot(&mut self, new: Slot) -> SlotId {
         if let Some(id) = self.free.pop() {
             *self.slot_mut(id) = new;
@@ -194,7 +185,6 @@ impl Mark {
         source: SourceId::TOTAL_ORDER,
     };
 
-    /// The source of the latest hold.
     pub(crate) fn source(&self) -> SourceId {
         self.source
     }
@@ -204,7 +194,6 @@ impl Mark {
         self.other
     }
 
-    /// The mark of one hold, before which nothing is known.
     pub(crate) fn of(seqno: i64, source: SourceId) -> Mark {
         Mark::NONE.followed_by(seqno, source)
     }
@@ -219,7 +208,6 @@ impl Mark {
         }
     }
 
-    /// This mark after a later hold.
     pub(crate) fn followed_by(self, seqno: i64, source: SourceId) -> Mark {
         let other = if self.source == source {
             self.other
@@ -284,19 +272,16 @@ impl Marks {
         self.others.get_or_insert_with(|| Box::new([Mark::NONE; 4]))[kind as usize] = mark;
     }
 
-    /// Seqno of the latest hold of any type; [`NEVER`] if there is none.
     fn newest(&self) -> i64 {
         let others = self.others.iter().flat_map(|marks| marks.iter());
         others.fold(self.latest, |newest, mark| newest.max(mark.latest))
     }
 
-    /// Whether marks of several types were ever set.
     fn has_others(&self) -> bool {
         self.others.is_some()
     }
 }
 
-/// A source's number in one [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceId(u32);
 
@@ -321,15 +306,11 @@ pub(crate) struct Sources {
     ids: HashMap<Source, Known, FixedState>,
     /// The source that each number was given to last; the number zero is none's.
     sources: Vec<Option<Source>>,
-    /// Numbers that may be given to another source.
     free: Vec<u32>,
-    /// Highest number ever given.
     highest: u32,
-    /// Number of sources at which to forget again.
     forget_above: usize,
 }
 
-/// Number and latest action of a source.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: SourceId,
@@ -348,7 +329,6 @@ impl Sources {
         self.sources.get(id.0 as usize).copied().flatten()
     }
 
-    /// The number of the source of action `seqno`; a new one if it has none.
     pub(crate) fn number(&mut self, source: Source, seqno: i64, window_start: i64) -> SourceId {
         if let Some(known) = self.ids.get_mut(&source) {
             known.last = known.last.max(seqno);
@@ -368,14 +348,12 @@ impl Sources {
         id
     }
 
-    /// Approximate memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.ids.capacity() * (size_of::<(Source, Known)>() + 1)
             + self.free.capacity() * 4
             + self.sources.capacity() * size_of::<Option<Source>>()
     }
 
-    /// Forgets the sources whose actions have all left the window.
     fn forget(&mut self, window_start: i64) {
         let free = &mut self.free;
         self.ids.retain(|_, known| {

@@ -22,7 +22,6 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// All types, weakest first.
     pub const ALL: [KeyType; 4] = [
         KeyType::Shared,
         KeyType::Reference,
@@ -56,7 +55,6 @@ impl Fingerprint {
         Fingerprint::of_prefixed(&buffer)
     }
 
-    /// The fingerprint of parts that [`push_part`] has written.
     pub(crate) fn of_prefixed(buffer: &[u8]) -> Fingerprint {
         Fingerprint(xxh3_128(buffer))
     }
@@ -75,12 +73,9 @@ pub(crate) fn push_part(buffer: &mut Vec<u8>, part: &[u8]) {
     buffer.extend_from_slice(part);
 }
 
-/// A key held in a certain way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The key.
     pub fingerprint: Fingerprint,
-    /// How it is held.
     pub kind: KeyType,
 }
 

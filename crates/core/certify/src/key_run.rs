@@ -32,7 +32,6 @@ impl KeyRun {
         KeyRun { records }
     }
 
-    /// The keys, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Key> + '_ {
         (0..self.len()).map(|position| key_at(&self.records, position))
     }
@@ -85,9 +84,7 @@ fn guess(distance: u128, width: u128, records: usize) -> usize {
 pub(crate) struct KeyStream {
     /// Number of keys announced, once that has come.
     count: Option<u32>,
-    /// Number of keys that have come.
     found: usize,
-    /// The last of them.
     last: Option<Fingerprint>,
     /// First bytes of a count or key that was cut.
     cut: Vec<u8>,
@@ -105,7 +102,6 @@ impl PartKeys {
         self.whole.find(wanted).or_else(|| self.cut.find(wanted))
     }
 
-    /// The keys, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Key> + '_ {
         self.cut.iter().chain(self.whole.iter())
     }
@@ -120,7 +116,6 @@ impl PartKeys {
 }
 
 impl KeyStream {
-    /// Reads the next part.
     pub(crate) fn take(&mut self, mut part: Bytes) -> Result<PartKeys, DecodeKeysError> {
         if self.count.is_none() {
             let Some(count) = self.complete::<COUNT_BYTES>(&mut part) else {
@@ -141,12 +136,10 @@ impl KeyStream {
         Ok(keys)
     }
 
-    /// The last key so far.
     pub(crate) fn last(&self) -> Option<Fingerprint> {
         self.last
     }
 
-    /// Whether all keys have come.
     pub(crate) fn finish(&self) -> Result<(), DecodeKeysError> {
         let found = self.found * KEY_BYTES + self.cut.len();
         match self.count {

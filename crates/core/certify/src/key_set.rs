@@ -11,11 +11,9 @@ use hashbrown::HashTable;
 use crate::key::{Fingerprint, Key, KeyType, Relation, push_part, relation};
 use crate::key_run::KeyRun;
 
-/// Bytes of the count in front of an encoded key set.
 pub(crate) const COUNT_BYTES: usize = 4;
 /// Parts of a table's key: schema and table.
 const TABLE_PARTS: usize = 2;
-/// Bytes of one encoded key: fingerprint and type.
 pub(crate) const KEY_BYTES: usize = 17;
 
 /// Collects the keys of one transaction in whatever order the server appends them: each key once,
@@ -44,7 +42,6 @@ pub struct KeySet {
     appended: u64,
     /// Bytes of the parts in those calls.
     appended_bytes: u64,
-    /// Buffer for hashing, kept to save allocations.
     scratch: Vec<u8>,
 }
 
@@ -91,12 +88,10 @@ impl KeySet {
         self.is_coarse
     }
 
-    /// Number of different keys, implicit ones included.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -131,7 +126,6 @@ impl KeySet {
         found.map(|key| key.fingerprint).collect()
     }
 
-    /// Size of the encoding in bytes.
     pub fn encoded_len(&self) -> usize {
         COUNT_BYTES + self.keys.len() * KEY_BYTES
     }
@@ -152,7 +146,6 @@ impl KeySet {
         out
     }
 
-    /// Reads what [`KeySet::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<KeySet, DecodeKeysError> {
         let short = DecodeKeysError::NoCount { found: bytes.len() };
         let (count, body) = bytes.split_first_chunk::<COUNT_BYTES>().ok_or(short)?;
@@ -180,12 +173,10 @@ impl KeySet {
         })
     }
 
-    /// The keys, sorted.
     pub(crate) fn to_run(&self) -> KeyRun {
         KeyRun::of_checked(Bytes::from(self.encode()).split_off(COUNT_BYTES))
     }
 
-    /// Adds a server, a schema or a table.
     fn insert_above_rows(&mut self, print: Fingerprint, kind: KeyType, is_table_of_row: bool) {
         let (at, is_new) = self.insert(print, kind);
         if is_new {
@@ -197,7 +188,6 @@ impl KeySet {
         }
     }
 
-    /// Replaces the rows by their tables, if there are too many.
     fn hold_tables_if_too_many(&mut self) {
         let rows = self.keys.len() - self.above_rows.len();
         if self.rows_max.is_none_or(|most| rows <= most.get()) {
@@ -215,7 +205,6 @@ impl KeySet {
         self.index_positions();
     }
 
-    /// Adds a key. Returns its position, and whether it is new.
     fn insert(&mut self, fingerprint: Fingerprint, kind: KeyType) -> (u32, bool) {
         let hash = fingerprint.table_hash();
         let keys = &mut self.keys;
@@ -254,7 +243,6 @@ impl<'a> IntoIterator for &'a KeySet {
     }
 }
 
-/// Iterator over the keys of a [`KeySet`].
 #[derive(Clone, Debug)]
 pub struct KeySetIter<'a> {
     keys: std::slice::Iter<'a, Key>,
@@ -274,16 +262,13 @@ impl Iterator for KeySetIter<'_> {
 
 impl ExactSizeIterator for KeySetIter<'_> {}
 
-/// Error of bytes that are not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeKeysError {
-    /// Too short for the count.
     #[error("key set of {found} bytes is too short for its count")]
     NoCount {
         /// Bytes given.
         found: usize,
     },
-    /// The count and the length disagree.
     #[error("key set claims {count} keys but {found} bytes follow")]
     WrongLength {
         /// Keys claimed.
@@ -291,7 +276,6 @@ pub enum DecodeKeysError {
         /// Bytes after the count.
         found: usize,
     },
-    /// A key has a type that this version does not know.
     #[error("key {position} has the unknown type {code}")]
     UnknownType {
         /// The key's position in the set, from zero.
@@ -299,7 +283,6 @@ pub enum DecodeKeysError {
         /// The code of its type.
         code: u8,
     },
-    /// Two keys are equal, or the keys are not sorted.
     #[error("key {position} is not above the one before it")]
     NotAscending {
         /// The key's position in the set, from zero.

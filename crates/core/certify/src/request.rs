@@ -1,7 +1,4 @@
-//! Requests to the certifier, and its verdicts.
-//!
-//! The leader builds a [`Request`] from a proposed action, every member one from an appended
-//! action.
+//! Requests to the certifier, from a proposed action or an appended one, and its verdicts.
 
 use crate::key_set::KeySet;
 
@@ -20,7 +17,6 @@ pub struct Source {
 /// An action that would be, or has been, ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The source of its locks.
     pub source: Source,
     /// Seqno up to which the origin had everything applied when it made the action.
     pub last_seen: i64,
@@ -56,7 +52,6 @@ impl Class {
     }
 }
 
-/// The certifier's answer about an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The action may be ordered.

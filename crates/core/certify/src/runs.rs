@@ -12,7 +12,6 @@ use crate::key_run::{KeyRun, KeyStream, PartKeys};
 use crate::key_set::DecodeKeysError;
 use crate::request::Source;
 
-/// The keys of a large write set.
 #[derive(Debug)]
 pub(crate) enum RunKeys {
     /// Keys that came at once.
@@ -48,7 +47,6 @@ impl RunKeys {
     }
 }
 
-/// A large write set that was ordered.
 #[derive(Debug)]
 pub(crate) struct OrderedRun {
     pub(crate) seqno: i64,
@@ -65,12 +63,10 @@ pub(crate) struct OrderedRun {
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     ordered: VecDeque<OrderedRun>,
-    /// Number of keys in `ordered`.
     keys: usize,
 }
 
 impl Runs {
-    /// A large write set was ordered.
     pub(crate) fn push(&mut self, run: OrderedRun) {
         self.keys += run.keys.len();
         self.ordered.push_back(run);
@@ -106,7 +102,6 @@ impl Runs {
         runs > 1 && (runs > runs_max || self.keys > keys_max)
     }
 
-    /// Number of keys in all runs.
     pub(crate) fn keys(&self) -> usize {
         self.keys
     }
@@ -121,7 +116,6 @@ impl Runs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(u64);
 
-/// How the keys of two open write sets relate, for either order of the two.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {
     other_first: Relation,
@@ -129,7 +123,6 @@ struct Meeting {
     self_first: Relation,
 }
 
-/// A part of the keys, compared with everything before it.
 #[derive(Debug)]
 struct RunPart {
     keys: PartKeys,
@@ -143,10 +136,8 @@ struct RunPart {
     meetings: BTreeMap<OpenId, Meeting>,
 }
 
-/// The keys of one open write set.
 #[derive(Debug)]
 pub(crate) struct OpenRun {
-    /// Its member, as in [`Source::member`].
     member: u64,
     parts: Vec<RunPart>,
     /// Actions ordered after the parts that they touch had come.
@@ -168,17 +159,14 @@ impl OpenRun {
         self.parts.iter().map(|part| part.keys.len()).sum()
     }
 
-    /// Size of the keys in bytes.
     fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.keys.bytes()).sum()
     }
 
-    /// Its member, as in [`Source::member`].
     pub(crate) fn member(&self) -> u64 {
         self.member
     }
 
-    /// Ordered actions that matter to the write set.
     pub(crate) fn touch(&self) -> Touch {
         let mut touch = self.hits.clone();
         if let Some(last) = self.parts.last() {
@@ -241,7 +229,6 @@ pub(crate) struct OpenRuns {
 }
 
 impl OpenRuns {
-    /// Begins a write set of a member.
     pub(crate) fn open(&mut self, member: u64) -> OpenId {
         self.opened += 1;
         let id = OpenId(self.opened);
@@ -254,12 +241,10 @@ impl OpenRuns {
         id
     }
 
-    /// An open write set.
     pub(crate) fn get(&self, id: OpenId) -> Option<&OpenRun> {
         self.runs.get(&id)
     }
 
-    /// Number of open write sets.
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
     }
@@ -287,7 +272,6 @@ impl OpenRuns {
         });
     }
 
-    /// Adds a part that cannot be read.
     pub(crate) fn push_malformed(&mut self, id: OpenId, error: DecodeKeysError) {
         let Some(run) = self.runs.get_mut(&id) else {
             return;
@@ -303,7 +287,6 @@ impl OpenRuns {
         run.parts.push(part);
     }
 
-    /// Keeps the first parts of a write set only.
     pub(crate) fn retract(&mut self, id: OpenId, kept: usize) {
         if let Some(run) = self.runs.get_mut(&id) {
             run.parts.truncate(kept);
@@ -404,7 +387,6 @@ pub(crate) struct Touch {
     own: Vec<OwnEpoch>,
 }
 
-/// Conflicts with one epoch of the write set's own member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnEpoch {
     epoch: u64,
@@ -420,7 +402,6 @@ impl Touch {
         own: Vec::new(),
     };
 
-    /// The latest action that the write set depends on.
     pub(crate) fn any(&self) -> i64 {
         self.any
     }
@@ -430,7 +411,6 @@ impl Touch {
         self.foreign
     }
 
-    /// The latest conflict of a write set of this epoch.
     pub(crate) fn foreign_to(&self, epoch: u64) -> i64 {
         let of = |own: &OwnEpoch| {
             if own.epoch == epoch {
@@ -469,7 +449,6 @@ impl Touch {
         self.any = self.any.max(mark.latest);
     }
 
-    /// Adds what `other` knows.
     pub(crate) fn merge(&mut self, other: &Touch) {
         self.any = self.any.max(other.any);
         self.foreign = self.foreign.max(other.foreign);

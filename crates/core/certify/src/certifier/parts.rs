@@ -20,15 +20,12 @@ use crate::runs::OpenId;
 use crate::runs::Touch;
 use crate::runs::{OrderedRun, RunKeys};
 
-/// The end of a write set whose keys came in parts.
 #[derive(Clone, Debug)]
 pub struct LastPart {
     /// The source of its locks; of the member that it was opened for.
     pub source: Source,
-    /// Seqno up to which the origin had everything applied when it made the action.
     pub last_seen: i64,
     pub class: Class,
-    /// The rest of the encoded keys.
     pub keys: Bytes,
 }
 
@@ -81,8 +78,7 @@ impl Certifier {
         drop(self.open.take(id));
     }
 
-    /// The verdict for an open write set that would end, and get `seqno`, the one after the last
-    /// ingested. Changes nothing.
+    /// The verdict if an open write set ended now as `seqno`. Changes nothing.
     pub fn certify_open(
         &self,
         seqno: i64,
