@@ -1,12 +1,9 @@
-//! The values that a core's commands take and return, and their errors.
-//!
-//! Commands are the methods that a driver calls on purpose ([`crate::Core::propose`] and so on), as
-//! opposed to its reports of what happened. A command that returns an error has changed nothing.
+//! The values that a core's commands take and return, and their errors. A command that returns an
+//! error has changed nothing.
 
 use crate::membership::config::{HOLD_SINCE, Member, VersionRange, WRITERS_SINCE, Writers};
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
-/// A proposal for an entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// Kind of entry. Not `NoOp` or `Config`: the core makes those itself.
@@ -14,14 +11,12 @@ pub struct Proposal {
     /// Origin of the entry. Entries made by the leader (`View`, `Discard`): its own id, session
     /// zero, number zero.
     pub origin: Origin,
-    /// For ordered kinds: the last seqno that the entry depends on, below its own. Ignored for the
-    /// others.
+    /// Last seqno that an entry of an ordered kind depends on, below its own. Ignored for others.
     pub depends_on: Seqno,
     pub payload_len: u32,
     pub payload_crc: u32,
 }
 
-/// Error of a proposal that was not appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     #[error("not the leader")]
@@ -89,8 +84,7 @@ pub enum ConfigError {
     UnknownMember { id: MemberId },
     #[error("member {id} is so already")]
     AlreadySo { id: MemberId },
-    /// The learner does not answer, or lacks much of the log: as a voter it would only weaken the
-    /// group.
+    /// A learner that does not answer, or lacks much of the log, would only weaken the group.
     #[error("member {id} does not answer, or its log has not caught up: try again when it has")]
     NotCaughtUp { id: MemberId },
     /// A member does not speak the version that the group speaks, or would from now on.
@@ -100,21 +94,16 @@ pub enum ConfigError {
         name: String,
         spoken: VersionRange,
     },
-    /// The group's version never goes down.
     #[error("the group speaks protocol version {protocol}, and no group goes back to an older one")]
     ProtocolNotNewer { protocol: u16 },
-    /// The group's version is held: only an operator raises it.
     #[error("the group's protocol version is held at {protocol}")]
     ProtocolHeld { protocol: u16 },
-    /// The group's version is not held, so it cannot be released.
     #[error("the group's protocol version rises by itself already")]
     ProtocolNotHeld,
-    /// In this version a configuration has no place for whether it is held.
     #[error(
         "protocol version {protocol} cannot be held: that is possible since version {HOLD_SINCE}"
     )]
     HoldUnknown { protocol: u16 },
-    /// The group's protocol version has no such setting yet: not all members speak a newer one.
     #[error(
         "the group speaks protocol version {protocol}, in which all members write: the setting \
          exists since version {WRITERS_SINCE}"
@@ -141,7 +130,6 @@ pub enum ConfigError {
     Invalid { reason: &'static str },
 }
 
-/// Error of a bootstrap: the group was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
     #[error("the log is not empty: it belongs to a group")]
@@ -167,7 +155,6 @@ pub enum ForceError {
     UnderRepair { until: EntryId },
 }
 
-/// Error of a leader transfer that did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderTransferError {
     #[error("not the leader")]
@@ -187,18 +174,15 @@ pub enum LeaderTransferError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub member: MemberId,
-    /// The highest index up to which the member's log is known to be durable and the same as the
-    /// leader's. Zero: nothing is known.
+    /// The member's log is durable, and the same as the leader's, up to here. Zero: nothing is
+    /// known.
     pub match_index: LogIndex,
-    /// Index of the next entry to send; above `match_index`.
     pub next_index: LogIndex,
-    /// How entries are sent.
     pub mode: ProgressMode,
     /// When the leader last received an answer of this term; `None`: not yet.
     pub last_heard: Option<Time>,
 }
 
-/// How entries are sent to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressMode {
     /// One message at a time, to find the position where the logs agree.

@@ -1,9 +1,6 @@
-//! The state machine: its state, its inputs and outputs.
-//!
-//! The rules live in the sibling modules, one per concern, each as an `impl Core`: `election` (with
-//! `priority` and leader `transfer`), `replication` (`leader` and `follower`),
-//! `membership::change`, `read_index` and `damaged_log`. This file has what they share: the fields,
-//! the dispatch of messages, and the answers that wait for the disk.
+//! The state machine: its state, its inputs and outputs. The rules live in the sibling modules, one
+//! per concern, each as an `impl Core`. This file has what they share: the fields, the dispatch of
+//! messages, and the answers that wait for the disk.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,8 +22,7 @@ use crate::replication::leader::Leading;
 use crate::tail::LogView;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 
-/// Most answers that may wait for the disk at once. Further ones are not given; the peers ask
-/// again.
+/// Further answers are not given; the peers ask again.
 const WAITING_MAX: usize = 4096;
 
 /// One member's part of the protocol. Sans-IO: inputs say what happened, effects say what to do.
@@ -60,9 +56,7 @@ pub struct Core {
     pub(crate) id: MemberId,
     pub(crate) timing: Timing,
     pub(crate) limits: Limits,
-    /// Source of random timeouts; seeded by the driver.
     pub(crate) rng: SmallRng,
-    /// Latest time that an input named.
     pub(crate) now: Time,
     /// Current term and vote; durable once `vote_ticket` is.
     pub(crate) hard: HardState,
@@ -72,7 +66,6 @@ pub struct Core {
     /// Commit index. Invariant: `base <= commit <= last`; never decreases.
     pub(crate) commit: LogIndex,
     pub(crate) state: State,
-    /// The leader of the current term, if known.
     pub(crate) leader: Option<MemberId>,
     /// The mark that a damaged log has to reach again (see [`crate::damaged_log`]); `None`: whole.
     pub(crate) repair: Option<EntryId>,
@@ -89,32 +82,22 @@ pub struct Core {
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
     /// is heard.
     pub(crate) election_at: Option<Time>,
-    /// The latest vote of this member, and the rounds that it has lost.
     pub(crate) round: Round,
-    /// Whether this learner may become a candidate, because a candidate that cannot win counts it
-    /// among the voters. Set by `note_unwinnable_candidate`, until a leader is heard.
+    /// A candidate that cannot win counts this learner among the voters. Set by
+    /// `note_unwinnable_candidate`, until a leader is heard.
     pub(crate) may_stand_as_learner: bool,
-    /// The delay of the next candidacy for voters of higher priority.
     pub(crate) deference: Deference,
-    /// Leader weights, this member's and the others'.
     pub(crate) priorities: Priorities,
-    /// Why another voter should lead, and the handovers begun.
     pub(crate) succession: Succession,
     /// Write tickets that are pending or durable, and the durable index.
     pub(crate) durability: Durability,
-    /// Answers that wait for the disk, in order.
     waiting: VecDeque<Waiting>,
-    /// Effects that the driver has not polled yet, in order.
     effects: VecDeque<Effect>,
     /// First entry of the log that no write effect covers yet: proposals gather until polled.
     unwritten_from: Option<LogIndex>,
-    /// Whether a leader has to look again at what to send to its followers.
     pub(crate) replicate: bool,
-    /// The latest [`Effect::Role`].
     published: RoleChange,
-    /// Learners that a leader may promote without an order.
     pub(crate) eligible: BTreeSet<MemberId>,
-    /// Reads of this member that wait for a leader's answer.
     pub(crate) reads: FollowerReads,
     pub(crate) counters: Counters,
 }
@@ -128,8 +111,7 @@ pub(crate) enum State {
         consents: BTreeSet<MemberId>,
     },
     Candidate {
-        /// Other members that have voted for this one. Their votes are good as long as the term is
-        /// the member's own.
+        /// Good as long as the term is the member's own.
         votes: BTreeSet<MemberId>,
         /// Members that would vote for this one in the next term, itself included; `None`: it does
         /// not ask, because its window is not over.
@@ -138,12 +120,9 @@ pub(crate) enum State {
     Leader(Box<Leading>),
 }
 
-/// An answer that may not leave before a write is durable. Void when the term changes.
 #[derive(Debug)]
 struct Waiting {
-    /// The write that has to be durable first.
     until: WriteTicket,
-    /// The term that the answer was made in.
     term: Term,
     answer: Answer,
 }
@@ -246,14 +225,13 @@ impl Core {
 
     // --- inputs -----------------------------------------------------------------------------
 
-    /// Handles a message of a peer. For appends with config entries use
-    /// [`Core::handle_message_with`].
+    /// Appends with config entries need [`Core::handle_message_with`].
     pub fn handle_message(&mut self, now: Time, message: Message) {
         self.handle_message_with(now, message, &[]);
     }
 
-    /// Handles a message of a peer; `configs` are the decoded payloads of the config entries in it.
-    /// An append with a config entry that is not among them is ignored and counted.
+    /// `configs` are the decoded payloads of the config entries in the message. An append with a
+    /// config entry that is not among them is ignored and counted.
     pub fn handle_message_with(
         &mut self,
         now: Time,
@@ -300,7 +278,7 @@ impl Core {
         }
     }
 
-    /// Time has passed. Does nothing when called too early.
+    /// Does nothing when called too early.
     pub fn handle_tick(&mut self, now: Time) {
         self.observe(now);
         self.tick_reads();
@@ -331,7 +309,7 @@ impl Core {
         self.advance_commit();
     }
 
-    /// The driver has purged a prefix of the log, which begins after `base` now.
+    /// The log was purged and begins after `base` now.
     ///
     /// # Panics
     ///
@@ -391,7 +369,6 @@ impl Core {
         self.hard.term
     }
 
-    /// The current role. Learners are followers.
     pub fn role(&self) -> RoleName {
         match self.state {
             State::Follower => RoleName::Follower,
@@ -401,12 +378,10 @@ impl Core {
         }
     }
 
-    /// The leader of the current term, if known.
     pub fn leader(&self) -> Option<MemberId> {
         self.leader
     }
 
-    /// Whether this member leads.
     pub fn is_leader(&self) -> bool {
         matches!(self.state, State::Leader(_))
     }
@@ -442,12 +417,10 @@ impl Core {
         self.log.last_seqno()
     }
 
-    /// The configuration in force.
     pub fn config(&self) -> &ConfigAt {
         self.log.config()
     }
 
-    /// The base of this member's log.
     pub fn base(&self) -> &LogBase {
         self.log.base()
     }
@@ -471,7 +444,6 @@ impl Core {
             .map(|(id, peer)| peer.snapshot(*id))
     }
 
-    /// Counts of ignored messages since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -525,7 +497,6 @@ impl Core {
         self.wait(self.vote_ticket, Answer::Message(message));
     }
 
-    /// Like [`Core::send_when_term_durable`], for a message with a term of its own.
     pub(crate) fn answer_when_term_durable(&mut self, message: Message) {
         self.wait(self.vote_ticket, Answer::Message(message));
     }
@@ -568,8 +539,8 @@ impl Core {
         }
     }
 
-    /// Sends an answer whose write is durable. An acknowledgement names what is durable of the log
-    /// of this term's leader, and replaces an earlier one that is not polled yet.
+    /// An acknowledgement names what is durable of the log of this term's leader, and replaces an
+    /// earlier one that is not polled yet.
     fn release(&mut self, answer: Answer) {
         match answer {
             Answer::Message(message) => self.emit(Effect::Send(message)),
@@ -648,7 +619,6 @@ impl Core {
             .trim(self.commit.min(unwritten), self.limits.tail_headers_max);
     }
 
-    /// Emits an effect if term, role or leader have changed since the latest one.
     pub(crate) fn publish_role(&mut self) {
         let change = RoleChange {
             term: self.hard.term,
@@ -662,7 +632,6 @@ impl Core {
     }
 }
 
-/// Whether an acknowledgement says everything that an older one does.
 fn supersedes(new: &Message, old: &Message) -> bool {
     let (Body::AppendReply(new_reply), Body::AppendReply(old_reply)) = (&new.body, &old.body)
     else {

@@ -44,8 +44,8 @@ use crate::core::Core;
 use crate::types::EntryId;
 
 impl Core {
-    /// While this member's log is under repair: the entry that it has to reach before it counts as
-    /// whole again. `None`: the log is whole.
+    /// The entry that a log under repair has to reach before it counts as whole. `None`: it is
+    /// whole.
     pub fn repairing_until(&self) -> Option<EntryId> {
         self.repair
     }
@@ -65,7 +65,6 @@ impl Core {
         )
     }
 
-    /// Ends the repair if the durable log has reached the mark.
     pub(crate) fn check_repaired(&mut self) {
         let index = self.durability.index();
         let Some(term) = self.log.term_at(index) else {

@@ -1,18 +1,15 @@
-//! Tracks which of this member's writes are on stable storage.
-//!
-//! All storage effects form one ordered stream named by tickets. This module translates "ticket T
-//! is durable" into "the current log is durable up to index I", although positions may be written,
-//! truncated and written again while completions are on their way: a truncation caps every pending
-//! append at once, so that a late completion of an overwritten append confirms only the prefix that
-//! both writes share (the hazard described at etcd raft's asynchronous storage writes).
+//! Tracks which of this member's writes are on stable storage. All storage effects form one ordered
+//! stream named by tickets. This module translates "ticket T is durable" into "the current log is
+//! durable up to index I", although positions may be written, truncated and written again while
+//! completions are on their way: a truncation caps every pending append at once, so that a late
+//! completion of an overwritten append confirms only the prefix that both writes share (the hazard
+//! described at etcd raft's asynchronous storage writes).
 
 use std::collections::VecDeque;
 
 use crate::effect::WriteTicket;
 use crate::types::LogIndex;
 
-/// Translates durable tickets into a durable position of the current log.
-///
 /// Invariants: `durable <= issued`; `pending` ascends in tickets, all above `durable`; `index` and
 /// the indexes in `pending` are positions of the *current* log, never of a truncated suffix.
 #[derive(Debug)]
@@ -38,7 +35,6 @@ impl Durability {
         }
     }
 
-    /// The latest ticket handed out.
     pub(crate) fn issued(&self) -> WriteTicket {
         self.issued
     }
@@ -48,18 +44,15 @@ impl Durability {
         ticket <= self.durable
     }
 
-    /// The current log is durable up to here.
     pub(crate) fn index(&self) -> LogIndex {
         self.index
     }
 
-    /// Hands out the ticket of the next storage effect.
     pub(crate) fn issue(&mut self) -> WriteTicket {
         self.issued = WriteTicket(self.issued.0 + 1);
         self.issued
     }
 
-    /// The write `ticket` appends entries up to `last`.
     pub(crate) fn appended(&mut self, ticket: WriteTicket, last: LogIndex) {
         assert_eq!(
             ticket, self.issued,
@@ -68,7 +61,6 @@ impl Durability {
         self.pending.push_back((ticket, last));
     }
 
-    /// The log was truncated: entries at and after `from` are gone.
     pub(crate) fn truncated(&mut self, from: LogIndex) {
         let keep = from.prev();
         self.index = self.index.min(keep);
@@ -77,7 +69,6 @@ impl Durability {
         }
     }
 
-    /// The write `ticket` resets the log to begin after `base`.
     pub(crate) fn reset(&mut self, ticket: WriteTicket, base: LogIndex) {
         assert_eq!(ticket, self.issued, "resets are noted when they are issued");
         self.index = LogIndex(0);

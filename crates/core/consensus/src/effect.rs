@@ -1,8 +1,4 @@
-//! Effects: the requests of a core to its driver.
-//!
-//! The driver takes effects from [`crate::Core::poll_effect`] and performs them in that order.
-//! Storage effects carry tickets; the driver reports the latest durable one to
-//! [`crate::Core::persisted`].
+//! Effects: the requests of a core to its driver, which performs them in that order.
 
 use crate::membership::config::ConfigAt;
 use crate::message::{LogBase, Message};
@@ -16,7 +12,6 @@ use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Seqno, T
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteTicket(pub u64);
 
-/// Request to the driver; effects are performed in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write to the log, in ticket order.
@@ -52,7 +47,6 @@ pub enum Effect {
     },
 }
 
-/// A change of the durable state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOp {
     /// Append these entries. Payloads are with the driver.
@@ -66,18 +60,15 @@ pub enum WriteOp {
     Reset(LogBase),
 }
 
-/// Entries for a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendEntries {
     pub to: MemberId,
-    /// The leader's term: the message's term.
     pub term: Term,
-    /// Entry right before `first`.
     pub prev: EntryId,
     pub first: LogIndex,
     pub last: LogIndex,
-    /// Whether none of these entries was sent to the receiver before in this term. Only then the
-    /// driver may leave out payloads that the receiver has itself, as the entries' origin.
+    /// None of these entries was sent to the receiver before in this term. Only then the driver may
+    /// leave out payloads that the receiver has itself, as the origin.
     pub is_first_time: bool,
     /// Whether the driver may stop before `last`, to keep the message small, after at least one
     /// entry.

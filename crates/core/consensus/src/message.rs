@@ -1,13 +1,10 @@
-//! Messages between the cores of members.
-//!
-//! Bodies carry entry *headers*; the driver moves payloads beside them. Messages may be lost,
-//! doubled, late and out of order. `docs/protocol.md`, section 3, says when each may leave; the
-//! core withholds it until then.
+//! Messages between the cores of members. Bodies carry entry *headers*; the driver moves payloads
+//! beside them. Messages may be lost, doubled, late and out of order. `docs/protocol.md`, section
+//! 3, says when each may leave; the core withholds it until then.
 
 use crate::membership::config::ConfigAt;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
 
-/// A message between two cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub from: MemberId,
@@ -55,8 +52,8 @@ pub enum Body {
         sent_at: Time,
         read_round: u64,
     },
-    /// The leader's commit index has risen, and no append carries it. Asks for no answer: if it is
-    /// lost, the next heartbeat makes up for it.
+    /// A commit index that no append carries. Asks for no answer: the next heartbeat makes up for a
+    /// loss.
     CommitNotice {
         /// Leader's commit index, as far as the receiver is expected to hold the log.
         commit: LogIndex,
@@ -69,8 +66,7 @@ pub enum Body {
         /// Sender's clock when it sent this; the reply echoes it.
         sent_at: Time,
     },
-    /// Orders the receiver to become a candidate now, without a pre-vote (Raft dissertation,
-    /// section 3.10).
+    /// Orders a candidacy now, without a pre-vote (Raft dissertation, section 3.10).
     TimeoutNow,
     /// Asks for the group's position (ReadIndex; Raft dissertation, section 6.4).
     Read {
@@ -86,7 +82,6 @@ pub enum Body {
     },
 }
 
-/// Entries from a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     /// Entry right before the first of `entries`.
@@ -95,7 +90,6 @@ pub struct Append {
     pub entries: Vec<EntryHeader>,
     /// Leader's commit index (may be beyond `entries`).
     pub commit: LogIndex,
-    /// Sender's clock when it sent this; the reply echoes it.
     pub sent_at: Time,
 }
 
@@ -107,7 +101,6 @@ pub struct AppendReply {
     pub sent_at: Time,
 }
 
-/// Outcome of an append at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// The sender's disk holds the log of the leader of the message's term up to this index.
@@ -126,14 +119,12 @@ pub enum AppendOutcome {
     },
 }
 
-/// Start of a log. The log does not hold the entries up to and including `last`; only their result
-/// is known: the seqno and the configuration.
+/// The log does not hold the entries up to `last`; only their result is known: the seqno and the
+/// configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBase {
-    /// The entry right before the first one held.
     pub last: EntryId,
-    /// Seqno at that entry. Zero at the start of a group's history.
+    /// Zero at the start of a group's history.
     pub seqno: Seqno,
-    /// Configuration in force at that entry.
     pub config: ConfigAt,
 }

@@ -1,20 +1,14 @@
 //! Parameters of a core at start: its settings, and the recovered state of its disk.
-//!
-//! The driver builds a [`CoreParams`] from its options, and the log layer a [`Recovered`] from its
-//! files. Neither changes while the core lives.
 
 use crate::membership::config::ConfigAt;
 use crate::message::LogBase;
 use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Term};
 
-/// Parameters with which a [`crate::Core`] is started, besides the state of its disk.
 #[derive(Clone, Debug)]
 pub struct CoreParams {
     /// This member. Not [`MemberId::NONE`].
     pub id: MemberId,
-    /// Timeouts, the same on all members.
     pub timing: Timing,
-    /// Bounds on memory and on what is in flight.
     pub limits: Limits,
     /// Seed of the generator for election timeouts. It must differ between members, or their
     /// candidacies collide again and again. It should differ between starts. Zero is not special.
@@ -125,16 +119,13 @@ impl Default for Limits {
     }
 }
 
-/// State of a member's disk at start, as the log layer hands it to [`crate::Core::new`]. The
-/// default is an empty disk.
+/// A member's disk at start, as the log layer hands it over. The default is an empty disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     pub vote: HardState,
-    /// Start of the log.
     pub base: LogBase,
     /// First index of every term in the log after the base, ascending.
     pub term_starts: Vec<(Term, LogIndex)>,
-    /// Every config entry after the base, ascending.
     pub configs: Vec<ConfigAt>,
     /// Headers of the newest entries, consecutive, ending with the last entry of the log. Empty
     /// only if the log is.

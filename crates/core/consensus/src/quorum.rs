@@ -1,7 +1,5 @@
-//! Majority arithmetic, and nothing else.
-//!
-//! Elections, the commit index, check-quorum and read rounds all count here, so that the crate has
-//! one idea of a majority.
+//! Majority arithmetic, and nothing else. Elections, the commit index, check-quorum and read rounds
+//! all count here, so that the crate has one idea of a majority.
 
 use synod_planted::planted;
 
@@ -11,9 +9,8 @@ pub(crate) fn majority(voters: usize) -> usize {
 }
 
 /// The highest value that a majority has reached, given one value per voter. `None` without voters.
-///
-/// Values are durable positions for the commit index, times for check-quorum, and round
-/// numbers for reads.
+/// Values are durable positions for the commit index, times for check-quorum, and round numbers for
+/// reads.
 pub(crate) fn reached_by_majority<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
     let voters = values.len();

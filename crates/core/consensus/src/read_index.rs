@@ -23,7 +23,6 @@ use crate::types::{LogIndex, MemberId, Seqno, Time};
 /// Most questions of other members that wait at the leader. Members ask further ones again.
 const REMOTE_READS_MAX: usize = 4096;
 
-/// Recipient of a read's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     /// This member's driver, with the caller's id.
@@ -32,7 +31,6 @@ enum Asker {
     Remote(MemberId, u64),
 }
 
-/// A read that waits for the confirmation of its leader.
 #[derive(Clone, Copy, Debug)]
 struct PendingRead {
     asker: Asker,
@@ -47,11 +45,9 @@ struct PendingRead {
 pub(crate) struct LeaderReads {
     /// Latest round started; heartbeats carry it. Zero: none.
     round: u64,
-    /// Latest round that a quorum has confirmed.
     confirmed: u64,
     /// Reads that wait for a round, ascending by round.
     pending: VecDeque<PendingRead>,
-    /// Reads that came before the first commit of the term.
     early: Vec<Asker>,
 }
 
@@ -77,7 +73,6 @@ impl LeaderReads {
     }
 }
 
-/// Reads at a member that does not lead.
 #[derive(Debug, Default)]
 pub(crate) struct FollowerReads {
     /// Reads that no question covers yet.
@@ -89,13 +84,10 @@ pub(crate) struct FollowerReads {
     last_question: u64,
 }
 
-/// A question that was sent to the leader.
 #[derive(Debug)]
 struct Question {
     number: u64,
-    /// The reads that its answer is for.
     ids: Vec<u64>,
-    /// When it was sent.
     at: Time,
 }
 
@@ -124,7 +116,6 @@ impl Core {
         }
     }
 
-    /// The caller no longer wants the answer.
     pub fn cancel_read(&mut self, id: u64) {
         self.reads.waiting.retain(|waiting| *waiting != id);
         if let Some(asked) = &mut self.reads.asked {
@@ -175,7 +166,6 @@ impl Core {
         self.start_read_round();
     }
 
-    /// Starts a round if reads wait for one and none is unconfirmed.
     fn start_read_round(&mut self) {
         let Some(leading) = self.leading_mut() else {
             return;
@@ -205,7 +195,6 @@ impl Core {
         }
     }
 
-    /// Answers the reads whose rounds a quorum has confirmed.
     pub(crate) fn answer_confirmed_reads(&mut self) {
         let Some(leading) = self.leading() else {
             return;

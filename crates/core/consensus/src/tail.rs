@@ -1,7 +1,4 @@
-//! In-memory view of the log: everything that the core knows of it without reading storage.
-//!
-//! The view holds the base, the term of every entry, every configuration, and the headers of the
-//! newest entries (the tail). Payloads and storage stay with the driver. All rules ask this view;
+//! In-memory view of the log. Payloads and storage stay with the driver. All rules ask this view;
 //! only the core's own writes change it, in the order in which they are emitted.
 
 use std::collections::VecDeque;
@@ -28,9 +25,7 @@ use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 pub(crate) struct LogView {
     /// Start of the log; its last entry is committed.
     base: LogBase,
-    /// First index of each term in the log.
     term_starts: Vec<(Term, LogIndex)>,
-    /// Config entries in the log.
     configs: Vec<ConfigAt>,
     tail: VecDeque<EntryHeader>,
     /// The last entry, or the base's if the log has none.
@@ -81,12 +76,10 @@ impl LogView {
         }
     }
 
-    /// Start of the log.
     pub(crate) fn base(&self) -> &LogBase {
         &self.base
     }
 
-    /// The last entry, or the base's if there is none.
     pub(crate) fn last(&self) -> EntryId {
         self.last
     }
@@ -128,7 +121,6 @@ impl LogView {
         self.term_at(id.index) == Some(id.term)
     }
 
-    /// The header at `index`, if still in memory.
     pub(crate) fn header(&self, index: LogIndex) -> Option<&EntryHeader> {
         let offset = index.0.checked_sub(self.tail_first().0)?;
         self.tail.get(usize::try_from(offset).ok()?)
@@ -141,7 +133,6 @@ impl LogView {
             .skip(usize::try_from(skip).unwrap_or(usize::MAX))
     }
 
-    /// Seqno at `index`, if still in memory.
     pub(crate) fn seqno_at(&self, index: LogIndex) -> Option<Seqno> {
         if index == self.base.last.index {
             return Some(self.base.seqno);
@@ -189,7 +180,7 @@ impl LogView {
         index
     }
 
-    /// Adds an entry. `config` belongs to a config entry and to no other.
+    /// `config` belongs to a config entry and to no other.
     pub(crate) fn push(&mut self, header: EntryHeader, config: Option<Config>) {
         assert_eq!(
             header.index,
@@ -256,7 +247,6 @@ impl LogView {
         self.configs.len() != configs
     }
 
-    /// Resets the log: it begins again after `base`.
     pub(crate) fn reset(&mut self, base: LogBase) {
         let (last, last_seqno) = (base.last, Some(base.seqno));
         *self = LogView {
@@ -289,8 +279,7 @@ impl LogView {
         self.base = base;
     }
 
-    /// Removes the oldest headers from memory while there are more than `max`, but never
-    /// `keep_from` or later.
+    /// Keeps at most `max` headers in memory, but always `keep_from` and later ones.
     pub(crate) fn trim(&mut self, keep_from: LogIndex, max: usize) {
         while self.tail.len() > max.max(1)
             && self

@@ -1,7 +1,6 @@
-//! The words that every part of Synod shares: terms, positions, members, entries.
-//!
-//! Newtypes throughout: a term, an index and a seqno are never the same `u64`. Types that must not
-//! be compared with each other ([`EntryId`], [`LogMark`]) do not compare.
+//! The words that every part of Synod shares: terms, positions, members, entries. Newtypes
+//! throughout: a term, an index and a seqno are never the same `u64`. Types that must not be
+//! compared with each other ([`EntryId`], [`LogMark`]) do not compare.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use std::time::Duration;
 pub struct Term(pub u64);
 
 impl Term {
-    /// The term after this one, in which the next election is.
     pub fn next(self) -> Term {
         Term(self.0.saturating_add(1))
     }
@@ -26,7 +24,7 @@ impl LogIndex {
         LogIndex(self.0 + 1)
     }
 
-    /// The index before this one; saturates at zero.
+    /// Saturates at zero.
     pub fn prev(self) -> LogIndex {
         LogIndex(self.0.saturating_sub(1))
     }
@@ -79,14 +77,12 @@ impl GroupId {
 pub struct Origin {
     pub member: MemberId,
     pub session: SessionId,
-    /// The proposal's number within the session.
     pub number: u64,
 }
 
 /// Names one entry for ever: two entries with the same id are the same entry, and everything before
-/// them is the same too (Raft, section 5.3, log matching).
-///
-/// Elections compare these (term first). Acknowledgements never do: see [`LogMark`].
+/// them is the same too (Raft, section 5.3, log matching). Elections compare these (term first).
+/// Acknowledgements never do: see [`LogMark`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     /// Term in which the entry was appended by a leader.
@@ -96,7 +92,6 @@ pub struct EntryId {
 
 /// A position in a member's log, named by the term of the *leader whose log it follows*, not by the
 /// term of the entry there. Only ever grows on one member; orders completions and acknowledgements.
-///
 /// Deliberately not comparable with [`EntryId`]: a follower that took a short prefix from a newer
 /// leader has a high mark and must still lose an election against a longer log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,12 +115,12 @@ impl Time {
         self.plus_us(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Time from `earlier` to this moment; zero if `earlier` is later.
+    /// Zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.since_us(earlier))
     }
 
-    /// Microseconds from `earlier` to this moment; zero if `earlier` is later.
+    /// Zero if `earlier` is later.
     pub fn since_us(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -182,7 +177,6 @@ impl EntryKind {
 /// Header of an entry: everything that the protocol knows of it. The payload never enters the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// Term in which a leader appended the entry.
     pub term: Term,
     pub index: LogIndex,
     /// The entry's own seqno if ordered; otherwise the seqno of the last ordered entry before it.
@@ -209,9 +203,7 @@ impl EntryHeader {
 /// Durable state of a voter: its term, and its vote in that term (Raft, figure 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
-    /// Latest term that this member has seen.
     pub term: Term,
-    /// The member that got this member's vote in that term.
     pub voted_for: Option<MemberId>,
 }
 
@@ -289,7 +281,6 @@ impl std::str::FromStr for GroupId {
     }
 }
 
-/// A text that is not a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a UUID (expected 8-4-4-4-12 hexadecimal digits)")]
 pub struct ParseGroupIdError {

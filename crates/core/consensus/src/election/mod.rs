@@ -1,12 +1,9 @@
-//! Elections: terms, pre-votes, votes, promises.
-//!
-//! A leader exists per term at most once, because every voter has one vote per term and stores it
-//! before it answers. [`priority`] delays candidacies, and [`succession`] hands leadership over;
-//! neither changes who may vote for whom. [`slow_votes`] says how long members wait for the votes
-//! of a term.
-//!
-//! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
-//! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
+//! Elections: terms, pre-votes, votes, promises. A leader exists per term at most once, because
+//! every voter has one vote per term and stores it before it answers. [`priority`] delays
+//! candidacies, and [`succession`] hands leadership over; neither changes who may vote for whom.
+//! [`slow_votes`] says how long members wait for the votes of a term. Sources: Raft (Ongaro and
+//! Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation, sections 3.4, 3.6, 4.1,
+//! 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
 pub(crate) mod slow_votes;
@@ -134,7 +131,6 @@ impl Core {
         self.send_when_term_durable(message.from, body);
     }
 
-    /// A higher term exists: become a follower in it.
     fn adopt_term(&mut self, term: Term) {
         self.enter_term(HardState {
             term,
@@ -157,7 +153,6 @@ impl Core {
         self.write_vote();
     }
 
-    /// Follows `leader`, or without one waits for a leader to appear.
     pub(crate) fn become_follower(&mut self, leader: Option<MemberId>) {
         let was_leader = std::mem::replace(&mut self.state, State::Follower);
         self.leader = leader;
@@ -170,11 +165,9 @@ impl Core {
         self.ask_again();
     }
 
-    /// Whether the present leader may have ordered this member to be a candidate in this term
-    /// (dissertation, section 3.10). The order goes to a voter, which stands in the next term, and
-    /// a leader knows whether it has given one. Where that is not known, as where this member lacks
-    /// the configuration or the term of that leader, the answer is no: such a vote only waits for
-    /// the promise to end.
+    /// Whether the present leader may have ordered this candidacy (dissertation, section 3.10). The
+    /// order goes to a voter, which stands in the next term, and a leader knows whether it has
+    /// given one. In doubt the answer is no: such a vote only waits for the promise to end.
     fn may_be_ordered(&self, candidate: MemberId, term: Term) -> bool {
         let is_voter = self.log.config().config.is_voter(candidate);
         let is_next = term == self.hard.term.next();
@@ -188,8 +181,7 @@ impl Core {
         self.now < self.promise_until || self.is_leader()
     }
 
-    /// A message of the current term's leader has arrived. False if that is impossible because
-    /// another member leads the term.
+    /// False if the sender cannot lead the current term, because another member does.
     pub(crate) fn heard_leader(&mut self, from: MemberId) -> bool {
         let impossible = self.is_leader() || self.leader.is_some_and(|leader| leader != from);
         if impossible {
@@ -219,14 +211,12 @@ impl Core {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
-    /// Whether this member may become a candidate.
-    ///
-    /// A voter by its *own* latest configuration may (dissertation, section 4.1), unless its log is
-    /// under repair; other candidates would only disturb. A member that this configuration removes
-    /// from the voters may, too, until that is committed. Without the leader that appended the
-    /// change, it may be the only member with a log that others can vote for (section 4.2.2). It
-    /// does not count itself. Nor does a learner that may stand by
-    /// [`Core::note_unwinnable_candidate`].
+    /// Whether this member may become a candidate. A voter by its *own* latest configuration may
+    /// (dissertation, section 4.1), unless its log is under repair; other candidates would only
+    /// disturb. A member that this configuration removes from the voters may, too, until that is
+    /// committed. Without the leader that appended the change, it may be the only member with a log
+    /// that others can vote for (section 4.2.2). It does not count itself. Nor does a learner that
+    /// may stand by [`Core::note_unwinnable_candidate`].
     pub(crate) fn may_stand(&self) -> bool {
         let latest = self.log.config();
         let is_voter = || {
@@ -315,13 +305,12 @@ impl Core {
         }
     }
 
-    /// Becomes a candidate in the next term. The requests leave, and the own vote counts, once term
-    /// and vote are durable (Raft, section 5.2 and figure 2, "persistent state").
+    /// The requests leave, and the own vote counts, once term and vote are durable (Raft, section
+    /// 5.2 and figure 2, "persistent state").
     pub(crate) fn campaign(&mut self, transfer: bool) {
         self.campaign_in(self.hard.term.next(), transfer);
     }
 
-    /// Becomes a candidate in this term, which is above the present one.
     pub(crate) fn campaign_in(&mut self, term: Term, transfer: bool) {
         self.enter_term(HardState {
             term,
@@ -384,10 +373,8 @@ impl Core {
     }
 
     /// Gives one vote per term, for a log at least as complete as this member's, not against a
-    /// promise.
-    ///
-    /// The voter ignores its configuration. The candidate may be a member whose promotion this one
-    /// has not received yet, or this one a learner that does not know of its own promotion
+    /// promise. The voter ignores its configuration. The candidate may be a member whose promotion
+    /// this one has not received yet, or this one a learner that does not know of its own promotion
     /// (dissertation, section 4.1, "servers process incoming RPC requests without consulting their
     /// current configurations"). The *candidate* counts by its own configuration.
     pub(crate) fn handle_vote(&mut self, from: MemberId, last: EntryId, transfer: bool) {
@@ -510,7 +497,6 @@ impl Core {
         self.now >= self.next_leap_at
     }
 
-    /// The member is about to adopt this term.
     fn note_leap(&mut self, term: Term) {
         if self.is_leap(term) {
             self.next_leap_at = self.now.plus_us(self.timing.election_timeout_min_us);

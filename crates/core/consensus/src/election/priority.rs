@@ -26,15 +26,12 @@ const STEPS_OF_ZERO: u64 = 4;
 pub struct LeaderWeight(u8);
 
 impl LeaderWeight {
-    /// The largest weight.
     pub const MAX: u8 = 100;
 
-    /// A weight of this number; `None` if it is above [`LeaderWeight::MAX`].
     pub fn new(weight: u8) -> Option<LeaderWeight> {
         (weight <= LeaderWeight::MAX).then_some(LeaderWeight(weight))
     }
 
-    /// The weight as a number, 0 to 100.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -52,8 +49,8 @@ impl std::fmt::Display for LeaderWeight {
     }
 }
 
-/// How much a voter is preferred: by whether it has a database, then by its weight. What a logger
-/// leads costs every client a way to another machine, and its own machine may be a small one.
+/// A database first, then the weight: a logger that leads costs every client a way to another
+/// machine, and its own machine may be a small one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) has_data: bool,
@@ -70,14 +67,12 @@ impl Rank {
 /// Preference of a member for its own leadership, set by its operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaderPreference {
-    /// The member's weight.
     pub weight: LeaderWeight,
     /// Whether the member, when it leads, hands over to a voter of higher weight that keeps up. A
     /// leader of weight zero, or without a database, does so anyway.
     pub hands_over: bool,
 }
 
-/// Leader weights that a member knows.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
     pub(crate) own: LeaderPreference,
@@ -86,7 +81,6 @@ pub(crate) struct Priorities {
     others: Option<BTreeMap<MemberId, LeaderWeight>>,
 }
 
-/// The delay of a follower's candidacy. Ends when a leader is heard or a vote is given.
 #[derive(Debug, Default)]
 pub(crate) struct Deference {
     /// Whether the connection to the leader broke, so that all members become candidates soon.
@@ -99,14 +93,12 @@ pub(crate) struct Deference {
 /// A follower's election timeout has passed, and it defers.
 #[derive(Clone, Copy, Debug)]
 struct Delay {
-    /// When the election timeout passed.
     since: Time,
     /// The leader that is not heard any more; this member does not defer to it.
     lost_leader: Option<MemberId>,
 }
 
 impl Core {
-    /// Sets this member's leader preference.
     pub fn set_leader_preference(&mut self, preference: LeaderPreference) {
         self.priorities.own = preference;
         self.weights_changed();
@@ -146,7 +138,6 @@ impl Core {
         }
     }
 
-    /// A delay in progress is computed again at the next tick.
     fn weights_changed(&mut self) {
         if self.deference.delay.is_some() {
             self.election_at = self.election_at.map(|at| at.min(self.now));
@@ -217,10 +208,9 @@ impl Core {
 
     /// How long an election may take although nothing but the leader has failed, counted from when
     /// this member no longer hears the leader: another voter may notice that later, may defer as
-    /// long as its weight demands, and may have to try twice. Zero if no voter defers.
-    ///
-    /// Voters without a database do not count: they defer to a fit one only, which is a candidate
-    /// at once, or has asked for their votes in vain (`stop_deferring_to`).
+    /// long as its weight demands, and may have to try twice. Zero if no voter defers. Voters
+    /// without a database do not count: they defer to a fit one only, which is a candidate at once,
+    /// or has asked for their votes in vain (`stop_deferring_to`).
     pub fn longest_deferred_election_us(&self) -> u64 {
         let ranks = self.log.config().config.voters().filter_map(|id| {
             let is_own = id == self.id;
@@ -240,7 +230,6 @@ impl Core {
         (1 + steps) * (longest - shortest) + longest
     }
 
-    /// The weight of another member that is fit to lead, as set last.
     pub fn weight_of(&self, member: MemberId) -> Option<LeaderWeight> {
         let others = self.priorities.others.as_ref()?;
         others.get(&member).copied().filter(|_| member != self.id)
@@ -250,7 +239,6 @@ impl Core {
         self.rank(self.id, self.priorities.own.weight)
     }
 
-    /// The rank of another member that is fit to lead.
     pub(crate) fn rank_of(&self, member: MemberId) -> Option<Rank> {
         Some(self.rank(member, self.weight_of(member)?))
     }

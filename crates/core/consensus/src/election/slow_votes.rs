@@ -34,7 +34,6 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Term and vote were handed to the disk.
     pub(crate) fn vote_written(&mut self, now: Time) {
         self.written_at = now;
     }

@@ -49,16 +49,11 @@ const CALM_TRIALS: u64 = 8;
 /// during one.
 const DISK_REST: u64 = 4;
 
-/// A reason why another voter should lead; the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// An operator orders it, or the leader leaves.
     Ordered,
-    /// The leader's disk has stalled.
     StalledDisk,
-    /// The voter has a database and the leader has none, or its weight is higher.
     Rank,
-    /// Nearly all writes come from its place.
     Writers,
 }
 
@@ -90,8 +85,6 @@ pub struct WritingPlace {
     pub pause_us: u64,
 }
 
-/// Facts from the driver about this member's disk and the writers, and the handovers that this
-/// member has begun since its start.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
     pub(crate) stalled_disk: Option<StalledDisk>,
@@ -112,8 +105,8 @@ pub(crate) struct Trials {
 }
 
 impl Core {
-    /// Whether this member's disk finishes its writes. While it does not, the member is no
-    /// candidate: its vote for itself would not be durable, and it would follow no leader.
+    /// While the disk finishes no writes, the member is no candidate: its vote for itself would not
+    /// be durable, and it would follow no leader.
     pub fn set_stalled_disk(&mut self, stalled: Option<StalledDisk>) {
         self.succession.stalled_disk = stalled;
     }
@@ -123,14 +116,12 @@ impl Core {
         self.succession.writing = place;
     }
 
-    /// How many handovers for this reason this member has begun since its start.
     pub fn handovers(&self, because: Reason) -> u64 {
         let count = self.succession.handovers.get(&because);
         count.copied().unwrap_or_default()
     }
 
-    /// Hands over if another voter should lead. Looks at the voters once per `promise_us`, when
-    /// called often enough.
+    /// Looks at the voters once per `promise_us`, when called often enough.
     pub(crate) fn consider_handover(&mut self) {
         if !self.look_at_voters() {
             return;
@@ -207,7 +198,6 @@ impl Core {
             .collect()
     }
 
-    /// The voter that should lead instead of this leader now, and the strongest reason for it.
     fn preferred_leader(&self) -> Option<Preferred> {
         let reasons = [Reason::StalledDisk, Reason::Rank, Reason::Writers];
         reasons.into_iter().find_map(|because| {
@@ -220,8 +210,7 @@ impl Core {
         })
     }
 
-    /// Best successor among voters with a quicker disk, if the disk of this leader has stalled, and
-    /// a majority of the others has written what it has not.
+    /// Needs a majority of the others that has written what this leader's stalled disk has not.
     fn successor_with_quick_disk(&self) -> Option<MemberId> {
         let StalledDisk { since, quick_us } = self.succession.stalled_disk?;
         let is_behind = self.durability.index() < self.commit;
@@ -232,7 +221,6 @@ impl Core {
         self.best_successor_of(|peer| peer.writes_within(quick_us, self.now, since))
     }
 
-    /// The best of the voters that this reason has spoken for during the trial time.
     fn successor_after_trial(&self, because: Reason) -> Option<MemberId> {
         let (leading, trial_us) = (self.leading()?, self.trial_us(because));
         let writing = self.succession.writing.as_ref();
@@ -249,7 +237,6 @@ impl Core {
 
     // --- limits of the rate -----------------------------------------------------------------
 
-    /// Whether the rest for this reason is over.
     fn has_rested(&self, because: Reason) -> bool {
         let latest = self.succession.latest.map(|(at, _)| at);
         let is_over = |since: Option<Time>, rest_us| {
@@ -308,11 +295,9 @@ impl Core {
 /// candidate at once. If no other leader appears in time, it takes proposals again.
 #[derive(Debug)]
 pub(crate) struct LeaderTransfer {
-    /// The target, and why it should lead.
     preferred: Preferred,
     /// When the leader gives up and takes proposals again.
     pub(crate) deadline: Time,
-    /// Whether the target was ordered to become a candidate.
     ordered: bool,
 }
 
@@ -419,7 +404,6 @@ impl Core {
         self.send(to, Body::TimeoutNow);
     }
 
-    /// Gives a leader transfer up when its time is over.
     pub(crate) fn tick_leader_transfer(&mut self) {
         let now = self.now;
         let Some(leading) = self.leading_mut() else {
@@ -430,8 +414,7 @@ impl Core {
             .take_if(|leader_transfer| leader_transfer.deadline <= now);
     }
 
-    /// The leader of this term orders this member to become a candidate. Without a pre-vote, which
-    /// that leader's promises would refuse.
+    /// Makes a candidate without a pre-vote, which that leader's promises would refuse.
     pub(crate) fn handle_timeout_now(&mut self, from: MemberId) {
         let expected = self.leader == Some(from) && self.role() == RoleName::Follower;
         if expected && self.may_stand() && self.succession.stalled_disk.is_none() {

@@ -48,9 +48,8 @@ impl Config {
 }
 
 impl Core {
-    /// Starts a new group with this member as its only voter. Appends that configuration as entry
-    /// 1, in the first term, with the vote for itself. The member leads as soon as that is durable.
-    ///
+    /// Starts a new group: appends the first configuration as entry 1, in the first term, with the
+    /// vote for itself. The member leads as soon as that is durable.
     /// # Errors
     ///
     /// [`BootstrapError`] if this member's log is not empty, it takes part in a group, or its
@@ -223,8 +222,7 @@ impl Core {
         }
     }
 
-    /// Whether the member answers this leader and lacks few entries. False on members that do not
-    /// lead.
+    /// False on members that do not lead.
     pub fn is_ready_to_vote(&self, id: MemberId) -> bool {
         let peer = self.leading().and_then(|leading| leading.peers.get(&id));
         peer.is_some_and(|peer| self.answers_closely(peer))
@@ -279,7 +277,6 @@ impl Core {
     }
 }
 
-/// The configuration after a change, which alters at most one voter.
 fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigError> {
     let mut config = current.clone();
     match change {
@@ -494,7 +491,6 @@ fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigE
     }
 }
 
-/// The reason why a member's description is not valid.
 fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
     if id == MemberId::NONE {
         return Err("the id is zero");

@@ -1,6 +1,5 @@
-//! The group's configuration: its members, who votes, and the encoding of a config entry.
-//!
-//! A configuration is an entry of the log. It is in force from the moment it is *appended* (Raft
+//! The group's configuration: its members, who votes, and the encoding of a config entry. A
+//! configuration is an entry of the log. It is in force from the moment it is *appended* (Raft
 //! dissertation, section 4.1), at most one may be uncommitted, and one change alters the voter set
 //! by at most one member, so that the majorities of neighbouring configurations overlap. The rules
 //! for changing it are in `change.rs`.
@@ -12,11 +11,8 @@ use synod_planted::{Bug, is, planted};
 
 use crate::types::{LogIndex, MemberId};
 
-/// Oldest encoding that is read: a group that speaks protocol version 1 writes it.
 const ENCODING_OLDEST: u8 = 1;
-/// Encoding of a group that speaks protocol version 2 to 4.
 const ENCODING_2: u8 = 2;
-/// Newest encoding: a group that speaks protocol version 5 or a later one writes it.
 const ENCODING_NEWEST: u8 = 3;
 /// First protocol version whose configurations name certificates.
 pub const CERTIFICATES_SINCE: u16 = 2;
@@ -25,16 +21,13 @@ pub const WRITERS_SINCE: u16 = 5;
 /// First protocol version whose configurations say whether it is held.
 pub const HOLD_SINCE: u16 = WRITERS_SINCE;
 
-/// Longest name or address, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
 /// Most bytes of an encoded configuration that a leader makes: a log has to hold it in one record.
 pub const CONFIG_BYTES_MAX: usize = 40 << 10;
 
-/// Most members in an encoded configuration.
 pub(crate) const MEMBERS_MAX: usize = 1024;
 
-/// How a member takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -44,33 +37,26 @@ pub enum Role {
     Learner = 1,
 }
 
-/// One configured member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// How it takes part.
     pub role: Role,
     /// Whether it has a database (a logger has none).
     pub has_data: bool,
     /// The member's name for operators. Name and address together are unique in the group.
     pub name: String,
-    /// `host:port` where the other members reach it.
     pub address: String,
-    /// Protocol versions that it speaks.
     pub versions: VersionRange,
     /// Subject of the certificate that the member is bound to; none if it is bound to none. Only
     /// in groups that speak [`CERTIFICATES_SINCE`].
     pub certificate: Option<String>,
 }
 
-/// The members of the group, and what they have agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Protocol version of the group; every member speaks it. Zero: there is no group.
     pub protocol: u16,
-    /// Whether the protocol version stays until an operator raises it, even if all members speak a
-    /// newer one. Only in groups that speak [`HOLD_SINCE`].
+    /// The version stays until an operator raises it. Only in groups that speak [`HOLD_SINCE`].
     pub protocol_is_held: bool,
-    /// Setting of which members' writes the group takes.
     pub writers: Writers,
     /// The members by id; the order of iteration is the same on all members.
     pub members: BTreeMap<MemberId, Member>,
@@ -85,7 +71,6 @@ pub struct ConfigAt {
 }
 
 impl Config {
-    /// Ids of the voters, ascending.
     pub fn voters(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.members
             .iter()
@@ -93,7 +78,6 @@ impl Config {
             .map(|(id, _)| *id)
     }
 
-    /// Whether this member counts for quorums.
     pub fn is_voter(&self, id: MemberId) -> bool {
         self.members
             .get(&id)
@@ -214,7 +198,6 @@ impl Config {
     }
 }
 
-/// The encoding of configurations of a group that speaks this protocol version.
 fn encoding_of(protocol: u16) -> u8 {
     if protocol >= WRITERS_SINCE {
         ENCODING_NEWEST
@@ -232,7 +215,6 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Bytes that are not an encoded [`Config`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeConfigError {
     #[error(
@@ -240,7 +222,6 @@ pub enum DecodeConfigError {
          {ENCODING_NEWEST}: run a newer program"
     )]
     Version { found: u8 },
-    /// The bytes end too early.
     #[error("encoded configuration ends too early")]
     Incomplete,
     /// Bytes follow after the last member.
@@ -249,22 +230,17 @@ pub enum DecodeConfigError {
         /// Number of bytes too many.
         count: usize,
     },
-    /// More members than a group may have.
     #[error("encoded configuration with {found} members")]
     TooMany {
         /// Number of members.
         found: usize,
     },
-    /// A member twice, out of order, or with id zero.
     #[error("member {id} is out of order or twice in an encoded configuration")]
     MemberOrder { id: MemberId },
-    /// Two members with one name and one address.
     #[error("member '{name}' at {address} is twice in an encoded configuration")]
     DuplicateSeat { name: String, address: String },
-    /// A flag or role with an unknown value.
     #[error("unknown value {found} for {field} in an encoded configuration")]
     BadValue { field: &'static str, found: u8 },
-    /// Not a range of protocol versions.
     #[error("protocol versions {min} to {max} in an encoded configuration")]
     BadVersions {
         /// Oldest version.
@@ -272,7 +248,6 @@ pub enum DecodeConfigError {
         /// Newest version.
         max: u16,
     },
-    /// A name or address that is too long or not UTF-8.
     #[error("bad text in an encoded configuration")]
     BadText,
 }
@@ -370,23 +345,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The versions of the group's protocol that a member speaks, both ends included.
-///
-/// The group's version is part of the configuration, so an entry of the log brings it. It decides
-/// what entries may contain and what members may rely on. It only ever rises, and only to a version
-/// that every configured member speaks: by itself, or, while it is *held*, when an operator orders
-/// it. A member that does not speak it cannot be added. (Two members agree on the encoding of their
+/// The versions of the group's protocol that a member speaks, both ends included. The group's
+/// version is part of the configuration, so an entry of the log brings it. It decides what entries
+/// may contain and what members may rely on. It only ever rises, and only to a version that every
+/// configured member speaks: by itself, or, while it is *held*, when an operator orders it. A
+/// member that does not speak it cannot be added. (Two members agree on the encoding of their
 /// connection in the handshake, apart from this.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VersionRange {
-    /// Oldest version.
     pub min: u16,
     /// Newest version; at or above `min`.
     pub max: u16,
 }
 
 impl VersionRange {
-    /// Whether this version is among them.
     pub fn contains(self, version: u16) -> bool {
         self.min <= version && version <= self.max
     }
@@ -430,8 +402,8 @@ impl Config {
     }
 }
 
-/// Members whose writes the group takes. The core only keeps the setting, which is in force from
-/// the moment its entry is appended; the code that orders proposals obeys it.
+/// The core only keeps the setting, in force from its entry on; the code that orders proposals
+/// obeys it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Writers {
@@ -443,7 +415,6 @@ pub enum Writers {
 }
 
 impl Writers {
-    /// The setting with this code, if there is one.
     pub fn from_code(code: u8) -> Option<Writers> {
         [Writers::Any, Writers::Leader]
             .into_iter()

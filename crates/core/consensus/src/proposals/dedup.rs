@@ -1,5 +1,4 @@
 //! Deduplication of proposals at the leader: recognises those that it has already seen in its term.
-//!
 //! The driver asks before it certifies a proposal, and reports whether it was appended or refused.
 //! Nothing here is durable: a new leader starts empty, and tags keep proposals of older terms away
 //! from it.
@@ -51,14 +50,12 @@ pub enum DedupVerdict {
 
 #[derive(Debug, Default)]
 struct MemberSessions {
-    /// Sessions with what was seen of them, oldest first.
+    /// Oldest first.
     live: VecDeque<(SessionId, SeenNumbers)>,
-    /// Sessions that have ended, oldest first: their numbers all count as seen.
+    /// Oldest first: their numbers all count as seen.
     ended: VecDeque<SessionId>,
 }
 
-/// The numbers of one session that were seen.
-///
 /// Invariant: all numbers in the sets are at or above `floor`.
 #[derive(Debug, Default)]
 struct SeenNumbers {
@@ -79,7 +76,6 @@ impl ProposalDedup {
         self.members.clear();
     }
 
-    /// Decides about a proposal tagged `tag`.
     pub fn check(&mut self, tag: Term, origin: Origin) -> DedupVerdict {
         if synod_planted::is(synod_planted::Bug::ResendWithoutDedup) && tag == self.term {
             return DedupVerdict::New;
@@ -109,14 +105,12 @@ impl ProposalDedup {
         }
     }
 
-    /// The proposal is in the leader's log now.
     pub fn appended(&mut self, origin: Origin) {
         if let Some(seen) = self.seen(origin.member, origin.session) {
             seen.note(origin.number, false);
         }
     }
 
-    /// The proposal was refused.
     pub fn refused(&mut self, origin: Origin) {
         if let Some(seen) = self.seen(origin.member, origin.session) {
             seen.note(origin.number, true);

@@ -1,7 +1,5 @@
-//! Outbox of the origin: the proposals of a session, until the result of each is known.
-//!
-//! The driver registers proposals, reports terms, commits and refusals, and sends what
-//! [`Outbox::poll_send`] returns. The outbox holds numbers; payloads stay with the driver.
+//! Outbox of the origin: the proposals of a session, until the result of each is known. It holds
+//! numbers; payloads stay with the driver.
 
 use std::collections::BTreeSet;
 
@@ -32,25 +30,19 @@ pub struct Outbox {
     session: SessionId,
     /// Number of the newest proposal; zero: none.
     last_number: u64,
-    /// Numbers of proposals without a result.
     outstanding: BTreeSet<u64>,
     /// Lowest number that may not have been sent in the current term.
     unsent_from: u64,
     term: Term,
-    /// The leader of the current term, if known.
     leader: Option<MemberId>,
     /// Term of the latest committed entry of the own log.
     committed_term: Term,
 }
 
-/// A proposal to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProposal {
-    /// The leader to send it to.
     pub to: MemberId,
-    /// Term of the leader `to`.
     pub tag: Term,
-    /// The proposal's number.
     pub number: u64,
 }
 
@@ -75,8 +67,7 @@ impl Outbox {
         self.last_number
     }
 
-    /// A new term, or the leader of the current term became known or unknown. Older terms are
-    /// ignored.
+    /// The term, or what is known of its leader, changed. Older terms are ignored.
     pub fn leader_changed(&mut self, term: Term, leader: Option<MemberId>) {
         if term < self.term {
             return;
@@ -94,8 +85,8 @@ impl Outbox {
         self.unsent_from = 0;
     }
 
-    /// An entry is committed; to be called for every entry, in order. `Some(number)` if the entry
-    /// is an outstanding proposal of this session, whose result that is.
+    /// Has to be called for every committed entry, in order. `Some(number)`: that proposal of this
+    /// session has its result.
     pub fn committed(&mut self, header: &EntryHeader) -> Option<u64> {
         self.committed_term = self.committed_term.max(header.term);
         let origin = header.origin;
@@ -107,15 +98,14 @@ impl Outbox {
             .then_some(origin.number)
     }
 
-    /// The leader of `term` refused the proposal. True if that is its result. False if the proposal
-    /// is not outstanding, or was last sent in another term.
+    /// True if the refusal is the result. False if the proposal is not outstanding, or was last
+    /// sent in another term.
     pub fn refused(&mut self, term: Term, number: u64) -> bool {
         let is_current = term == self.term;
         is_current && number < self.unsent_from && self.outstanding.remove(&number)
     }
 
-    /// The caller has given the proposal up: it is never sent again, and its result may stay
-    /// unknown.
+    /// The proposal is never sent again, and its result may stay unknown.
     pub fn forget(&mut self, number: u64) {
         self.outstanding.remove(&number);
     }
@@ -135,7 +125,6 @@ impl Outbox {
         std::mem::take(&mut self.outstanding).into_iter().collect()
     }
 
-    /// The lowest number without a result.
     pub fn oldest_outstanding(&self) -> Option<u64> {
         self.outstanding.first().copied()
     }

@@ -22,14 +22,12 @@ const INDEX_MAX: LogIndex = LogIndex(1 << 62);
 /// Highest seqno that a message may name, for the same reason.
 const SEQNO_MAX: Seqno = Seqno(1 << 62);
 
-/// The part of an append that lies in this member's log or follows it.
 struct AppendRest {
     prev: EntryId,
     entries: Vec<EntryHeader>,
 }
 
 impl Core {
-    /// Handles entries of the current leader, or a probe.
     pub(crate) fn handle_append(
         &mut self,
         from: MemberId,
@@ -197,7 +195,6 @@ impl Core {
         );
     }
 
-    /// Truncates entries that the leader does not have.
     fn truncate(&mut self, from: LogIndex) {
         self.write(WriteOp::Truncate { from });
         self.durability.truncated(from);
@@ -236,15 +233,14 @@ impl Core {
         );
     }
 
-    /// Handles a commit index that no append carried.
     pub(crate) fn handle_commit_notice(&mut self, from: MemberId, commit: LogIndex) {
         if self.heard_leader(from) {
             self.note_leader_commit(commit);
         }
     }
 
-    /// Handles a base: the leader names a committed position to start from (Raft, section 7).
-    /// Nothing changes if this member's log has that entry; otherwise the log is reset.
+    /// A base names a committed position to start from (Raft, section 7). If this log has that
+    /// entry, nothing changes; otherwise the log is reset.
     pub(crate) fn handle_install_base(&mut self, from: MemberId, base: LogBase, sent_at: Time) {
         let LogBase {
             last,
@@ -334,7 +330,6 @@ fn follows(before: Seqno, entry: &EntryHeader) -> bool {
         }
 }
 
-/// Whether a config entry came without its decoded payload.
 fn config_missing(entries: &[EntryHeader], configs: &[(LogIndex, Config)]) -> bool {
     let is_given = |entry: &EntryHeader| configs.iter().any(|(index, _)| *index == entry.index);
     entries

@@ -1,11 +1,9 @@
-//! Replication at the leader: appending, sending, counting acknowledgements, staying leader.
-//!
-//! A leader never changes or removes an entry of its log. It writes and sends in the same step, and
-//! commits by counting durable positions of the voters, its own disk among them.
-//!
-//! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
-//! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 10.2.1
-//! (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
+//! Replication at the leader: appending, sending, counting acknowledgements, staying leader. A
+//! leader never changes or removes an entry of its log. It writes and sends in the same step, and
+//! commits by counting durable positions of the voters, its own disk among them. Sources: Raft,
+//! sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own term); Ongaro's
+//! dissertation, sections 6.2 (a leader that lost its quorum steps down), 10.2.1 (writing to the
+//! own disk in parallel), 10.2.2 (batching and pipelining).
 
 use std::collections::BTreeMap;
 
@@ -23,17 +21,13 @@ use crate::replication::progress::{Outgoing, Peer, cost_bytes};
 use crate::tail::LogView;
 use crate::types::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
 
-/// A leader's state, which exists only while the member leads.
 #[derive(Debug)]
 pub(crate) struct Leading {
     /// All other members, and for a while those that were just removed.
     pub(crate) peers: BTreeMap<MemberId, Peer>,
-    /// Sum of the costs of the entries after the commit index, in bytes.
     uncommitted_bytes: u64,
-    /// When the member became leader. Until a voter answers, this counts as the time of its latest
-    /// answer.
+    /// Counts as the time of a voter's latest answer until it answers.
     pub(crate) since: Time,
-    /// When the next heartbeats are due.
     heartbeat_at: Time,
     pub(crate) leader_transfer: Option<LeaderTransfer>,
     /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
@@ -270,8 +264,7 @@ impl Core {
         }
     }
 
-    /// Sends a commit index that no append carries at once. Otherwise followers would have to wait
-    /// for the next heartbeat before they deliver.
+    /// Followers would have to wait for the next heartbeat before they deliver.
     fn send_commit(&mut self, id: MemberId) {
         let commit = self.commit;
         let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&id)) else {

@@ -27,48 +27,39 @@ const CATCH_UP_ENTRIES_MAX: u64 = 4096;
 /// Size of an entry besides its payload, for flow control.
 const HEADER_BYTES: u64 = 128;
 
-/// Size of an entry for flow control.
 pub(crate) fn cost_bytes(header: &EntryHeader) -> u64 {
     u64::from(header.payload_len) + HEADER_BYTES
 }
 
 /// One other member, as the leader sees it. Everything here was learned in the leader's term.
-///
 /// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`. (In `Install`, a
 /// late acknowledgement may raise `match_index` first; `next` follows when the base is
 /// acknowledged.)
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The highest index up to which the member's log is known to be durable and equal to the
-    /// leader's. Zero: nothing is known. The leader counts it for commits.
-    ///
-    /// Grows, except when the member turns out to have lost its log's end (`lower_match_index`).
+    /// leader's. Zero: nothing is known. The leader counts it for commits. Grows, except when the
+    /// member turns out to have lost its log's end (`lower_match_index`).
     pub(crate) match_index: LogIndex,
     /// The next entry to send. In `Probe` and `CatchUp` nothing above `next - 1` is known to have
-    /// arrived. In `Stream` entries from `match_index + 1` to `next - 1` are in flight.
-    ///
-    /// Invariant: above `match_index`.
+    /// arrived. In `Stream` entries from `match_index + 1` to `next - 1` are in flight. Invariant:
+    /// above `match_index`.
     next: LogIndex,
     /// The last entry that was ever sent in a stream. What is sent again is sent with payloads.
     sent_until: LogIndex,
-    /// How entries are sent.
     mode: Mode,
     /// The member has reported that its log is empty, and nothing was acknowledged since. Only to
-    /// such a member a base is sent although the leader's log has all entries.
-    ///
-    /// Invariant: if set, `match_index` is zero.
+    /// such a member a base is sent although the leader's log has all entries. Invariant: if set,
+    /// `match_index` is zero.
     has_empty_log: bool,
     /// When the leader last received any answer of its term from the member; `None`: not yet.
     /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// Highest read round that the member has confirmed; zero: none.
-    ///
-    /// Invariant: at most the leader's latest round.
+    /// Highest read round that the member has confirmed; zero: none. Invariant: at most the
+    /// leader's latest round.
     pub(crate) read_round: u64,
     /// Highest commit index that was sent when the member was expected to hold the entries. A
-    /// higher one is sent at once.
-    ///
-    /// Invariant: below `next`.
+    /// higher one is sent at once. Invariant: below `next`.
     commit_sent: LogIndex,
     /// When the latest acknowledgement arrived; `None`: none in this term.
     acknowledged_at: Option<Time>,
@@ -123,7 +114,6 @@ enum Mode {
     },
 }
 
-/// The next message to a member.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     /// An append without entries after `next - 1`.
@@ -141,8 +131,7 @@ pub(crate) enum Outgoing {
 }
 
 impl Peer {
-    /// A member of which nothing is known. `next` is the end of the leader's log, where the first
-    /// probe looks.
+    /// Begins at the end of the leader's log, where the first probe looks.
     pub(crate) fn new(next: LogIndex, now: Time) -> Peer {
         Peer {
             match_index: LogIndex(0),
@@ -165,18 +154,15 @@ impl Peer {
         }
     }
 
-    /// When the latest acknowledgement arrived; `None`: none in this term.
     pub(crate) fn acknowledged_at(&self) -> Option<Time> {
         self.acknowledged_at
     }
 
-    /// Sets where the member's log shall start if it needs a base.
     pub(crate) fn set_install_base(&mut self, base: LogBase) {
         self.install_base = Some(base);
     }
 
-    /// The base set for the member, if it is usable: a committed position at or after the base of
-    /// the leader's own log.
+    /// The base set for the member, if it is committed and not before the leader's own.
     pub(crate) fn usable_base(&self, log: &LogView, commit: LogIndex) -> Option<LogBase> {
         let is_usable = |base: &&LogBase| {
             base.last.index <= commit && base.last.index > LogIndex(0) && log.holds(base.last)
@@ -184,7 +170,6 @@ impl Peer {
         self.install_base.as_ref().filter(is_usable).cloned()
     }
 
-    /// The part that [`crate::Core::progress`] reports.
     pub(crate) fn snapshot(&self, member: MemberId) -> Progress {
         let mode = match self.mode {
             Mode::Probe { .. } => ProgressMode::Probe,
@@ -327,7 +312,6 @@ impl Peer {
         }
     }
 
-    /// An append was sent that carried this commit index.
     pub(crate) fn note_append_sent(&mut self, commit: LogIndex) {
         // Otherwise the member may refuse it.
         if matches!(self.mode, Mode::Stream { .. }) {
@@ -535,8 +519,8 @@ impl Peer {
         streams && self.match_index > LogIndex(0) && self.match_index.0 + lag_max >= commit.0
     }
 
-    /// Continues in another mode after `match_index`. As long as nothing is known to match, `next`
-    /// is a search position and stays: at 1, a member that lags would seem to need a base.
+    /// `next` is a search position, and stays, as long as nothing is known to match: at 1, a member
+    /// that lags would seem to need a base.
     fn restart(&mut self, mode: Mode) {
         if self.match_index > LogIndex(0) {
             self.next = self.match_index.next();
