@@ -82,8 +82,8 @@ impl DatabaseLack {
         behind.failures
     }
 
-    /// An action is about to be applied. If the database lacks it, and its engine may say that it
-    /// has it: a later start cannot tell whether it was.
+    /// The database may lack an action that is about to be applied, while its engine may say that
+    /// it has it: a later start cannot tell whether it was.
     pub fn begins(&self, record: &mut DatabaseRecord, seqno: Seqno) {
         let is_first_try = self.counted.is_none() && !self.is_over;
         if let Some(behind) = record.behind.as_mut().filter(|_| is_first_try)
@@ -94,7 +94,6 @@ impl DatabaseLack {
         }
     }
 
-    /// The server has given up an action that failed: nothing of it is in the database.
     pub fn gives_up(&self, record: &mut DatabaseRecord) {
         if let Some(behind) = record.behind.as_mut().filter(|_| !self.awaits_flush) {
             behind.applied_again_after = None;
@@ -199,8 +198,7 @@ impl DatabaseRecord {
         self.behind.map(|behind| after(behind.at))
     }
 
-    /// Why the database is not where its engine says, which is `engine`: it is at
-    /// [`Behind::at`].
+    /// Why the database is not where its engine says, which is `engine`: it is at [`Behind::at`].
     #[must_use]
     pub fn correction(&self, engine: Seqno) -> Option<Behind> {
         // Higher than the record knows: it continued since by what it has applied, or it is a copy.

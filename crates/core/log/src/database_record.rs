@@ -27,17 +27,14 @@ use crate::LogError;
 use crate::files::{File, FileLock, Files, OpenMode, read_full_at, write_all_at};
 use crate::recovery::open::lock;
 
-/// Size of the file: what every disk writes whole or not at all.
 pub(crate) const RECORD_BYTES: usize = 512;
 const HEAD: &str = "synod database record 1";
-/// Starts the line with the checksum of all lines before it.
 pub(crate) const CHECK: &str = "crc32c ";
 /// Most streamed transactions that are noted.
 pub const STREAMS_MAX: usize = 5;
 /// Most actions that are noted as settled.
 pub const SETTLED_MAX: usize = 6;
 
-/// Path of the record in a log directory.
 #[must_use]
 pub fn database_record_path(dir: &Path) -> PathBuf {
     dir.join("synod-database.log")
@@ -75,15 +72,12 @@ impl fmt::Display for Behind {
 /// Commits of streamed transactions that were rolled back here, and may be in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulStreams {
-    /// The member that they were committed at: this one.
     pub member: MemberId,
-    /// Its session then.
     pub session: SessionId,
     /// The transactions' numbers in that session, at most [`STREAMS_MAX`].
     pub transactions: Vec<u64>,
 }
 
-/// All that is to be known about the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseRecord {
     /// The group whose history the rest is about.
@@ -93,7 +87,6 @@ pub struct DatabaseRecord {
     /// The latest actions, at most [`SETTLED_MAX`], that failed here, and have ended since as on
     /// the other servers. Decisions about all may stand in the log behind the last of them.
     pub settled: Vec<Seqno>,
-    /// Commits whose fate is unknown.
     pub doubtful: Option<DoubtfulStreams>,
     /// A full copy was asked for: the data may be half of a copy.
     pub is_copying: bool,
@@ -104,7 +97,6 @@ pub struct DatabaseRecord {
 }
 
 impl DatabaseRecord {
-    /// Whether the database needs to be replaced by a full copy before it can be used.
     #[must_use]
     pub fn needs_copy(&self) -> bool {
         self.is_copying || self.unusable.is_some()
@@ -180,8 +172,8 @@ impl DatabaseRecord {
         sealed(&text)
     }
 
-    /// `None` if the bytes are damaged, or say more than would be written again: a record is
-    /// overwritten at each start, and must lose nothing by that.
+    /// A record is overwritten at each start, and must lose nothing by that: `None` if the bytes
+    /// are damaged, or say more than would be written again.
     fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<DatabaseRecord> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, check) = text.split_once(&format!("\n{CHECK}"))?;
@@ -216,7 +208,6 @@ impl DatabaseRecord {
     }
 }
 
-/// The lines of a record, with their checksum and the room that is left.
 pub(crate) fn sealed(lines: &str) -> [u8; RECORD_BYTES] {
     let crc = crc32c::crc32c(lines.as_bytes());
     let text = format!("{lines}{CHECK}{crc:08x}\n");
@@ -255,10 +246,8 @@ fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
     })
 }
 
-/// Why the record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseRecordError {
-    /// The file system refused.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
         /// The operation, as a verb.
@@ -266,7 +255,6 @@ pub enum DatabaseRecordError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The file is not as it was written.
     #[error(
         "{} is damaged, or from a newer version: it says whether the data of this server may be \
          used. Have them replaced: 'synod copy --force --dir {}'. If you know that they are whole, \
@@ -276,14 +264,12 @@ pub enum DatabaseRecordError {
     Damaged { path: PathBuf },
 }
 
-/// The record of a member, open to be overwritten.
 pub struct DatabaseRecordFile {
     path: PathBuf,
     file: Arc<dyn File>,
 }
 
 impl DatabaseRecordFile {
-    /// Opens the record in a log directory, or makes it, with the directory.
     pub fn open(
         files: &dyn Files,
         dir: &Path,
@@ -326,10 +312,8 @@ impl DatabaseRecordFile {
         Ok((opened, record))
     }
 
-    /// Replaces the record, also on a full disk. Durable when it returns.
-    ///
-    /// # Errors
-    /// The system refused: what is on the disk is not known.
+    /// Replaces the record, also on a full disk. Durable when it returns. After an error it is not
+    /// known what is on the disk.
     pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
         let written = write_all_at(&*self.file, &record.encode(), 0);
         let sync = || planted!(RecordUnsynced, self.file.sync_data(), else Ok(()));
@@ -362,7 +346,6 @@ impl<'a> StoppedMember<'a> {
         })
     }
 
-    /// Reads the record.
     pub fn record(&self) -> Result<DatabaseRecord, DatabaseRecordError> {
         let opened = DatabaseRecordFile::open(self.files, &self.dir);
         opened.map(|(_, record)| record)

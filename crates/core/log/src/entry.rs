@@ -1,39 +1,32 @@
-//! An entry with its payload.
-//!
-//! The writer accepts an entry only if its payload has the length and CRC32C that its header
-//! states, so every entry in the log, and every entry that a reader gives, belongs together.
+//! An entry with its payload. The two always belong together, by length and CRC32C: the writer
+//! accepts no other, and a reader gives no other.
 
 use bytes::Bytes;
 use synod_consensus::EntryHeader;
 
 use crate::{LogError, PAYLOAD_BYTES_MAX};
 
-/// One entry of the replicated log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its term, index, seqno, kind, origin and the checksum of its payload.
     pub header: EntryHeader,
-    /// The payload. Its length and CRC32C are in the header.
     pub payload: Bytes,
 }
 
 impl Entry {
-    /// Makes an entry. `payload_len` and `payload_crc` of the header are computed here; their
-    /// values in `header` are ignored.
+    /// Computes `payload_len` and `payload_crc`; their values in `header` are ignored.
     pub fn new(mut header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
         header.payload_len = Self::checked_len(&header, &payload)?;
         header.payload_crc = crc32c::crc32c(&payload);
         Ok(Entry { header, payload })
     }
 
-    /// Joins a header and a payload that came separately. Checks that they belong together.
+    /// Checks that a header and a payload that came separately belong together.
     pub fn checked(header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
         let entry = Entry { header, payload };
         entry.check()?;
         Ok(entry)
     }
 
-    /// Whether header and payload belong together.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         let len = Self::checked_len(&self.header, &self.payload)?;
         let crc = crc32c::crc32c(&self.payload);

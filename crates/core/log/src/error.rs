@@ -1,7 +1,6 @@
-//! Errors of a log, in words that an operator can act on: symptom, cause, what to do.
-//!
-//! Texts name files and numbers, never a setting: hosts spell their settings differently. Damage
-//! has a second form without the remedy ([`LogError::damage`]), for a member that repairs itself.
+//! Errors of a log, in words that an operator can act on: symptom, cause, what to do. Texts name
+//! files and numbers, never a setting: hosts spell their settings differently. Damage has a second
+//! form without the remedy ([`LogError::damage`]), for a member that repairs itself.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 use synod_consensus::{GroupId, LogIndex, Seqno, Term};
 
-/// Any failure of the log. Clones share the underlying I/O error.
+/// Clones share the underlying I/O error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
     #[error("cannot {doing} {}: {source}", path.display())]
@@ -60,7 +59,6 @@ pub enum LogError {
         found: GroupId,
         wanted: GroupId,
     },
-    /// A segment file that belongs to another member's, or group's, log.
     #[error("{} is part of another log: {what} is {found}, expected {expected}; \
         move the file away", path.display())]
     Foreign {
@@ -83,10 +81,8 @@ pub enum LogError {
     NotFound { index: LogIndex, last: LogIndex },
     #[error("seqno {seqno} is not in the log, which ends at seqno {last}")]
     SeqnoNotFound { seqno: Seqno, last: Seqno },
-    /// Caller's error: an append leaves a gap or overlaps.
     #[error("cannot append index {found}: the next one is {expected}")]
     NotNext { expected: LogIndex, found: LogIndex },
-    /// Caller's error: term or seqno of an appended entry is below its predecessor's.
     #[error(
         "cannot append index {index}: term {term}, seqno {seqno} \
         after term {last_term}, seqno {last_seqno}"
@@ -98,7 +94,6 @@ pub enum LogError {
         last_term: Term,
         last_seqno: Seqno,
     },
-    /// Caller's error: header and payload do not belong together.
     #[error(
         "payload of index {index} does not match its header: \
         {found_len} bytes, crc {found_crc:08x}; \
@@ -111,7 +106,6 @@ pub enum LogError {
         expected_crc: u32,
         found_crc: u32,
     },
-    /// Caller's error: a config entry that could not be read again.
     #[error("config entry {index} cannot be decoded: {reason}")]
     BadConfig { index: LogIndex, reason: String },
     #[error("index {index} needs {bytes} bytes, {max} are allowed")]
@@ -120,7 +114,6 @@ pub enum LogError {
         bytes: u64,
         max: u64,
     },
-    /// Caller's error: no configuration known for a purge point.
     #[error("cannot purge up to index {index}: the configuration in force there is unknown")]
     NoConfig { index: LogIndex },
     #[error("log option {name} = {found} is outside {min}..={max}")]
@@ -133,7 +126,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// The damage and its place, without the remedy; `None` for other errors.
+    /// Leaves out the remedy; `None` if nothing is damaged.
     pub fn damage(&self) -> Option<String> {
         let LogError::Damaged {
             path,
@@ -152,7 +145,7 @@ impl LogError {
         ))
     }
 
-    /// Wraps an I/O error; a full disk becomes [`LogError::NoSpace`].
+    /// A full disk becomes [`LogError::NoSpace`].
     pub(crate) fn io(
         doing: &'static str,
         path: &Path,

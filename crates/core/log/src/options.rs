@@ -1,6 +1,4 @@
-//! The options of a log, with their defaults and bounds.
-//!
-//! The host maps its own settings to these; only what the format cannot hold is refused here.
+//! The options of a log; only what the format cannot hold is refused here.
 
 use std::time::Duration;
 
@@ -13,14 +11,12 @@ use crate::format::segment::SEGMENT_HEADER_BYTES;
 /// Largest payload of one entry, in bytes. The format's limit; the node's chunks are far smaller.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 
-/// Smallest allowed [`LogOptions::segment_bytes`].
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 /// Largest allowed [`LogOptions::segment_bytes`]; offsets inside a segment fit 32 bits with room
 /// for one oversized entry.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Sizes and bounds of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// Size of a segment file in bytes, 64 KiB to 1 GiB; the segments of a member are up to an
@@ -39,7 +35,6 @@ pub struct LogOptions {
     pub free_percent_min: u64,
     /// Segments whose newest entry is older than this are to be purged, at any size of the log.
     pub retain_age: Duration,
-    /// Number of newest headers that recovery returns.
     pub tail_headers_max: usize,
 }
 
@@ -64,7 +59,7 @@ impl Default for LogOptions {
 const FILE_SYSTEM_SHARE: u64 = 8;
 
 impl LogOptions {
-    /// The target size that fits to a file system of `total` bytes, if the option's does not.
+    /// `total` is the size of the file system; `None`: the option's value fits.
     pub(crate) fn retain_that_fits(&self, total: u64) -> Option<u64> {
         let most = total / FILE_SYSTEM_SHARE;
         (self.retain_bytes > most).then_some(most)
@@ -78,22 +73,21 @@ impl LogOptions {
         size.saturating_add(space.free).saturating_sub(free_min)
     }
 
-    /// The target size on one member. It differs between members by up to an eighth: their logs are
-    /// equal, so with equal sizes and equal disks all disks would be full in the same minute.
+    /// Differs between members by up to an eighth: their logs are equal, so with equal sizes and
+    /// equal disks all disks would be full in the same minute.
     pub(crate) fn spread_retain_bytes(&self, member: MemberId) -> u64 {
         // Ids are random.
         self.retain_bytes - self.retain_bytes / 8 / 16 * (member.0 % 16)
     }
 
-    /// The size of segments on one member. It differs between members by up to an eighth, so that
-    /// they do not all change segments at the same entry.
+    /// Differs between members by up to an eighth: they do not all change segments at the same
+    /// entry.
     pub(crate) fn spread_segment_bytes(&self, member: MemberId) -> u64 {
         // Ids are random.
         let smaller = self.segment_bytes / 8 / 16 * (member.0 % 16);
         (self.segment_bytes - smaller).next_multiple_of(SEGMENT_HEADER_BYTES)
     }
 
-    /// Refuses values the format cannot hold.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
             return Err(LogError::Option {

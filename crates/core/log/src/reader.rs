@@ -1,9 +1,8 @@
-//! Reading entries: the newest from memory, older ones from disk.
-//!
-//! A reader takes the lock of the shared state only to look up where an entry is, never over I/O.
-//! It reads disk in blocks and keeps what it read ahead, under a lock of its own. Every entry from
-//! disk is verified again, so a reader never gives bytes that changed after they were durable. A
-//! truncation raises the *generation*; entries read ahead in an older generation are not used.
+//! Reading entries: the newest from memory, older ones from disk. A reader takes the lock of the
+//! shared state only to look up where an entry is, never over I/O. It reads disk in blocks and
+//! keeps what it read ahead, under a lock of its own. Every entry from disk is verified again, so a
+//! reader never gives bytes that changed after they were durable. A truncation raises the
+//! *generation*; entries read ahead in an older generation are not used.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,9 +20,7 @@ use crate::retention::index::Spot;
 use crate::shared::{Segment, Shared, State, Tip};
 use crate::{Entry, EntrySummary, LogError};
 
-/// Bytes read at a time for one header.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
-/// Most bytes that are read ahead at a time.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the log beside its writer. Each clone reads ahead for itself.
@@ -32,7 +29,6 @@ pub struct LogReader {
     ahead: Mutex<ReadAhead>,
 }
 
-/// Entries that were read from disk and not asked for yet.
 #[derive(Default)]
 struct ReadAhead {
     /// Consecutive, ascending.
@@ -40,7 +36,6 @@ struct ReadAhead {
     generation: u64,
 }
 
-/// Location of the next entry.
 enum Source {
     Memory(Vec<Entry>),
     /// A segment, a place in it, and the generation of the log that this belongs to.
@@ -62,7 +57,7 @@ impl LogReader {
         }
     }
 
-    /// Index of the first entry held; one above [`LogReader::last_index`] if there is none.
+    /// One above [`LogReader::last_index`] if the log holds no entry.
     pub fn first_index(&self) -> LogIndex {
         self.shared.state().base.last.index.next()
     }
@@ -72,7 +67,6 @@ impl LogReader {
         self.shared.state().last.id.index
     }
 
-    /// Index of the last entry covered by a sync.
     pub fn durable_index(&self) -> LogIndex {
         self.shared.state().durable
     }
@@ -82,7 +76,7 @@ impl LogReader {
         self.shared.state().base.seqno.next()
     }
 
-    /// The format in which the log is written; older segments may have an older one.
+    /// Older segments may have an older format.
     pub fn format(&self) -> LogFormat {
         self.shared.state().format
     }
@@ -153,12 +147,12 @@ impl LogReader {
         }
     }
 
-    /// Summary of the entry at this index, if the log holds it. Reads no disk.
+    /// Reads no disk.
     pub fn summary(&self, index: LogIndex) -> Option<EntrySummary> {
         self.shared.state().summaries.at(index)
     }
 
-    /// The last entry of this kind at or before `end`, if the log holds one. Reads no disk.
+    /// Reads no disk.
     pub fn last_of(&self, kind: EntryKind, end: LogIndex) -> Option<LogIndex> {
         self.shared.state().summaries.last_of(kind, end)
     }
@@ -175,7 +169,7 @@ impl LogReader {
         self.seek_seqno(seqno)
     }
 
-    /// Index of the ordered entry with this seqno. Reads no disk.
+    /// Reads no disk.
     pub fn seek_seqno(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
         let found = {
             let state = self.shared.state();
@@ -222,7 +216,6 @@ impl LogReader {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries read ahead, if they start with the next one wanted.
     fn take_ahead(&self, wanted: &ReadRequest, generation: u64) -> Vec<Entry> {
         let mut ahead = self.ahead();
         let entries = std::mem::take(&mut ahead.entries);
@@ -257,7 +250,6 @@ impl LogReader {
     }
 }
 
-/// Remainder of a [`LogReader::read`].
 struct ReadRequest {
     next: LogIndex,
     to: LogIndex,
@@ -336,7 +328,6 @@ impl State {
         entries().take(count).cloned().collect()
     }
 
-    /// Id and seqno of the entry, or of the base, at this index.
     pub(crate) fn tip_at(&self, index: LogIndex) -> Option<Tip> {
         if index == self.base.last.index {
             return Some(Tip {
@@ -353,11 +344,9 @@ impl State {
 struct Passed {
     header: EntryHeader,
     outline: Outline,
-    /// Offset of its record.
     at: u64,
 }
 
-/// Walks over the entries of an extent.
 struct Scan<'a> {
     shared: &'a Shared,
     blocks: BlockReader,
@@ -437,7 +426,6 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The whole of an entry, with a payload that was checked.
     fn complete(&mut self, passed: &Passed) -> Result<Entry, LogError> {
         let Passed { outline, at, .. } = passed;
         let bytes = self

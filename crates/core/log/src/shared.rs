@@ -1,8 +1,6 @@
-//! The state that the writer, the threads beside it, and all readers share.
-//!
-//! One lock guards the readers' state. It is held for look-ups and bookkeeping only, never over
-//! I/O. Lock order: a reader may take the lock of its read-ahead while it holds this one; never the
-//! other way round.
+//! The state that the writer, the threads beside it, and all readers share. One lock guards the
+//! readers' state. It is held for look-ups and bookkeeping only, never over I/O. Lock order: a
+//! reader may take the lock of its read-ahead while it holds this one; never the other way round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +24,6 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) id: u64,
     pub(crate) file: Arc<dyn File>,
-    /// File size in bytes.
     pub(crate) size: u64,
     /// End of what was written of the stream.
     pub(crate) end: u64,
@@ -34,7 +31,6 @@ pub(crate) struct Segment {
     pub(crate) created_ms: u64,
 }
 
-/// Position of an entry, with its seqno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tip {
     pub(crate) id: EntryId,
@@ -47,7 +43,6 @@ pub(crate) struct State {
     pub(crate) base: LogBase,
     /// Last entry appended, written or not.
     pub(crate) last: Tip,
-    /// Last entry covered by a sync.
     pub(crate) durable: LogIndex,
     pub(crate) cache: Cache,
     /// Entries written, synced or not.
@@ -73,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Takes the lock. A holder that panicked leaves consistent data: every critical section
-    /// computes first and assigns last, and the writer poisons itself on failure.
+    /// A holder that panicked leaves consistent data: every critical section computes first and
+    /// assigns last, and the writer poisons itself on failure.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +78,6 @@ impl Shared {
         &self.dir
     }
 
-    /// The error for bytes that changed after they were durable.
     pub(crate) fn damaged(
         &self,
         segment: u64,
@@ -101,9 +95,8 @@ impl Shared {
     }
 }
 
-/// The control file of an open log, shared by the writer and the threads that work beside it.
-///
-/// The file's content is kept in memory. Each replacement writes all of it as it is then, one
+/// The control file of an open log, shared by the writer and the threads that work beside it. The
+/// file's content is kept in memory. Each replacement writes all of it as it is then, one
 /// replacement at a time. So a change that is made in memory before a replacement is ordered never
 /// gets lost behind another.
 pub(crate) struct ControlKeeper {

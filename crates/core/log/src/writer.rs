@@ -30,8 +30,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// The write buffer is given back above this size.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
-/// The one writer of a log. Dropping it loses what was not synced; [`LogWriter::close`] ends it
-/// orderly.
+/// Loses what was not synced when it is dropped; [`LogWriter::close`] ends it orderly.
 pub struct LogWriter {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) options: LogOptions,
@@ -45,7 +44,6 @@ pub struct LogWriter {
     next: SegmentMaker,
     pub(crate) removals: Removals,
     failed: Option<Arc<LogError>>,
-    /// Number of syncs of the stream.
     syncs: u64,
     /// The last sync ended before a new segment, because the disk is full. Nothing is unknown: what
     /// is written is durable, the rest is pending.
@@ -54,7 +52,6 @@ pub struct LogWriter {
     _lock: Box<dyn FileLock>,
 }
 
-/// The segment being written.
 pub(crate) struct ActiveSegment {
     pub(crate) segment: Segment,
     /// Everything before this offset is durable.
@@ -75,16 +72,13 @@ pub(crate) struct Stream {
     pub(crate) reset_in: Option<u64>,
 }
 
-/// A record that the next sync writes.
 struct PendingRecord {
     record: Record,
-    /// Size on disk.
     bytes: usize,
     /// Last entry of the log once this record is written, if it changes it.
     tip: Option<Tip>,
 }
 
-/// State that a writer takes over from recovery.
 pub(crate) struct WriterParts {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) options: LogOptions,
@@ -141,9 +135,7 @@ impl LogWriter {
     /// Writes the log in this format from now on: the control file at once, segments when they are
     /// made. Programs that do not read the format cannot open the log any more. Without effect if
     /// the format is not newer than the present one. Durable on return.
-    ///
-    /// # Errors
-    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned.
+    /// A failure poisons the writer.
     pub fn raise_format(&mut self, format: LogFormat) -> Result<(), LogError> {
         self.check_usable()?;
         if format <= self.control.values().format {
@@ -190,8 +182,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Truncates: removes all entries at and after `from`. Readers see it at once; durable after
-    /// the next sync.
+    /// Readers see it at once; durable after the next sync.
     pub fn truncate(&mut self, from: LogIndex) -> Result<(), LogError> {
         self.check_usable()?;
         let (first, last) = (self.reader.first_index(), self.reader.last_index());
@@ -217,8 +208,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Remembers term and vote. Durable after the next sync, and never before what was appended
-    /// earlier, or after what is appended later.
+    /// Durable after the next sync, in the order of what was appended.
     pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
         self.check_usable()?;
         let noted = self.control.values().noted_term;
@@ -232,8 +222,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Resets the log: removes all entries and starts it at `base`. Readers see it at once. A crash
-    /// before the next sync leaves the old log or the new one. The vote stays.
+    /// Begins the log again at `base`. Readers see it at once. A crash before the next sync leaves
+    /// the old log or the new one. The vote stays.
     pub fn reset(&mut self, base: LogBase) -> Result<(), LogError> {
         self.check_usable()?;
         let tip = Tip {
@@ -305,7 +295,6 @@ impl LogWriter {
         self.write_control()
     }
 
-    /// Size of all segment files in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.shared
             .state()
@@ -315,8 +304,7 @@ impl LogWriter {
             .sum()
     }
 
-    /// Number of syncs of the stream's segments by this writer. Control files and the preparation
-    /// of segments are not counted.
+    /// Control files and the preparation of segments are not counted.
     pub fn sync_count(&self) -> u64 {
         self.syncs
     }
@@ -352,7 +340,7 @@ impl LogWriter {
         self.removals.check()
     }
 
-    /// Number of pending records for the next batch; zero if the segment is full.
+    /// Zero if the segment is full.
     fn count_for_batch(&self) -> usize {
         let active = &self.active.segment;
         let room = active
@@ -369,7 +357,6 @@ impl LogWriter {
             .count()
     }
 
-    /// Writes the first `count` pending records.
     fn write_batch(&mut self, count: usize) -> Result<(), LogError> {
         let start = self.active.segment.end;
         let segment_id = self.active.segment.id;
@@ -430,8 +417,7 @@ impl LogWriter {
         }
     }
 
-    /// Notes that the first `count` pending records are in the segment at these offsets, in a batch
-    /// that ends at `batch_end`.
+    /// `offsets` are those of the records, in a batch that ends at `batch_end`.
     fn written(&mut self, count: usize, offsets: &[u64], batch_end: u64) {
         let mut state = self.shared.state();
         let segment = &mut self.active.segment;
@@ -503,7 +489,6 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Has the next segment made in time.
     fn prepare_next(&mut self) {
         let Segment { end, size, .. } = self.active.segment;
         if end > size / 4 {
@@ -514,7 +499,6 @@ impl LogWriter {
         }
     }
 
-    /// Header for the next segment, as far as known while this one is written.
     fn next_open_header(&self) -> SegmentHeader {
         let active = &self.active.segment;
         let (identity, format) = {
@@ -542,8 +526,7 @@ impl LogWriter {
         self.options.spread_segment_bytes(member)
     }
 
-    /// Ends a repair if the durable log has reached the entry it needs: the log again has
-    /// everything that the segments set aside had.
+    /// Ends a repair once the durable log again has everything that the segments set aside had.
     pub(crate) fn note_repaired(&mut self) -> Result<(), LogError> {
         let until = self.control.values().repair_until;
         if until.is_none_or(|until| self.stream.tip.id < until) {
@@ -584,7 +567,6 @@ impl LogWriter {
         }
     }
 
-    /// Whether a record waits that removes entries.
     pub(crate) fn has_pending_removal(&self) -> bool {
         let removes = |pending: &PendingRecord| {
             matches!(pending.record, Record::Truncate(_) | Record::Reset(_))
@@ -592,7 +574,6 @@ impl LogWriter {
         self.pending.iter().any(removes)
     }
 
-    /// Whether a sync would write anything.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -622,7 +603,6 @@ impl LogWriter {
 }
 
 impl ActiveSegment {
-    /// Continues a segment all of which is durable.
     pub(crate) fn new(segment: Segment) -> ActiveSegment {
         let floor = segment.end;
         ActiveSegment {

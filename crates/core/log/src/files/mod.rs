@@ -1,10 +1,7 @@
-//! The file operations the log needs, as one small trait.
-//!
-//! [`RealFiles`] is the operating system. [`MemoryFiles`] and [`FaultyFiles`] are for tests and the
-//! simulator: the first can lose power, the second fails chosen operations of either.
-//!
-//! Only here the crate meets a disk, a clock or randomness. So a test that replaces it decides
-//! everything.
+//! The file operations the log needs, as one small trait. [`RealFiles`] is the operating system.
+//! [`MemoryFiles`] and [`FaultyFiles`] are for tests and the simulator: the first can lose power,
+//! the second fails chosen operations of either. Only here the crate meets a disk, a clock or
+//! randomness. So a test that replaces it decides everything.
 
 mod real;
 
@@ -18,16 +15,13 @@ pub use real::RealFiles;
 
 pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};
 
-/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Used bytes, and those still available to this process.
     pub total: u64,
-    /// Bytes still available to this process.
     pub free: u64,
 }
 
-/// Mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Existing, for reading.
@@ -93,9 +87,7 @@ pub trait File: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Shortens or extends (with zeros) to this size.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the size is zero.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -140,7 +132,6 @@ pub(crate) const EIO: i32 = 5;
 /// Unreadable places are skipped in pieces of this size.
 const PAGE_BYTES: usize = 4096;
 
-/// Whether the disk has lost what was to be read.
 fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error() == Some(EIO)
 }

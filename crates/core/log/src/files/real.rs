@@ -1,7 +1,6 @@
-//! The operating system's files.
-//!
-//! Positioned reads and writes, `fdatasync` for content, `fsync` for a new file and for a
-//! directory, and `flock` for the lock file, which a crash of the process releases.
+//! The operating system's files. Positioned reads and writes, `fdatasync` for content, `fsync` for
+//! a new file and for a directory, and `flock` for the lock file, which a crash of the process
+//! releases.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,7 +1,6 @@
-//! Reading and writing little-endian fields, and the encoding of a log base.
-//!
-//! Reading never panics: every method answers `None` at the end of the bytes, or for a number that
-//! no log can hold. Lengths are compared with the bytes that are there before memory is taken.
+//! Reading and writing little-endian fields, and the encoding of a log base. Reading never panics:
+//! every method answers `None` at the end of the bytes, or for a number that no log can hold.
+//! Lengths are compared with the bytes that are there before memory is taken.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -14,8 +13,8 @@ use synod_consensus::{
 use crate::LogError;
 use crate::format::version::FORMATS;
 
-/// Largest position or count in the log. No log comes near it, so a larger one is damage. Smaller
-/// ones can be added to without a check for overflow.
+/// Largest position or count in the log; a larger one is damage. Smaller ones can be added to
+/// without a check for overflow.
 const COUNTER_MAX: u64 = 1 << 62;
 
 /// Takes fields off the front of a slice; every method answers `None` at the end of it.
@@ -58,7 +57,6 @@ impl<'a> Fields<'a> {
         Some(i64::from_le_bytes(self.array()?))
     }
 
-    /// A number that grows by one, at most [`COUNTER_MAX`].
     pub(crate) fn counter(&mut self) -> Option<u64> {
         self.u64().filter(|number| *number <= COUNTER_MAX)
     }
@@ -101,13 +99,11 @@ impl<'a> Fields<'a> {
         self.rest.is_empty()
     }
 
-    /// Takes everything that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 }
 
-/// Appends fields to a buffer.
 pub(crate) trait PutFields {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);
@@ -149,7 +145,7 @@ impl PutFields for Vec<u8> {
 const CONFIG_TEXT_BYTES_MAX: usize = 1024;
 const CONFIG_MEMBERS_MAX: usize = 1024;
 
-/// Appends a base. `None` if its configuration cannot be encoded.
+/// `None` if the configuration cannot be encoded.
 pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
     let config = &base.config.config;
     let fits = |text: &str| text.len() <= CONFIG_TEXT_BYTES_MAX;
@@ -169,7 +165,6 @@ pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
     Some(())
 }
 
-/// Takes a base off the front.
 pub(crate) fn take_base(fields: &mut Fields<'_>) -> Result<LogBase, Unreadable> {
     let parts = take_base_parts(fields);
     let (last, seqno, index, config) = parts.ok_or(Unreadable::Fields)?;
@@ -213,18 +208,14 @@ pub(crate) enum Unreadable {
     Version(OtherVersion),
 }
 
-/// A version that this program does not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherVersion {
-    /// Subject of the version.
     pub(crate) what: &'static str,
     pub(crate) found: u32,
-    /// The versions that this program reads, if they are known here.
     pub(crate) known: Option<RangeInclusive<u32>>,
 }
 
 impl OtherVersion {
-    /// Another version of the disk format.
     pub(crate) fn of_format(found: u32) -> OtherVersion {
         OtherVersion {
             what: "log format",

@@ -1,9 +1,8 @@
-//! The control file: small state that changes rarely, replaced as a whole.
-//!
-//! Replacing it takes four steps: write a new file, sync it, rename it over the old one, sync the
-//! directory. After a crash there is the old state or the new one. It is never on the commit path:
-//! threads of their own replace it when the next segment is ready and for a purge, the writer for a
-//! reset, a group, a jump of the term, and a clean end.
+//! The control file: small state that changes rarely, replaced as a whole. Replacing it takes four
+//! steps: write a new file, sync it, rename it over the old one, sync the directory. After a crash
+//! there is the old state or the new one. It is never on the commit path: threads of their own
+//! replace it when the next segment is ready and for a purge, the writer for a reset, a group, a
+//! jump of the term, and a clean end.
 
 use std::path::Path;
 
@@ -28,7 +27,6 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const TERMS_NOTED: u64 = 1 << 31;
 const NOTED_TERM_BYTES: usize = 8;
 
-/// The member, and the group, that a log belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The member; a random number from when the log was created.
@@ -44,11 +42,9 @@ pub(crate) struct StreamPosition {
     pub(crate) offset: u64,
 }
 
-/// Content of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Control {
     pub(crate) format: LogFormat,
-    /// The member and the group that the log belongs to.
     pub(crate) identity: Identity,
     /// Lowest segment that belongs to the log; lower ones are leftovers of a purge. Zero: the first
     /// segment does not exist yet.
@@ -70,7 +66,6 @@ pub(crate) struct Control {
     pub(crate) repair_segment: Option<Box<SegmentHeader>>,
 }
 
-/// State of a control file as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFile {
     Absent,
@@ -80,7 +75,6 @@ pub(crate) enum ControlFile {
 }
 
 impl Control {
-    /// Control values of a new log, to which nothing was ever written.
     pub(crate) fn unstarted(member: MemberId) -> Control {
         Control {
             format: LogFormat::default(),
@@ -209,7 +203,6 @@ fn decode_body(fields: &mut Fields<'_>, format: LogFormat) -> Result<Control, Un
     decode_end(fields, format, start, base).ok_or(Unreadable::Fields)
 }
 
-/// Fields before the base.
 struct Start {
     identity: Identity,
     first_segment: u64,
@@ -243,7 +236,6 @@ fn decode_start(fields: &mut Fields<'_>, format: LogFormat) -> Option<Start> {
     })
 }
 
-/// Decodes the fields after the base.
 fn decode_end(
     fields: &mut Fields<'_>,
     format: LogFormat,

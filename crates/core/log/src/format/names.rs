@@ -1,7 +1,6 @@
-//! The names of the files in a log directory, and which of them are there.
-//!
-//! Every name matches `synod-*.log`; no other file is ever touched. The number in a segment's name
-//! is 16 hexadecimal digits, so that names sort as the segments do.
+//! The names of the files in a log directory, and which of them are there. Every name matches
+//! `synod-*.log`; no other file is ever touched. The number in a segment's name is 16 hexadecimal
+//! digits, so that names sort as the segments do.
 
 use std::path::{Path, PathBuf};
 
@@ -27,22 +26,19 @@ pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join("synod-lock.log")
 }
 
-/// Path of the prepared next segment.
 pub(crate) fn spare_path(dir: &Path) -> PathBuf {
     dir.join("synod-spare.log")
 }
 
-/// Path to which a repair moves a segment that it replaces; `repair` is the id of the new segment.
+/// `repair` is the id of the new segment.
 pub(crate) fn set_aside_path(dir: &Path, number: u64, repair: u64) -> PathBuf {
     dir.join(format!("{SET_ASIDE_PREFIX}{number:016x}-{repair:016x}.log"))
 }
 
-/// Whether this is the name of a segment that a repair set aside.
 fn is_set_aside(name: &str) -> bool {
     name.starts_with(SET_ASIDE_PREFIX) && name.ends_with(".log")
 }
 
-/// The number in a segment's file name; `None` for every other file.
 fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("synod-")?.strip_suffix(".log")?;
     let lower = digits
@@ -56,7 +52,6 @@ fn segment_number(name: &str) -> Option<u64> {
         .filter(|number| *number != 0)
 }
 
-/// Numbers of the segment files in a directory, ascending.
 pub(crate) fn list_segments(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, LogError> {
     let names = files
         .list(dir)
@@ -69,7 +64,6 @@ pub(crate) fn list_segments(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, L
     Ok(numbers)
 }
 
-/// The segments that repairs have set aside.
 pub(crate) fn set_aside_files(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, LogError> {
     let names = files
         .list(dir)

@@ -1,8 +1,7 @@
-//! Bytes of batches and records. The layout is in `docs/log-format.md`.
-//!
-//! A checksum covers the place of the bytes (segment id and offset). So bytes that belong to
-//! another place (a reused block, a misdirected write) never pass. An entry's payload is bound to
-//! its place through its own CRC32C, which is part of the covered header.
+//! Bytes of batches and records. The layout is in `docs/log-format.md`. A checksum covers the place
+//! of the bytes (segment id and offset). So bytes that belong to another place (a reused block, a
+//! misdirected write) never pass. An entry's payload is bound to its place through its own CRC32C,
+//! which is part of the covered header.
 
 use std::path::Path;
 
@@ -36,7 +35,6 @@ const _: () =
 const _: () = assert!(synod_consensus::CONFIG_BYTES_MAX + 36 <= OTHER_BODY_BYTES_MAX);
 const _: () = assert!(OTHER_BODY_BYTES_MAX + 1024 < crate::options::SEGMENT_BYTES_MIN as usize);
 
-/// A place in a segment; part of every checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The segment's random id.
@@ -45,7 +43,6 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
-/// Header of the records written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
     /// Grows by one from batch to batch of a log.
@@ -66,7 +63,6 @@ pub(crate) struct Promises {
     pub(crate) last: EntryId,
 }
 
-/// Contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Entry(Entry),
@@ -77,7 +73,6 @@ pub(crate) enum Record {
     Reset(LogBase),
 }
 
-/// Difference between expected and found bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) expected: String,
@@ -104,7 +99,7 @@ impl Mismatch {
         }
     }
 
-    /// The error for a mismatch at this offset of a file. `index` is the last good one before it.
+    /// `index` is the last good one before the mismatch.
     pub(crate) fn at(self, path: &Path, offset: u64, index: Option<LogIndex>) -> LogError {
         if let Some(other) = self.version {
             return other.in_file(path);
@@ -142,7 +137,6 @@ impl RecordType {
     }
 }
 
-/// Rounds up to the alignment.
 pub(crate) const fn aligned(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT)
 }
@@ -242,7 +236,6 @@ pub(crate) fn seal(covered: &mut [u8], place: Place) {
 }
 
 impl BatchHeader {
-    /// The header's bytes at this place.
     pub(crate) fn encode(&self, place: Place) -> Vec<u8> {
         let mut out = Vec::with_capacity(BATCH_HEADER_BYTES);
         put_prefix(

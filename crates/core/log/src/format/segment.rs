@@ -1,11 +1,8 @@
-//! The header of a segment file, in its first page.
-//!
-//! A segment gets its name only after its header is durable. So a file that bears a segment's name
-//! and has no valid header is damaged, never torn.
-//!
-//! A segment is made ahead of need, when it is not yet known where the one before it ends. Until
-//! then its header is *open*. The write of the first batch completes it: header and batch are one
-//! write, and the used bytes of a header are in one sector, so it is found open or complete. A
+//! The header of a segment file, in its first page. A segment gets its name only after its header
+//! is durable. So a file that bears a segment's name and has no valid header is damaged, never
+//! torn. A segment is made ahead of need, when it is not yet known where the one before it ends.
+//! Until then its header is *open*. The write of the first batch completes it: header and batch are
+//! one write, and the used bytes of a header are in one sector, so it is found open or complete. A
 //! segment whose header is open was not used, or nothing of it was durable.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,15 +24,12 @@ pub(crate) const USED_BYTES: usize = 16 + FIELDS_BYTES;
 /// The first bytes of every segment file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// The format in which the segment was made.
     pub(crate) format: LogFormat,
     /// Number of the segment, from 1, increasing by one. Also in the file's name.
     pub(crate) number: u64,
     /// Random; part of every checksum in the segment.
     pub(crate) id: u64,
-    /// File size in bytes.
     pub(crate) size: u64,
-    /// The member whose log it is.
     pub(crate) member: MemberId,
     /// The member's group when the segment was made. [`GroupId::NONE`]: none yet.
     pub(crate) group: GroupId,
@@ -55,17 +49,14 @@ pub(crate) struct SegmentHeader {
     pub(crate) open: bool,
 }
 
-/// End of the preceding segment. Everything in it up to `end` was durable before this segment was
-/// made: a durable floor.
+/// Everything in the preceding segment up to `end` was durable before this one was made: a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) number: u64,
     pub(crate) id: u64,
-    /// Offset where its stream ends.
     pub(crate) end: u64,
 }
 
-/// Why a header cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     Version(u32),
@@ -73,7 +64,6 @@ pub(crate) enum HeaderError {
 }
 
 impl SegmentHeader {
-    /// The header's bytes, to be written at offset zero.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut fields = Vec::with_capacity(FIELDS_BYTES);
         fields.put_u64(self.number);
@@ -106,7 +96,6 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads a header from the first bytes of a file.
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
         let mismatch =
             |found: &str| HeaderError::Mismatch(Mismatch::new("a segment header", found));

@@ -1,17 +1,13 @@
-//! Versions of the disk format: which ones this program reads, and which one it writes.
-//!
-//! A program reads a range of formats. It writes the oldest one that it can, until the group speaks
-//! a protocol version that goes with a newer one: no program that does not read that format can be
-//! a member from then on. So the log of a new program can be continued by the old one for as long
-//! as the group's protocol version has not risen.
-//!
-//! The format in which a log is written is that of its control file. Each segment has the one that
-//! was written when it was made. It never goes down.
+//! Versions of the disk format. A program reads a range of formats. It writes the oldest one that
+//! it can, until the group speaks a protocol version that goes with a newer one: no program that
+//! does not read that format can be a member from then on. So the old program can continue the log
+//! of a new one until the group's protocol version rises. The format in which a log is written is
+//! that of its control file. Each segment has the one that was written when it was made. It never
+//! goes down.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The oldest disk format that this program reads.
 const OLDEST: u32 = 2;
 /// The disk format of a log whose group is not known to speak a protocol version with a newer one.
 /// Format 2 is read only.
@@ -19,17 +15,14 @@ const FIRST: u32 = 3;
 /// The disk format of the next version: [`NEXT_MARK`] in segments and control file. It is there for
 /// tests of upgrades only, with the feature `next-version`.
 const NEXT: u32 = 4;
-/// The newest disk format that this program reads and writes.
 const NEWEST: u32 = if cfg!(feature = "next-version") {
     NEXT
 } else {
     FIRST
 };
-/// The oldest disk format whose checksums cover the version.
 const CHECKS_VERSION: u32 = 3;
 /// The oldest disk format whose control file names the segment that is ready.
 const NAMES_READY_SEGMENT: u32 = 3;
-/// The disk formats that this program reads.
 pub(crate) const FORMATS: RangeInclusive<u32> = OLDEST..=NEWEST;
 
 /// Formats by the group's protocol version from which on they are written, ascending.
@@ -38,7 +31,6 @@ const WRITTEN_SINCE: [(u16, u32); 2] = [(1, FIRST), (6, NEXT)];
 /// Mark that format 4 has and format 3 has not.
 pub(crate) const NEXT_MARK: &[u8; 4] = b"NEXT";
 
-/// A version of the disk format that this program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogFormat(u32);
 
@@ -70,7 +62,6 @@ impl LogFormat {
         self.0
     }
 
-    /// The format with this number, if this program reads it.
     pub(crate) fn read(number: u32) -> Option<LogFormat> {
         FORMATS.contains(&number).then_some(LogFormat(number))
     }
@@ -80,12 +71,10 @@ impl LogFormat {
         self.max(LogFormat(FIRST))
     }
 
-    /// Whether control files name the segment that is ready.
     pub(crate) fn names_ready_segment(self) -> bool {
         self.0 >= NAMES_READY_SEGMENT
     }
 
-    /// Whether segments and control files hold [`NEXT_MARK`].
     pub(crate) fn has_next_mark(self) -> bool {
         self.0 >= NEXT
     }

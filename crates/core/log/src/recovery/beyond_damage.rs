@@ -1,8 +1,7 @@
-//! Reads the rest of a log beyond its first damage, for [`crate::recovery::repair`].
-//!
-//! A valid record or header there proves nothing about the damage. But what a header states about
-//! the member's promises was true when it was written. The newest such statement counts as exact
-//! only if nothing newer can have been durable; [`decide_end`] decides that.
+//! Reads the rest of a log beyond its first damage, for [`crate::recovery::repair`]. A valid record
+//! or header there proves nothing about the damage. But what a header states about the member's
+//! promises was true when it was written. The newest such statement counts as exact only if nothing
+//! newer can have been durable; [`decide_end`] decides that.
 
 use std::io;
 use std::path::Path;
@@ -25,9 +24,7 @@ pub(crate) struct BeyondDamage<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) dir: &'a Path,
     pub(crate) control: &'a Control,
-    /// Numbers of the segment files that exist, ascending.
     pub(crate) numbers: &'a [u64],
-    /// End of the good part.
     pub(crate) start: StreamPosition,
 }
 
@@ -35,14 +32,13 @@ pub(crate) struct BeyondDamage<'a> {
 pub(crate) struct PromiseEvidence {
     /// The promises, if they are known: none was made beyond these.
     pub(crate) exact: Option<Promises>,
-    /// Highest term that any readable header states.
     pub(crate) highest_term: Term,
 }
 
 /// Promises stated by one header, and the position they hold for.
 #[derive(Clone, Copy)]
 struct Statement {
-    /// Number of the batch; zero for a segment header.
+    /// Zero for a segment header.
     number: u64,
     promises: Promises,
     /// Offset of the end of what the statement covers.
@@ -87,7 +83,6 @@ impl BeyondDamage<'_> {
         Ok(evidence)
     }
 
-    /// The newest configuration after the good part, as far as batches can be read.
     pub(crate) fn newest_config(&self) -> Result<Option<Config>, LogError> {
         let mut newest = None;
         for number in self.numbers.iter().filter(|n| **n >= self.start.segment) {
@@ -104,7 +99,6 @@ impl BeyondDamage<'_> {
         Ok(newest)
     }
 
-    /// The last segment with a valid header, up to this one.
     fn newest_segment(&self, last: u64) -> Result<Option<SegmentFile>, LogError> {
         for number in self
             .numbers
@@ -119,7 +113,7 @@ impl BeyondDamage<'_> {
         Ok(None)
     }
 
-    /// Opens a segment; `None` if its header is damaged or the file too short.
+    /// `None` if the header is damaged or the file too short.
     fn open(&self, number: u64) -> Result<Option<SegmentFile>, LogError> {
         match open_segment(self.files, self.dir, number) {
             Ok(segment) => {
@@ -131,7 +125,6 @@ impl BeyondDamage<'_> {
         }
     }
 
-    /// The newest statement in a segment, and the highest floor in it.
     fn newest_statement(
         &self,
         segment: &SegmentFile,
@@ -177,7 +170,6 @@ impl BeyondDamage<'_> {
         segment.tail_from(stated.end).map(|tail| tail.blank)
     }
 
-    /// Visits every valid batch header of a segment that is beyond the good part.
     fn search(
         &self,
         segment: &SegmentFile,
@@ -197,7 +189,6 @@ impl BeyondDamage<'_> {
 }
 
 impl SegmentFile {
-    /// Whether its header is open, and only zeros follow.
     fn is_blank(&self) -> Result<bool, LogError> {
         Ok(self.header.open && self.tail_from(SEGMENT_HEADER_BYTES)?.blank)
     }

@@ -12,7 +12,6 @@
 //!
 //! *Blank.* Segments are filled with zeros before use, so zeros up to the end are simply the end.
 
-/// State of a control file as found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFact {
     Absent,
@@ -24,7 +23,6 @@ pub(crate) enum ControlFact {
     Damaged,
 }
 
-/// Contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryFacts {
     pub(crate) control: ControlFact,
@@ -36,7 +34,6 @@ pub(crate) struct DirectoryFacts {
 pub(crate) enum DirectoryDecision {
     /// A new log, with a new member id.
     Create,
-    /// Creation was interrupted after the control file.
     CreateFirstSegment,
     /// Read the stream.
     Replay,
@@ -95,7 +92,6 @@ fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDec
         })
 }
 
-/// Evidence in the next segment about the end of a segment's good batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
     /// There is no next segment.
@@ -106,7 +102,6 @@ pub(crate) enum Successor {
     FromElsewhere,
 }
 
-/// Facts about the end of a segment's good batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StopFacts {
     pub(crate) successor: Successor,
@@ -116,12 +111,9 @@ pub(crate) struct StopFacts {
     pub(crate) blank: bool,
 }
 
-/// Decision about that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopDecision {
-    /// The stream ends here.
     End,
-    /// The stream continues in the next segment.
     NextSegment,
     /// A torn tail: overwrite it with zeros, so that it can never come back, and end here.
     Cut,
@@ -153,7 +145,6 @@ const STOP_TABLE: [StopRow; 6] = {
     ]
 };
 
-/// Decides about the end of the good batches of a segment.
 pub(crate) fn decide_stop(facts: StopFacts) -> StopDecision {
     let facts = StopFacts {
         below_floor: synod_planted::planted!(CutDamage, facts.below_floor, else false),
@@ -173,7 +164,6 @@ fn stop_matches(facts: StopFacts) -> impl Iterator<Item = StopDecision> {
         })
 }
 
-/// Facts about the end of a damaged stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndFacts {
     /// The last segment that exists, or ought to, has a valid header.
@@ -186,7 +176,6 @@ pub(crate) struct EndFacts {
     pub(crate) blank_beyond: bool,
 }
 
-/// Whether it is known what a member with a damaged log has promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndDecision {
     /// The newest header states all promises.

@@ -1,6 +1,5 @@
-//! Reading a log directory without opening it for writing: no file is changed, no lock is taken.
-//!
-//! A directory in use may be read too. Then the newest batch may be half-written at that moment and
+//! Reading a log directory without opening it for writing: no file is changed, no lock is taken. A
+//! directory in use may be read too. Then the newest batch may be half-written at that moment and
 //! show as a torn tail; the report names the process that writes.
 
 use std::fmt;
@@ -18,7 +17,6 @@ use crate::recovery::open::{DirectoryState, TornTail, classify_directory};
 use crate::recovery::replay::{Event, ReplayResult, Watch, open_segments, replay};
 use crate::{Identity, LogError};
 
-/// Result of an offline check.
 #[derive(Clone, Debug)]
 pub struct VerifyReport {
     pub dir: PathBuf,
@@ -42,7 +40,6 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether a member can start with this log.
     pub fn is_sound(&self) -> bool {
         self.problem.is_none()
     }
@@ -105,10 +102,7 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// Reads everything and checks every checksum and link.
-///
-/// # Errors
-/// [`LogError::Io`] if the directory cannot be read. Damage is part of the report, not an error.
+/// Damage is part of the report, not an error.
 pub fn verify(dir: &Path) -> Result<VerifyReport, LogError> {
     verify_with(&RealFiles, dir)
 }
@@ -145,10 +139,7 @@ fn torn_tail(dir: &Path, replayed: &ReplayResult) -> Option<TornTail> {
 }
 
 /// Writes every record, in stream order, one line each: text, or one JSON object per line.
-/// Truncated entries are shown where they are.
-///
-/// # Errors
-/// Errors of opening a log. Everything before the damage has been written by then.
+/// Truncated entries are shown where they are. Everything before damage is written before it fails.
 pub fn dump(dir: &Path, out: &mut dyn Write, json: bool) -> Result<(), LogError> {
     dump_with(&RealFiles, dir, out, json)
 }
@@ -314,7 +305,7 @@ fn writer_of(dir: &Path) -> Option<u32> {
     locks.lines().find_map(|line| flock_holder(line, inode))
 }
 
-/// A line reads `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`.
+/// Reads a line like `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`.
 fn flock_holder(line: &str, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);

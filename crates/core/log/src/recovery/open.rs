@@ -1,9 +1,8 @@
-//! Opening a log: lock, recover, hand out writer and reader.
-//!
-//! The order matters. The lock comes first. A repair that an earlier start decided is carried out
-//! before anything is read. Then the whole stream is read and judged; until that is done, no file
-//! of a log is changed. Then recovery zeroes a torn tail and removes leftovers of purges. Bytes
-//! that a failed sync may have left in the page cache only are written again.
+//! Opening a log: lock, recover, hand out writer and reader. The order matters. The lock comes
+//! first. A repair that an earlier start decided is carried out before anything is read. Then the
+//! whole stream is read and judged; until that is done, no file of a log is changed. Then recovery
+//! zeroes a torn tail and removes leftovers of purges. Bytes that a failed sync may have left in
+//! the page cache only are written again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,15 +29,12 @@ use crate::shared::{Shared, State, Tip};
 use crate::writer::{ActiveSegment, Stream, WriterParts};
 use crate::{Identity, LogError, LogOptions, LogReader, LogWriter};
 
-/// A torn tail that recovery removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     pub path: PathBuf,
-    /// Offset in it where the good part ends.
     pub offset: u64,
 }
 
-/// Report of a recovery, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     pub segments: u64,
@@ -48,9 +44,7 @@ pub struct RecoveryReport {
     /// First index held; one above `last` if the log is empty.
     pub first: LogIndex,
     pub last: LogIndex,
-    /// The torn tail that was cut, if there was one.
     pub cut: Option<TornTail>,
-    /// The repair that this start has begun, if any.
     pub repair: Option<RepairReport>,
     /// The log's target size in bytes, if the option's is too large for the file system.
     pub retain_reduced_to: Option<u64>,
@@ -87,18 +81,12 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
-/// An open log.
 pub struct Opened {
     pub writer: LogWriter,
-    /// A reader; clone it as needed.
     pub reader: LogReader,
-    /// Initial state of the consensus core.
     pub recovered: Recovered,
-    /// The member and the group that the log belongs to.
     pub identity: Identity,
-    /// Report for the operators' log.
     pub report: RecoveryReport,
-    /// Whether this start has created the log.
     pub created: bool,
 }
 
@@ -106,12 +94,8 @@ pub struct Opened {
 pub struct Log;
 
 impl Log {
-    /// Opens the log in `dir`, creating directory and log as needed. Locks it, recovers, cuts a
-    /// torn tail. Touches no file whose name does not match `synod-*.log`.
-    ///
-    /// # Errors
-    /// [`LogError::Locked`], [`LogError::Damaged`], [`LogError::Version`], [`LogError::Foreign`],
-    /// [`LogError::Option`], [`LogError::NoSpace`], [`LogError::Io`]. A damaged log is not changed.
+    /// Opens the log in `dir`, creating both as needed. Locks it, recovers, cuts a torn tail.
+    /// Touches no file whose name does not match `synod-*.log`. A damaged log is not changed.
     pub fn open(
         files: Arc<dyn Files>,
         dir: &Path,
@@ -153,8 +137,8 @@ pub(crate) fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, L
     })
 }
 
-/// Decides what a directory holds: a log that can be replayed, or a place where a log, or its first
-/// segment, is to be created. Refuses everything else.
+/// Refuses everything but a log that can be replayed, and a place where one, or its first segment,
+/// is to be created.
 pub(crate) fn classify_directory(
     dir: &Path,
     found: ControlFile,
@@ -201,9 +185,7 @@ pub(crate) fn classify_directory(
     }
 }
 
-/// Contents of a directory.
 pub(crate) enum DirectoryState {
-    /// No log.
     Empty,
     /// A log without its first segment: a crash interrupted its creation.
     Unstarted(Control),
@@ -211,21 +193,17 @@ pub(crate) enum DirectoryState {
     Replay(Control),
 }
 
-/// A log whose stream was read and is good.
 struct Found {
     control: Control,
     replayed: ReplayResult,
-    /// The segment that was made to follow.
     unused: Option<u64>,
 }
 
-/// The course of one start.
 struct Opener {
     files: Arc<dyn Files>,
     dir: PathBuf,
     options: LogOptions,
     repair: Option<RepairReport>,
-    /// See [`RecoveryReport`].
     retain_reduced_to: Option<u64>,
 }
 
@@ -261,7 +239,6 @@ impl Opener {
         opening.finish(found, lock, created)
     }
 
-    /// Bounds the log by the size of its file system.
     fn fit_to_file_system(&mut self) {
         // If the size is not known, the option counts.
         let space = self.files.space(&self.dir).ok().flatten();
@@ -272,7 +249,6 @@ impl Opener {
         }
     }
 
-    /// Carries out a repair that was decided, by this start or before a crash.
     fn carry_out_repair(&self) -> Result<(), LogError> {
         let ControlFile::Valid(control) = Control::read(&*self.files, &self.dir)? else {
             return Ok(());
@@ -314,7 +290,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Creates a log, or its first segment, if it is missing; answers whether the log is new.
+    /// Answers whether the log is new.
     fn prepare(&mut self) -> Result<bool, LogError> {
         let found = Control::read(&*self.files, &self.dir)?;
         let numbers = list_segments(&*self.files, &self.dir)?;
@@ -352,7 +328,6 @@ impl Opener {
         Ok(Control::unstarted(MemberId(self.random()?)))
     }
 
-    /// A random number that is not zero.
     fn random(&self) -> Result<u64, LogError> {
         loop {
             let number = self.files.random_u64();
@@ -476,8 +451,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Removes what purges have left, and the segment that was made ahead. The control file does
-    /// not name that segment any more when it is removed.
+    /// The control file does not name the segment that was made ahead any more when it is removed.
     fn remove_leftovers(&self, control: &mut Control, unused: Option<u64>) -> Result<(), LogError> {
         if let Some(unused) = unused {
             control.newest_segment = unused - 1; // it is not the first
@@ -599,7 +573,6 @@ fn tip_of(replayed: &ReplayResult, tail: &[EntryHeader]) -> Tip {
 
 const REWRITE_BYTES: u64 = 1 << 20;
 
-/// Reads a range and writes the same bytes again.
 fn rewrite(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     let mut at = from;
     while at < to {

@@ -34,13 +34,9 @@ const TERMS_OUT_OF_REACH: u64 = 2 * TERMS_NOTED;
 /// The consensus core takes no higher ones.
 const TERM_MAX: Term = Term(u64::MAX / 2);
 
-/// A repair that is possible. The caller of [`crate::Log::open_or_repair`] decides whether it is
-/// made.
 #[derive(Clone, Debug)]
 pub struct RepairPlan {
-    /// The damage, as an error with its place and remedy.
     pub damage: LogError,
-    /// The member whose log it is.
     pub member: MemberId,
     pub kept: EntryId,
     /// The log has to reach this entry again (in the order of elections).
@@ -53,20 +49,16 @@ pub struct RepairPlan {
     control: Control,
 }
 
-/// A repair that this start has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
     pub damage: String,
-    /// Last entry that was kept.
     pub kept: EntryId,
     /// The log has to reach this entry again.
     pub until: EntryId,
-    /// See [`RepairPlan::known`].
     pub known: bool,
 }
 
 impl RepairPlan {
-    /// The plan in words for operators.
     pub(crate) fn report(&self) -> RepairReport {
         RepairReport {
             damage: self.damage.damage().unwrap_or_default(),
@@ -76,7 +68,6 @@ impl RepairPlan {
         }
     }
 
-    /// Makes the decision durable. [`carry_out`] executes it, now or at the next start.
     pub(crate) fn decide(&self, files: &dyn Files, dir: &Path) -> Result<(), LogError> {
         self.control.write(files, dir)
     }
@@ -139,7 +130,6 @@ pub(crate) fn plan(
     })
 }
 
-/// The log up to its first damage.
 struct GoodPart {
     segments: Vec<SegmentFile>,
     good: ReplayResult,
@@ -251,8 +241,8 @@ fn newest_config(good: &ReplayResult) -> Config {
     newest.config.clone()
 }
 
-/// The segment that continues where the good part ends. The bytes after that end stay where they
-/// are: no reader looks beyond what the successor states as the end.
+/// The bytes after the end of the good part stay where they are: no reader looks beyond what the
+/// successor states as the end.
 fn segment_after(good: &ReplayResult) -> SegmentHeader {
     let header = good.tail.back().filter(|header| header.id() == good.last);
     let seqno = match header {
@@ -287,14 +277,13 @@ fn segment_at_base(base: &LogBase, control: &Control) -> SegmentHeader {
     }
 }
 
-/// A random number that is not zero.
 fn random(files: &dyn Files, dir: &Path) -> Result<u64, LogError> {
     let number = files.random_u64();
     let number = number.map_err(|error| LogError::io("draw an id for", dir, 0, error))?;
     Ok(number.max(1))
 }
 
-/// Carries out the repair that the control file orders. May be repeated after a crash at any place.
+/// May be repeated after a crash at any place.
 pub(crate) fn carry_out(
     files: &dyn Files,
     dir: &Path,
@@ -325,8 +314,7 @@ pub(crate) fn carry_out(
     control.write(files, dir)
 }
 
-/// Renames the segments that the new one replaces. Durable on return, so that the new segment is
-/// never among the old ones.
+/// Durable on return, so that the new segment is never among the old ones.
 fn set_aside(
     files: &dyn Files,
     dir: &Path,

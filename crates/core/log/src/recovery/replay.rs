@@ -1,7 +1,6 @@
-//! Reading the whole stream once, in order. Recovery and the offline tools share it.
-//!
-//! No file is changed here. The result states what the stream amounts to and how it ends. Where the
-//! valid batches of a segment end, [`crate::recovery::decisions`] decides what that means.
+//! Reading the whole stream once, in order. Recovery and the offline tools share it. No file is
+//! changed here. The result states what the stream amounts to and how it ends. Where the valid
+//! batches of a segment end, [`crate::recovery::decisions`] decides what that means.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -28,14 +27,12 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Enough of a segment's first page for its header.
 const HEADER_READ_BYTES: usize = 512;
 
-/// A segment file with a good header.
 pub(crate) struct SegmentFile {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header: SegmentHeader,
 }
 
-/// Event of a replay, for its watcher.
 pub(crate) enum Event<'a> {
     Segment(&'a SegmentFile),
     Batch {
@@ -48,10 +45,8 @@ pub(crate) enum Event<'a> {
     },
 }
 
-/// Watches a replay.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Event<'_>) -> Result<(), LogError>;
 
-/// State of the stream after a replay.
 pub(crate) struct ReplayResult {
     pub(crate) base: LogBase,
     pub(crate) vote: HardState,
@@ -74,7 +69,6 @@ pub(crate) struct ReplayResult {
 pub(crate) struct StreamEnd {
     /// End of the last good batch, in the last segment.
     pub(crate) offset: u64,
-    /// Whether a torn tail follows.
     pub(crate) torn: bool,
     /// Highest floor stated for the last segment; what follows it may not be durable.
     pub(crate) floor: u64,
@@ -89,7 +83,6 @@ pub(crate) struct Chain {
     pub(crate) broken: Option<LogError>,
 }
 
-/// Opens all segments (for reading) and checks that they form one chain.
 pub(crate) fn open_segments(
     files: &dyn Files,
     dir: &Path,
@@ -163,12 +156,10 @@ impl SegmentFile {
     }
 }
 
-/// Number of the log's first segment.
 pub(crate) fn first_segment(control: &Control) -> u64 {
     control.first_segment.max(1)
 }
 
-/// Number of the last segment that exists or ought to.
 pub(crate) fn last_segment(control: &Control, numbers: &[u64]) -> u64 {
     let existing = numbers.last().copied().unwrap_or_default();
     existing
@@ -192,7 +183,6 @@ fn open_next(
     Ok(segment)
 }
 
-/// Opens a segment and reads its header.
 pub(crate) fn open_segment(
     files: &dyn Files,
     dir: &Path,
@@ -229,7 +219,6 @@ pub(crate) fn open_segment(
     Ok(SegmentFile { path, file, header })
 }
 
-/// Checks that the segment belongs to this member's log.
 pub(crate) fn check_owner(segment: &SegmentFile, control: &Control) -> Result<(), LogError> {
     let (header, identity) = (&segment.header, control.identity);
     let foreign = |what, expected: String, found: String| {
@@ -287,8 +276,7 @@ pub(crate) fn replay(
     Ok(state)
 }
 
-/// Replays the stream up to its end or to the first damage. Does not check whether the entries
-/// follow the base; [`ReplayResult::finish`] does.
+/// Does not check whether the entries follow the base; [`ReplayResult::finish`] does.
 pub(crate) fn replay_good(
     segments: &[SegmentFile],
     control: &Control,
@@ -532,7 +520,6 @@ impl ReplayResult {
         self.base = base.clone();
     }
 
-    /// Checks that the entries follow the base.
     pub(crate) fn finish(&mut self, segments: &[SegmentFile]) -> Result<(), LogError> {
         let first = self.index.first();
         if first.is_none() && self.last.index == self.base.last.index {
@@ -559,7 +546,6 @@ impl ReplayResult {
     }
 }
 
-/// End of a segment's valid batches.
 struct Stop {
     offset: u64,
     /// Highest floor stated for the segment so far.

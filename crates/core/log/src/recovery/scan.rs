@@ -1,8 +1,7 @@
-//! Reading a segment from front to back: blocks, batches, records.
-//!
-//! Nothing is decided here. A batch is given only if every byte of it was verified; otherwise the
-//! answer says where the bytes differ from a batch, and how. What that means is decided by
-//! [`crate::recovery::decisions`], with what [`scan_tail`] finds after the place.
+//! Reading a segment from front to back: blocks, batches, records. Nothing is decided here. A batch
+//! is given only if every byte of it was verified; otherwise the answer says where the bytes differ
+//! from a batch, and how. What that means is decided by [`crate::recovery::decisions`], with what
+//! [`scan_tail`] finds after the place.
 
 use std::io;
 use std::ops::Range;
@@ -82,7 +81,6 @@ pub(crate) struct Batch {
     pub(crate) header: BatchHeader,
     /// The records in order, each with its offset.
     pub(crate) records: Vec<(u64, Record)>,
-    /// Offset after the batch.
     pub(crate) end: u64,
 }
 
@@ -93,7 +91,6 @@ pub(crate) struct MismatchAt {
     pub(crate) mismatch: Mismatch,
 }
 
-/// Reads and verifies the batch at `offset`.
 pub(crate) fn read_batch(
     blocks: &mut BlockReader,
     segment_id: u64,
@@ -150,7 +147,6 @@ pub(crate) fn read_batch(
     }))
 }
 
-/// Reads and verifies the record at `place`; answers its size on disk too.
 fn read_record(
     blocks: &mut BlockReader,
     place: Place,
@@ -165,7 +161,6 @@ fn read_record(
         .map(|record| (outline.bytes, record)))
 }
 
-/// Reads a record's checked part.
 pub(crate) fn read_outline(
     blocks: &mut BlockReader,
     place: Place,
@@ -187,14 +182,12 @@ pub(crate) fn read_outline(
 /// Contents of a segment after a bad place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TailScan {
-    /// Whether every byte is zero.
     pub(crate) blank: bool,
     /// Highest durable floor in a batch header there, or zero. Only a header's floor proves
     /// anything about the bad place; a valid header or record there does not.
     pub(crate) floor: u64,
 }
 
-/// Scans everything from `offset` to the end of the reader's range.
 pub(crate) fn scan_tail(
     blocks: &mut BlockReader,
     segment_id: u64,
@@ -211,8 +204,8 @@ pub(crate) fn scan_tail(
 /// Called with the reader, the offset of a valid batch header, and the header.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&mut BlockReader, u64, BatchHeader) -> io::Result<()>;
 
-/// Finds every valid batch header from `offset` to the end of the reader's range, wherever it is.
-/// Answers whether all bytes are zero.
+/// Visits every valid batch header to the end of the reader's range, wherever it is. Answers
+/// whether all bytes are zero.
 pub(crate) fn search_batches(
     blocks: &mut BlockReader,
     segment_id: u64,

@@ -1,7 +1,5 @@
-//! The newest entries, in memory.
-//!
-//! Appended entries are read from here until they are written, and for as long as the limit allows
-//! after that, because followers ask for the newest entries. The writer adds; readers look up.
+//! The newest entries, in memory: read from here until they are written, and as long as the limit
+//! allows after that, because followers ask for them. The writer adds; readers look up.
 
 use std::collections::VecDeque;
 
@@ -34,7 +32,6 @@ impl Cache {
         }
     }
 
-    /// Adds the next entry.
     pub(crate) fn push(&mut self, entry: Entry) {
         debug_assert!(
             self.entries
@@ -57,7 +54,6 @@ impl Cache {
         }
     }
 
-    /// Removes everything up to and including `index`, after a purge.
     pub(crate) fn purge_to(&mut self, index: LogIndex) {
         while self
             .entries
@@ -74,7 +70,6 @@ impl Cache {
         }
     }
 
-    /// Removes everything at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         while self
             .entries
@@ -92,7 +87,6 @@ impl Cache {
         self.bytes = 0;
     }
 
-    /// The entry, if the cache holds it.
     pub(crate) fn get(&self, index: LogIndex) -> Option<&Entry> {
         let first = self.entries.front()?.header.index;
         let at = index.0.checked_sub(first.0)?;

@@ -1,11 +1,9 @@
-//! Locations of live entries on disk: a sparse index in memory.
-//!
-//! The stream is append-only: a truncated entry stays in its segment, and its successor with the
-//! same index follows later. The index distinguishes them. It is a list of *extents*: runs of live
-//! entries that follow each other in one segment with no dead entry between them. Truncation
-//! shortens the list from its end and forces the next entry into a new extent. So every index
-//! belongs to at most one extent: that of its newest version. Inside an extent there is a point
-//! every 64 KiB.
+//! Locations of live entries on disk: a sparse index in memory. The stream is append-only: a
+//! truncated entry stays in its segment, and its successor with the same index follows later. The
+//! index distinguishes them. It is a list of *extents*: runs of live entries that follow each other
+//! in one segment with no dead entry between them. Truncation shortens the list from its end and
+//! forces the next entry into a new extent. So every index belongs to at most one extent: that of
+//! its newest version. Inside an extent there is a point every 64 KiB.
 
 use std::collections::VecDeque;
 
@@ -59,7 +57,6 @@ impl Extent {
         LogIndex(self.first.0 + u64::from(point.index))
     }
 
-    /// Adds the entry, if it follows the last one.
     fn join(&mut self, segment: u64, offset: u32, header: &EntryHeader) -> bool {
         if self.segment != segment || header.index != self.last.next() {
             return false;
@@ -102,7 +99,6 @@ impl StreamIndex {
         });
     }
 
-    /// Removes everything at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         self.broken = true;
         while self
@@ -119,13 +115,11 @@ impl StreamIndex {
         }
     }
 
-    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.extents.clear();
         self.broken = true;
     }
 
-    /// Removes what is in segments below this number.
     pub(crate) fn purge_segments_below(&mut self, number: u64) {
         while self
             .extents
@@ -136,7 +130,6 @@ impl StreamIndex {
         }
     }
 
-    /// First live entry on disk.
     pub(crate) fn first(&self) -> Option<LogIndex> {
         self.extents.front().map(|extent| extent.first)
     }
@@ -149,7 +142,6 @@ impl StreamIndex {
         count.checked_sub(1).map(|i| self.extents[i].last)
     }
 
-    /// Position from which to scan for an entry.
     pub(crate) fn find(&self, index: LogIndex) -> Option<Spot> {
         let at = self.extents.partition_point(|extent| extent.last < index);
         let extent = self

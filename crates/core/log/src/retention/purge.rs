@@ -1,8 +1,6 @@
-//! Purging: removes an old prefix of the log, in whole segments.
-//!
-//! [`LogWriter::retention_point`] says how far the sizes and ages of segments ask for a purge.
-//! [`LogWriter::purge`] does it. The caller decides; no rule about members is known here. Readers
-//! see a purge at once; the files are removed beside the writer ([`Removals`]).
+//! Purging: removes an old prefix of the log, in whole segments. The caller decides up to where; no
+//! rule about members is known here. Readers see a purge at once; the files are removed beside the
+//! writer ([`Removals`]).
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,10 +16,8 @@ use crate::format::segment::unix_ms;
 use crate::shared::ControlKeeper;
 use crate::{LogError, LogWriter};
 
-/// Point up to which a log should be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionPoint {
-    /// The last index that should be purged.
     pub up_to: LogIndex,
     /// The log is above its hard bound, so this includes entries that were to be kept. A member
     /// that still needs them has to take a full copy.
@@ -33,7 +29,7 @@ pub struct RetentionPoint {
 /// log stays longer.
 const GAP_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The ages of segments that were created at these times, oldest first, in milliseconds since 1970.
+/// Oldest first; the times are in milliseconds since 1970.
 fn ages(created_ms: &[u64], now_ms: u64) -> Vec<Duration> {
     let (mut later, mut age) = (now_ms, Duration::ZERO);
     let mut ages: Vec<Duration> = Vec::with_capacity(created_ms.len());
@@ -71,9 +67,7 @@ impl LogWriter {
     }
 
     /// [`LogWriter::purge`] for [`LogWriter::needs_space`]: pending writes stay pending, and the
-    /// files are removed on return.
-    ///
-    /// Removes nothing if entries are to be truncated.
+    /// files are removed on return. Removes nothing if entries are to be truncated.
     pub fn purge_for_space(
         &mut self,
         up_to: LogIndex,
@@ -182,7 +176,6 @@ impl LogWriter {
         self.space().map_or(least, |space| beside(space).max(least))
     }
 
-    /// The target size of this log in bytes.
     pub fn retain_bytes(&self) -> u64 {
         let member = self.control.values().identity.member;
         self.options.spread_retain_bytes(member)
@@ -201,7 +194,6 @@ impl LogWriter {
         self.remove_segments_below(first_kept, base)
     }
 
-    /// The first segment that must stay, and the last live entry before it.
     fn removable(&self, up_to: LogIndex) -> Option<(u64, LogIndex)> {
         let state = self.shared.state();
         let base = state.base.last.index;
@@ -258,14 +250,11 @@ impl LogWriter {
 }
 
 /// Removes purged segments on threads of their own, beside the writer. Dropping it waits for them.
-///
 /// The control file is replaced before any segment is removed, so a crash in between leaves only
 /// leftovers, which the next start removes. Until the control file is replaced, a crash undoes the
-/// purge.
-///
-/// Once it is replaced, the segments are no part of the log. Whatever becomes of their files then,
-/// the log is whole: one that is gone already is what was wanted, and one that cannot be removed is
-/// a leftover, too.
+/// purge. Once it is replaced, the segments are no part of the log. Whatever becomes of their files
+/// then, the log is whole: one that is gone already is what was wanted, and one that cannot be
+/// removed is a leftover, too.
 pub(crate) struct Removals {
     files: Arc<dyn Files>,
     dir: PathBuf,
@@ -296,7 +285,6 @@ impl Removals {
         }
     }
 
-    /// Starts to remove these segments, which the content of the control file names no more.
     fn start(&mut self, numbers: Vec<u64>) {
         let (files, dir) = (self.files.clone(), self.dir.clone());
         let (control, results) = (self.control.clone(), self.results.clone());
@@ -324,7 +312,6 @@ impl Removals {
         }
     }
 
-    /// Waits until everything is removed.
     fn wait(&mut self) {
         for thread in self.running.drain(..) {
             // A panic there leaves segments that the next start removes.
@@ -353,7 +340,6 @@ impl Drop for Removals {
     }
 }
 
-/// Removes the files of these segments: those that are still there, and why.
 fn remove(
     files: &dyn Files,
     dir: &Path,

@@ -1,11 +1,9 @@
-//! Segments made ahead of need.
-//!
-//! A new file is filled with zeros and synced before it is used, so that a sync on the commit path
-//! never has to write file-system metadata, and space for a segment is certain before its first
-//! record (decision 002). It then gets an open header and its name in the log, and the control file
-//! names it. A thread of its own does all that beside the writer, at a pace that leaves the disk to
-//! the writer. So the writer needs nothing but the write of its first batch, which completes the
-//! header.
+//! Segments made ahead of need. A new file is filled with zeros and synced before it is used, so
+//! that a sync on the commit path never has to write file-system metadata, and space for a segment
+//! is certain before its first record (decision 002). It then gets an open header and its name in
+//! the log, and the control file names it. A thread of its own does all that beside the writer, at
+//! a pace that leaves the disk to the writer. So the writer needs nothing but the write of its
+//! first batch, which completes the header.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +37,6 @@ pub(crate) struct SegmentMaker {
     making: Option<Making>,
 }
 
-/// A segment that is ready for its first batch.
 pub(crate) struct ReadySegment {
     pub(crate) file: Arc<dyn File>,
     /// Durable in the file, and open.
@@ -53,7 +50,6 @@ struct Making {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Urgency of a segment.
 #[derive(Default)]
 struct Pace {
     hurry: AtomicBool,
@@ -74,8 +70,8 @@ impl SegmentMaker {
         }
     }
 
-    /// Starts making a segment, unless one is ready or under way. `header` is open; its id is
-    /// drawn. [`SegmentMaker::take`] reports a failure.
+    /// Does nothing while one is ready or under way. `header` is open; its id is drawn.
+    /// [`SegmentMaker::take`] reports a failure.
     pub(crate) fn start(&mut self, header: SegmentHeader) {
         if self.making.is_some() {
             return;
@@ -99,7 +95,6 @@ impl SegmentMaker {
         }
     }
 
-    /// The segment is needed soon.
     pub(crate) fn hurry(&self) {
         if let Some(making) = &self.making {
             making.pace.hurry.store(true, Ordering::Relaxed);
@@ -165,8 +160,7 @@ impl Pace {
     }
 }
 
-/// Makes a segment that waits for its first batch. Durable on return, also in the control file, so
-/// that a start notices if the file is lost.
+/// Durable on return, also in the control file, so that a start notices if the file is lost.
 fn make_ready(
     files: &dyn Files,
     dir: &Path,
@@ -230,7 +224,6 @@ pub(crate) fn create_segment(
     installed.map_err(|error| LogError::io("create", &path, header.size, error))
 }
 
-/// Writes zeros to a new file, in pieces that are synced one by one.
 fn fill(files: &dyn Files, file: &dyn File, size: u64, pace: &Pace) -> io::Result<()> {
     let mut at = 0;
     while at < size {
@@ -271,7 +264,6 @@ fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
 }
 
 impl Segment {
-    /// A segment with this header and no batch yet.
     pub(crate) fn new(header: &SegmentHeader, file: Arc<dyn File>) -> Segment {
         Segment {
             number: header.number,

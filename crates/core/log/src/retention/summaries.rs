@@ -1,13 +1,11 @@
-//! Kind, term and seqno of every entry of the log, in memory.
-//!
-//! Threads that must not wait for a disk ask for these. Entries that follow each other are mostly
-//! alike: they are kept as *runs*, 32 bytes each. A run ends where the kind or the term changes.
+//! Kind, term and seqno of every entry of the log, in memory. Threads that must not wait for a disk
+//! ask for these. Entries that follow each other are mostly alike: they are kept as *runs*, 32
+//! bytes each. A run ends where the kind or the term changes.
 
 use std::collections::VecDeque;
 
 use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 
-/// Summary of an entry, known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
     pub id: EntryId,
@@ -19,7 +17,6 @@ pub struct EntrySummary {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: LogIndex,
-    /// Seqno of the first entry.
     seqno: Seqno,
     term: Term,
     kind: EntryKind,
@@ -54,7 +51,6 @@ impl Run {
 }
 
 impl Summaries {
-    /// Adds the next entry.
     pub(crate) fn push(&mut self, header: &EntryHeader) {
         let (last, index) = (self.last, header.index);
         self.last = index;
@@ -78,7 +74,6 @@ impl Summaries {
         });
     }
 
-    /// Removes everything at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         while self.runs.back().is_some_and(|run| run.first >= from) {
             self.runs.pop_back();
@@ -89,7 +84,6 @@ impl Summaries {
         }
     }
 
-    /// Removes everything up to and including `index`.
     pub(crate) fn purge_to(&mut self, index: LogIndex) {
         let next = index.next();
         if self.last <= index {
@@ -107,7 +101,6 @@ impl Summaries {
         }
     }
 
-    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
     }
@@ -118,7 +111,6 @@ impl Summaries {
         (index <= self.last).then(|| run.at(index))
     }
 
-    /// The last entry of this kind at or before `end`, if one is held.
     pub(crate) fn last_of(&self, kind: EntryKind, end: LogIndex) -> Option<LogIndex> {
         let count = self.runs.partition_point(|run| run.first <= end);
         let found = self
@@ -130,7 +122,6 @@ impl Summaries {
         Some(next.unwrap_or(self.last).min(end))
     }
 
-    /// The first entry held whose seqno is this one or higher.
     pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<LogIndex> {
         let count = self.runs.partition_point(|run| run.seqno < seqno);
         let next = self.runs.get(count);
