@@ -1,5 +1,4 @@
 //! Catch-up: entries that the entry cache no longer has are read from the log for members that lag.
-//!
 //! The driver asks for a range through [`crate::Disk::read`]; a thread of the node answers it with
 //! [`crate::DiskRead::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait for
 //! the disk.
@@ -20,7 +19,6 @@ use crate::shared::lock;
 pub struct CatchUp {
     sender: EntrySender,
     range: Arc<Mutex<SendEntries>>,
-    /// Upper bound on the payload bytes in one message.
     bytes_max: usize,
 }
 
@@ -67,7 +65,6 @@ impl OutstandingReads {
 }
 
 impl CatchUp {
-    /// The member that needs the range.
     pub(crate) fn to(&self) -> MemberId {
         self.range().to
     }

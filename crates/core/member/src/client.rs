@@ -1,9 +1,8 @@
-//! Clients that wait for the result of a proposal, as the driver sees them.
-//!
-//! A host's thread submits an action and waits on a [`Client`]. The driver holds it through a
-//! [`Waiter`] and ends the wait with a [`ProposalResult`]. The first result wins: the driver and
-//! the client itself, which may give up, race for it. [`ResultSlot`] is that rule for
-//! implementations of [`Client`]; locking and waking are theirs.
+//! Clients that wait for the result of a proposal, as the driver sees them. A host's thread submits
+//! an action and waits on a [`Client`]. The driver holds it through a [`Waiter`] and ends the wait
+//! with a [`ProposalResult`]. The first result wins: the driver and the client itself, which may
+//! give up, race for it. [`ResultSlot`] is that rule for implementations of [`Client`]; locking and
+//! waking are theirs.
 
 use std::ops::Deref;
 use std::sync::Arc;

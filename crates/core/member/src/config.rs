@@ -1,6 +1,5 @@
-//! The settings of a member, which its host passes at start.
-//!
-//! Durations are real time. The host has validated them: nothing here checks a value.
+//! The settings of a member, which its host passes at start. Durations are real time. The host has
+//! validated them: nothing here checks a value.
 
 use std::time::Duration;
 

@@ -48,9 +48,7 @@ impl DiskRead {
 #[derive(Debug)]
 pub struct FetchRead {
     pub(crate) to: MemberId,
-    /// The session that asks.
     pub(crate) session: SessionId,
-    /// Its number for the question.
     pub(crate) number: u64,
     pub(crate) first: LogIndex,
     pub(crate) last: LogIndex,

@@ -1,9 +1,7 @@
-//! The entry cache: the newest entries of the log with their payloads, in memory.
-//!
-//! It holds every entry that is not committed or not written, and as many older ones as fit.
-//! Replication and commit notices read from it; the log is read only for members that lag further.
-//!
-//! Invariant: `bytes` is the sum of the lengths of the payloads held.
+//! The entry cache: the newest entries of the log with their payloads, in memory. It holds every
+//! entry that is not committed or not written, and as many older ones as fit. Replication and
+//! commit notices read from it; the log is read only for members that lag further. Invariant:
+//! `bytes` is the sum of the lengths of the payloads held.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +9,14 @@ use bytes::Bytes;
 use synod_consensus::{EntryHeader, LogIndex};
 use synod_log::Entry;
 
-/// Newest entries of the log, by index.
 pub(crate) struct EntryCache {
     entries: BTreeMap<LogIndex, Entry>,
-    /// Payload bytes held.
     bytes: usize,
     /// Bound on `bytes`; entries that must be kept may exceed it.
     bytes_max: usize,
 }
 
 impl EntryCache {
-    /// An empty cache of at most about `bytes_max` payload bytes.
     pub(crate) fn new(bytes_max: usize) -> EntryCache {
         EntryCache {
             entries: BTreeMap::new(),
@@ -30,7 +25,6 @@ impl EntryCache {
         }
     }
 
-    /// Adds an entry, in place of the one that had its index.
     pub(crate) fn put(&mut self, header: EntryHeader, payload: Bytes) {
         self.bytes += payload.len();
         if let Some(old) = self.entries.insert(header.index, Entry { header, payload }) {
@@ -38,12 +32,10 @@ impl EntryCache {
         }
     }
 
-    /// Payload bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The entry at this index, if it is held.
     pub(crate) fn get(&self, index: LogIndex) -> Option<&Entry> {
         self.entries.get(&index)
     }
@@ -76,7 +68,6 @@ impl EntryCache {
         (next > last).then_some(entries)
     }
 
-    /// Removes the entries at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         while let Some(last) = self.entries.last_entry() {
             if *last.key() < from {
@@ -86,7 +77,6 @@ impl EntryCache {
         }
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;

@@ -1,11 +1,9 @@
 //! Entries that this member's database needs and its own log lacks: what a reader wants, and what
-//! the driver has fetched of it from other members.
-//!
-//! A reader (delivery, or a host's thread that joins) states one [`FetchWish`] at a time and sends
-//! the driver [`crate::Event::Fetch`]. The driver asks other members, one after the other, and puts
-//! the answer here, which moves the log for the reader ([`crate::Shared::new`]). The
-//! entries are in memory, so an answer is bounded ([`crate::Tuning::catch_up_bytes`]), and the
-//! reader takes it before it wants more.
+//! the driver has fetched of it from other members. A reader (delivery, or a host's thread that
+//! joins) states one [`FetchWish`] at a time and sends the driver [`crate::Event::Fetch`]. The
+//! driver asks other members, one after the other, and puts the answer here, which moves the log
+//! for the reader ([`crate::Shared::new`]). The entries are in memory, so an answer is bounded
+//! ([`crate::Tuning::catch_up_bytes`]), and the reader takes it before it wants more.
 
 use std::sync::Mutex;
 
@@ -18,7 +16,6 @@ use crate::shared::lock;
 /// The entries before this member's own log that a reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchWish {
-    /// The first entry.
     pub(crate) from: FetchFrom,
     /// The last entry, if the reader does not want all up to its own log.
     pub(crate) to: Option<LogIndex>,
@@ -29,7 +26,6 @@ pub struct FetchWish {
 }
 
 impl FetchWish {
-    /// Everything from here up to the own log.
     pub(crate) fn all_from(from: FetchFrom, needed_from: LogIndex) -> FetchWish {
         FetchWish {
             from,
@@ -79,7 +75,6 @@ impl FetchBox {
         Some(found)
     }
 
-    /// The wish that has no answer yet.
     pub(crate) fn wanted(&self) -> Option<FetchWish> {
         let state = lock(&self.0);
         state

@@ -1,7 +1,5 @@
 //! Entrances for the fuzz targets in `testing/fuzz/`: private decoders, each with a check that must
-//! hold for any bytes.
-//!
-//! Behind the feature `fuzzing`; not part of the crate's interface.
+//! hold for any bytes. Behind the feature `fuzzing`; not part of the crate's interface.
 
 use bytes::Bytes;
 use synod_certify::{Class, KeySet};

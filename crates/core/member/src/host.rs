@@ -1,8 +1,6 @@
-//! The host: the program that a member runs in, such as a database server.
-//!
-//! The member calls [`Host`]: it delivers actions and views, asks for state transfers, and logs.
-//! The host calls the node. Nothing here names an option of a certain host
-//! ([`Host::setting_name`]).
+//! The host: the program that a member runs in, such as a database server. The member calls
+//! [`Host`]: it delivers actions and views, asks for state transfers, and logs. The host calls the
+//! node. Nothing here names an option of a certain host ([`Host::setting_name`]).
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -138,13 +136,12 @@ pub enum Remedy {
     Operator,
 }
 
-/// The program that a member runs in.
-///
-/// The node calls [`Host::deliver`] and [`Host::deliver_decision`] from a thread of their own,
-/// where they may wait, and the former also from a thread that drives, if [`Host::takes_now`] says
-/// that it will not. It calls [`Host::allows`] from connection threads. It may call every other
-/// method from any thread that drives, among them the host's own that submits an action: they must
-/// return at once, and take no lock that is held during a submission.
+/// The program that a member runs in. The node calls [`Host::deliver`] and
+/// [`Host::deliver_decision`] from a thread of their own, where they may wait, and the former also
+/// from a thread that drives, if [`Host::takes_now`] says that it will not. It calls
+/// [`Host::allows`] from connection threads. It may call every other method from any thread that
+/// drives, among them the host's own that submits an action: they must return at once, and take no
+/// lock that is held during a submission.
 pub trait Host: Send + Sync {
     /// The name that operators of this host know a setting by, for texts that ask to change it.
     fn setting_name(&self, setting: Setting) -> &'static str {

@@ -94,7 +94,6 @@ pub(crate) fn begin_history(
     Ok(group)
 }
 
-/// Whether the log has never had an entry.
 fn is_blank(recovered: &Recovered) -> bool {
     recovered.base == LogBase::default() && recovered.tail.is_empty() && recovered.repair.is_none()
 }

@@ -1,7 +1,6 @@
-//! The interfaces through which a driver acts: the network, its disk, and an observer.
-//!
-//! A node implements them with threads and sockets, the simulator with virtual ones. No method here
-//! may wait: what takes time answers later, by an [`crate::Event`].
+//! The interfaces through which a driver acts: the network, its disk, and an observer. A node
+//! implements them with threads and sockets, the simulator with virtual ones. No method here may
+//! wait: what takes time answers later, by an [`crate::Event`].
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 /// How large a log is, and how large it may become, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogSize {
-    /// Its size now.
     pub(crate) bytes: u64,
     /// Its target: above it the log is purged of what no member needs.
     pub(crate) target: u64,

@@ -1,8 +1,7 @@
-//! Holds on this member's log: what its readers still need.
-//!
-//! Each reader moves its own hold, at each action that it has passed, so a hold is never behind its
-//! reader: a log may be full of a few large actions. There may be thousands of readers, so moving a
-//! hold locks nothing; the table of all holds is locked when a reader comes, and at each slow tick.
+//! Holds on this member's log: what its readers still need. Each reader moves its own hold, at each
+//! action that it has passed, so a hold is never behind its reader: a log may be full of a few
+//! large actions. There may be thousands of readers, so moving a hold locks nothing; the table of
+//! all holds is locked when a reader comes, and at each slow tick.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +10,6 @@ use synod_consensus::Seqno;
 
 use crate::shared::lock;
 
-/// The holds on a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogHolds {
     /// The last action that the reader of each hold has passed.
@@ -25,7 +23,6 @@ pub struct LogHold {
 }
 
 impl LogHolds {
-    /// Holds what comes after the action `passed`.
     pub(crate) fn hold_after(&self, passed: Seqno) -> LogHold {
         let passed = Arc::new(AtomicI64::new(passed.0));
         lock(&self.passed).push(Arc::downgrade(&passed));

@@ -1,8 +1,7 @@
-//! Opening a member's log at start, and the decision to repair it if it is damaged.
-//!
-//! A damaged log is repaired from the other members: the damaged part is removed and comes back by
-//! replication. A group's only voter has no such members; its log is left as it is, with an error
-//! that says what an operator can do.
+//! Opening a member's log at start, and the decision to repair it if it is damaged. A damaged log
+//! is repaired from the other members: the damaged part is removed and comes back by replication. A
+//! group's only voter has no such members; its log is left as it is, with an error that says what
+//! an operator can do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,8 @@
-//! Apply outcomes: how an action ended on the members, and which outcome wins if they differ.
-//!
-//! The rule is that of Galera's inconsistency voting, as its documentation describes it: the
-//! outcome that most members had wins. [`winning_outcome`] decides on the answers so far, and only
-//! if no missing answer could change the result.
-//!
-//! Pure functions. The driver knows which members may answer, and how long it waits for them.
+//! Apply outcomes: how an action ended on the members, and which outcome wins if they differ. The
+//! rule is that of Galera's inconsistency voting, as its documentation describes it: the outcome
+//! that most members had wins. [`winning_outcome`] decides on the answers so far, and only if no
+//! missing answer could change the result. Pure functions. The driver knows which members may
+//! answer, and how long it waits for them.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Session history: the sessions that took part in a range of the log.
-//!
-//! A host that continues from an old position asks which sessions' open transactions the actions
-//! after that position may still refer to. What its own log lacks of them is fetched, without the
-//! payloads.
+//! Session history: the sessions that took part in a range of the log. A host that continues from
+//! an old position asks which sessions' open transactions the actions after that position may still
+//! refer to. What its own log lacks of them is fetched, without the payloads.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +13,6 @@ use crate::fetch::{FetchWish, NotFetched};
 use crate::payload::view::View;
 use crate::shared::Shared;
 
-/// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// Why a history cannot be read.

@@ -1,7 +1,6 @@
-//! Settings that texts for operators speak of.
-//!
-//! The crates below the host name the *thing*. The host knows what its operators call it
-//! ([`crate::Host::setting_name`]): a server option in one host, a key of a file in another.
+//! Settings that texts for operators speak of. The crates below the host name the *thing*. The host
+//! knows what its operators call it ([`crate::Host::setting_name`]): a server option in one host, a
+//! key of a file in another.
 
 /// A setting that an operator may have to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

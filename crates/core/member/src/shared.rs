@@ -206,27 +206,20 @@ pub struct Shared {
     left: AtomicI64,
     /// The driver wants an event when this seqno is applied; the largest number if it wants none.
     awaited: AtomicI64,
-    /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
-    /// How often the log was synced.
     pub(crate) log_syncs: AtomicU64,
-    /// Whether the log is full, see [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
-    /// Whether the log will be full soon, see [`Shared::is_log_tight`].
     pub(crate) log_tight: AtomicBool,
     /// See [`Shared::purge_up_to`]; zero: nothing.
     purge_wanted: AtomicI64,
-    /// Whether the database diverged, see [`Shared::is_database_diverged`].
     pub(crate) database_diverged: AtomicBool,
     /// The last index delivered: delivery needs no entry up to it again.
     pub(crate) delivered: AtomicU64,
     /// The log begins after this action, once the writes under way are done.
     pub(crate) base_seqno: AtomicI64,
-    /// Entries that this member's log lacks, as other members have sent them.
     pub(crate) fetched: FetchBox,
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
-    /// Parts of the log that its readers need.
     pub(crate) readers: LogHolds,
     /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,
@@ -235,7 +228,6 @@ pub struct Shared {
 /// How far the log may be read.
 #[derive(Default)]
 struct CommitPoint {
-    /// The commit index.
     index: LogIndex,
     /// Up to here the log on disk is the one that the driver has in mind. A commit may be known
     /// before this member has written the entry. Until then the log may hold another entry there,
@@ -447,7 +439,6 @@ impl Shared {
         (self.moved)();
     }
 
-    /// The answer to a reader's wish has come.
     pub(crate) fn put_fetched(&self, wish: FetchWish, answer: FetchResult) {
         self.fetched.put(wish, answer);
         (self.moved)();

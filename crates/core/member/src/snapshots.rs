@@ -1,8 +1,7 @@
-//! Snapshot positions of this member's actions that are being proposed.
-//!
-//! The group forgets certification history that every member has applied. A large action takes long
-//! to reach the leader, which would then refuse it as too old, however often it is tried. So a
-//! member reports as applied at most the oldest snapshot position among its proposed actions.
+//! Snapshot positions of this member's actions that are being proposed. The group forgets
+//! certification history that every member has applied. A large action takes long to reach the
+//! leader, which would then refuse it as too old, however often it is tried. So a member reports as
+//! applied at most the oldest snapshot position among its proposed actions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,6 @@ use synod_consensus::Seqno;
 
 use crate::shared::lock;
 
-/// The snapshot positions held.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     /// Number of actions by their snapshot position.
@@ -26,14 +24,12 @@ pub struct Snapshot {
 }
 
 impl Snapshots {
-    /// Holds `seqno` for one action that is about to be proposed.
     pub(crate) fn hold(self: &Arc<Self>, seqno: Seqno) -> Arc<Snapshot> {
         *lock(&self.held).entry(seqno).or_default() += 1;
         let all = self.clone();
         Arc::new(Snapshot { all, seqno })
     }
 
-    /// The oldest position held; `None` if there is none.
     pub(crate) fn oldest(&self) -> Option<Seqno> {
         lock(&self.held).keys().next().copied()
     }

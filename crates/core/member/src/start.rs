@@ -1,8 +1,7 @@
-//! The start of a member, between the opening of its log and its first turn.
-//!
-//! [`Start::new`] decides which history the member continues (a bootstrap may begin one), rebuilds
-//! the consensus core from the log, and warms up certification: it feeds the last entries of the
-//! log to the [`CertificationState`]. The result makes a [`crate::Driver`].
+//! The start of a member, between the opening of its log and its first turn. [`Start::new`] decides
+//! which history the member continues (a bootstrap may begin one), rebuilds the consensus core from
+//! the log, and warms up certification: it feeds the last entries of the log to the
+//! [`CertificationState`]. The result makes a [`crate::Driver`].
 
 use std::sync::Arc;
 
@@ -22,7 +21,6 @@ use crate::tuning::Tuning;
 
 /// Upper bound on the log bytes read to rebuild the certification index at start (start-up time).
 const WARM_TOTAL_BYTES: u64 = 256 << 20;
-/// Bytes read from the log at a time for that.
 const WARM_BYTES: usize = 4 << 20;
 
 /// Why a member does not start.

@@ -105,13 +105,10 @@ pub struct Storage {
     shared: Arc<Shared>,
     /// The group is one of relays: no member has a database, and none gets a copy.
     in_relay_group: bool,
-    /// Bytes written since the last sync.
     batch_bytes: usize,
-    /// Ticket of the latest write since the last sync.
     last_ticket: Option<WriteTicket>,
     /// The last batch is not covered by a durable floor yet.
     floor_due: bool,
-    /// The latest order to purge.
     last_purge: Option<PurgeJob>,
     /// The base after a purge for space, until it is taken.
     purged: Option<LogBase>,
@@ -178,9 +175,6 @@ impl Storage {
 
     /// Makes the writes durable. Returns the ticket to report, if there is one, for
     /// [`crate::Event::Persisted`].
-    ///
-    /// # Errors
-    /// Errors of [`Storage::write`].
     pub fn sync(&mut self) -> Result<Option<WriteTicket>, LogError> {
         self.batch_bytes = 0;
         let Some(ticket) = self.last_ticket.take() else {
@@ -252,9 +246,6 @@ impl Storage {
 
     /// After [`IDLE`] without jobs: covers the last batch by a durable floor, unless it is covered.
     /// Returns whether it did.
-    ///
-    /// # Errors
-    /// Errors of [`Storage::write`].
     pub fn idle(&mut self) -> Result<bool, LogError> {
         if !std::mem::take(&mut self.floor_due) {
             return Ok(false);
@@ -265,9 +256,6 @@ impl Storage {
     }
 
     /// No more jobs will come.
-    ///
-    /// # Errors
-    /// Errors of [`Storage::write`].
     pub fn finish(&mut self) -> Result<(), LogError> {
         self.sync_with_room()
     }
@@ -467,12 +455,10 @@ impl Storage {
     }
 }
 
-/// The configuration in force at an entry, of these in ascending order.
 fn config_in_force(configs: &[ConfigAt], index: LogIndex) -> Option<ConfigAt> {
     configs.iter().rev().find(|c| c.index <= index).cloned()
 }
 
-/// Approximate size of a job in the log.
 fn job_bytes(job: &Job) -> usize {
     match job {
         Job::Append { entries, .. } => entries.iter().map(|e| e.payload.len() + 128).sum(),

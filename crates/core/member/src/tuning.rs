@@ -1,7 +1,6 @@
-//! Constants of a member that only its checkers have reason to change.
-//!
-//! They are no settings of the host: the defaults are right for every group. The simulator chooses
-//! small values to reach rare situations sooner.
+//! Constants of a member that only its checkers have reason to change. They are no settings of the
+//! host: the defaults are right for every group. The simulator chooses small values to reach rare
+//! situations sooner.
 
 use std::time::Duration;
 

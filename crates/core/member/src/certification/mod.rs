@@ -35,13 +35,11 @@ pub(crate) use self::partial_actions::PartialActions;
 use crate::payload::action::{ActionPiece, Chunk, Part, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
 
-/// Bytes of an encoded key.
 const KEY_BYTES: usize = 17;
 /// Keys of an action wait if the certifier compares too many actions in parts already. So many
 /// times what its index takes in a step are waited for; then the action is refused.
 const WAITING_PARTS: usize = 4;
 
-/// Why a proposal cannot be certified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertifyError {
     /// This log lacks chunks that precede the proposal, or the action was discarded or ordered.
@@ -63,12 +61,10 @@ impl From<PayloadError> for CertifyError {
     }
 }
 
-/// Keys that no certification can read.
 fn malformed_keys(error: DecodeKeysError) -> CertifyError {
     malformed_action(error.to_string())
 }
 
-/// An error about the payload of an action entry.
 fn malformed_action(why: impl Into<String>) -> CertifyError {
     CertifyError::Malformed(PayloadError {
         what: "action",
@@ -88,7 +84,6 @@ pub(crate) struct CertificationState {
     certifier: Certifier,
     partial_actions: PartialActions,
     open_keys: OpenKeys,
-    /// One for each uncommitted entry, ascending by index.
     undo: VecDeque<UndoPoint>,
     /// The last action fed; at first `start_seqno`.
     last_seqno: Seqno,
@@ -125,21 +120,15 @@ impl CertificationState {
         *self = CertificationState::new(index, seqno, self.limits);
     }
 
-    /// Index of the last entry fed.
     pub(crate) fn last_index(&self) -> LogIndex {
         self.last_index
     }
 
-    /// The partial actions of the log, as far as the entries fed show them.
     pub(crate) fn partial_actions(&self) -> &PartialActions {
         &self.partial_actions
     }
 
     /// Whether a chunk is the next one of its action, and the action may still be ordered.
-    ///
-    /// # Errors
-    /// If the chunk does not continue what the log has of the action, or cannot be decoded; if the
-    /// action will be refused anyway; or if partial actions take too much memory.
     pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), CertifyError> {
         let chunk = Chunk::decode(payload.clone())?;
         let id = PartialActionId::of(origin, chunk.action_no);
@@ -166,9 +155,6 @@ impl CertificationState {
     }
 
     /// The verdict on an action that would be ordered next.
-    ///
-    /// # Errors
-    /// If its chunks are not in the log, or its payload cannot be decoded.
     pub(crate) fn certify(
         &self,
         origin: &Origin,
@@ -280,7 +266,6 @@ impl CertificationState {
         })
     }
 
-    /// Bytes of keys that the index takes in one step.
     fn run_bytes(&self) -> usize {
         KEY_BYTES.saturating_mul(self.limits.run_above)
     }
@@ -384,7 +369,6 @@ impl CertificationState {
         Ok(Some((open, last)))
     }
 
-    /// The keys of an action: those of its chunks, then those of its last piece.
     fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, CertifyError> {
         let mut encoded = Vec::new();
         if piece.action_no != 0 {
@@ -402,7 +386,6 @@ impl CertificationState {
         keys.map_err(|error| malformed_action(error.to_string()))
     }
 
-    /// The log was truncated: entries at and after `from` are gone.
     pub(crate) fn truncated(&mut self, from: LogIndex) {
         if from > self.last_index {
             return;
@@ -472,17 +455,14 @@ impl CertificationState {
         (self.start, self.start_seqno)
     }
 
-    /// Approximate memory held for certification, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.certifier.memory_bytes()
     }
 
-    /// Start of the certification window: write sets must have seen this seqno.
     pub(crate) fn window_start(&self) -> Seqno {
         Seqno(self.certifier.window_start())
     }
 
-    /// Keys in the index.
     pub(crate) fn key_count(&self) -> usize {
         self.certifier.key_count()
     }

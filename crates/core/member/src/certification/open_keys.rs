@@ -1,9 +1,7 @@
-//! The keys of large partial actions: compared with the log chunk by chunk, as they come.
-//!
-//! The certifier is given the keys of an action in parts once they are more than it would put into
-//! its index (`run_above`), so that no turn of the driver handles more keys than that, or than one
+//! The keys of large partial actions: compared with the log chunk by chunk, as they come. The
+//! certifier is given the keys of an action in parts once they are more than it would put into its
+//! index (`run_above`), so that no turn of the driver handles more keys than that, or than one
 //! chunk holds. The keys of smaller actions wait, and are certified at once with the last piece.
-//!
 //! Invariant: an action is known here from the chunk `since` until its end is committed, or `since`
 //! is truncated; the certifier has one part for each of its chunks with keys.
 
@@ -15,7 +13,6 @@ use synod_consensus::LogIndex;
 
 use crate::payload::discard::PartialActionId;
 
-/// An action whose keys the certifier has in parts.
 struct InParts {
     id: OpenId,
     /// The chunk at which the certifier was given the first of them.
@@ -24,7 +21,6 @@ struct InParts {
     chunks: Vec<LogIndex>,
 }
 
-/// The actions whose keys the certifier has in parts.
 #[derive(Default)]
 pub(super) struct OpenKeys {
     actions: BTreeMap<PartialActionId, InParts>,
@@ -37,9 +33,6 @@ impl OpenKeys {
     }
 
     /// A chunk with keys was appended at `index`.
-    ///
-    /// # Errors
-    /// If the keys are malformed.
     pub(super) fn extend(
         &mut self,
         certifier: &mut Certifier,
@@ -56,9 +49,6 @@ impl OpenKeys {
 
     /// The keys of an action are too many to wait: these chunks have them so far. Without effect if
     /// the certifier has no place for another action; they wait on then.
-    ///
-    /// # Errors
-    /// If the keys are malformed.
     pub(super) fn begin<'a>(
         &mut self,
         certifier: &mut Certifier,

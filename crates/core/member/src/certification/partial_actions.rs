@@ -32,11 +32,9 @@ const ACTIONS_MAX: usize = 4096;
 /// of a million rows.
 const KEY_BYTES_MAX: usize = 256 << 20;
 
-/// Chunks of one action in the log.
 struct PartialAction {
     /// Slices of the encoded keys, each with the index of the chunk that carries it.
     keys: Vec<(LogIndex, Bytes)>,
-    /// Indexes of its chunks.
     chunks: Vec<LogIndex>,
     /// Index of the chunk that begins it; zero if that chunk is not known.
     first_chunk: LogIndex,
@@ -61,7 +59,6 @@ impl PartialAction {
         }
     }
 
-    /// Bytes of encoded keys in its chunks.
     fn key_bytes(&self) -> usize {
         self.keys.iter().map(|(_, bytes)| bytes.len()).sum()
     }
@@ -75,7 +72,6 @@ impl PartialAction {
     }
 }
 
-/// The partial actions of a log.
 #[derive(Default)]
 pub(crate) struct PartialActions {
     /// Actions that have not ended, and those whose end is not committed.
@@ -85,7 +81,6 @@ pub(crate) struct PartialActions {
 }
 
 impl PartialActions {
-    /// Whether `chunk` is the next one of its action.
     pub(super) fn check_next_chunk(
         &self,
         id: &PartialActionId,
@@ -106,7 +101,6 @@ impl PartialActions {
         }
     }
 
-    /// Whether there is memory for another chunk on every member.
     pub(super) fn check_room(
         &self,
         id: &PartialActionId,
@@ -158,7 +152,6 @@ impl PartialActions {
         Some((action.key_bytes(), action.keys.iter()))
     }
 
-    /// The last action ordered before an action began.
     pub(super) fn preceding(&self, id: &PartialActionId) -> Option<Seqno> {
         self.actions.get(id).map(|action| action.preceding)
     }
@@ -169,12 +162,10 @@ impl PartialActions {
         known.is_some_and(|action| !action.has_ended())
     }
 
-    /// Whether an action is partial, or its end is not committed.
     pub(super) fn is_known(&self, id: &PartialActionId) -> bool {
         self.actions.contains_key(id)
     }
 
-    /// Whether the log has all chunks of an action that has not ended.
     pub(super) fn check_all_chunks(
         &self,
         id: &PartialActionId,
@@ -215,7 +206,6 @@ impl PartialActions {
         }
     }
 
-    /// A chunk was appended at `index`, after the action `preceding`.
     pub(super) fn add_chunk(
         &mut self,
         now: Time,
@@ -235,7 +225,6 @@ impl PartialActions {
         }
     }
 
-    /// The last piece of an action was appended at `index`.
     pub(super) fn complete(&mut self, now: Time, id: PartialActionId, index: LogIndex) {
         self.entry(now, id).ended_by = Some(index);
     }

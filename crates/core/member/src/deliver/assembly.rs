@@ -1,9 +1,7 @@
 //! Assembly of chunked actions: where their chunks are in the log, and reading them when the last
-//! piece is due.
-//!
-//! [`Assembly`] notes the chunks that delivery passes. It keeps indexes only, no data: an action
-//! may be larger than memory allows to hold twice. If delivery began after some chunks of an
-//! action, [`ChunkSearch`] looks for them backwards.
+//! piece is due. [`Assembly`] notes the chunks that delivery passes. It keeps indexes only, no
+//! data: an action may be larger than memory allows to hold twice. If delivery began after some
+//! chunks of an action, [`ChunkSearch`] looks for them backwards.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +17,6 @@ use crate::payload::discard::{Discard, PartialActionId};
 /// Entries read at a time when searching backwards for chunks.
 const BACK_SCAN_ENTRIES: u64 = 512;
 
-/// A chunk of a partial action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkPlace {
     index: LogIndex,
@@ -28,7 +25,6 @@ pub(super) struct ChunkPlace {
 }
 
 impl ChunkPlace {
-    /// Index of the chunk, if it has data.
     pub(super) fn of_data(self) -> Option<LogIndex> {
         (self.data_bytes > 0).then_some(self.index)
     }
@@ -51,14 +47,12 @@ struct PassedChunks {
     first_chunk: LogIndex,
 }
 
-/// The partial actions that delivery has passed.
 #[derive(Default)]
 pub(super) struct Assembly {
     partial_actions: BTreeMap<PartialActionId, PassedChunks>,
 }
 
 impl Assembly {
-    /// Delivery passes a chunk.
     pub(super) fn add_chunk(&mut self, header: &EntryHeader, chunk: &Chunk) {
         let id = PartialActionId::of(&header.origin, chunk.action_no);
         let passed = self.partial_actions.entry(id).or_default();
@@ -68,7 +62,6 @@ impl Assembly {
         passed.chunks.push(ChunkPlace::of(header.index, chunk));
     }
 
-    /// Delivery passes a discard: the actions that it names will not be completed.
     pub(super) fn discard(&mut self, discard: &Discard) {
         match discard {
             Discard::Action(id) => {
@@ -81,18 +74,15 @@ impl Assembly {
         }
     }
 
-    /// Delivery passes the last piece of an action: forgets and returns its chunks.
     pub(super) fn take(&mut self, id: &PartialActionId) -> Vec<ChunkPlace> {
         let passed = self.partial_actions.remove(id);
         passed.unwrap_or_default().chunks
     }
 
-    /// Forgets every partial action.
     pub(super) fn clear(&mut self) {
         self.partial_actions.clear();
     }
 
-    /// The first chunk passed of any partial action.
     pub(super) fn oldest_chunk(&self) -> Option<LogIndex> {
         let passed = self.partial_actions.values();
         let firsts = passed.filter_map(|passed| passed.chunks.first());
@@ -129,11 +119,8 @@ pub(super) trait EntrySource {
     fn read(&self, from: LogIndex, to: LogIndex) -> Result<Option<Vec<Entry>>, ReadError>;
 }
 
-/// Why entries cannot be read.
 pub(super) enum ReadError {
-    /// They were purged.
     Purged,
-    /// The log is damaged, or the like.
     Log(LogError),
 }
 
@@ -181,7 +168,6 @@ impl Assembling {
         Assembling { last, piece, stage }
     }
 
-    /// Index of the action's own entry.
     pub(super) fn index(&self) -> LogIndex {
         self.last.header.index
     }
@@ -307,7 +293,6 @@ impl ChunkSearch {
         Ok(true)
     }
 
-    /// All chunks, in order.
     fn take_chunks(&mut self, last: &Entry) -> Result<Vec<ChunkPlace>, DeliverError> {
         let (found, expected) = (self.found.len(), self.expected);
         if planted!(MissingChunks, found != expected as usize, else false) {

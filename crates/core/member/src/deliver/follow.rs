@@ -1,11 +1,8 @@
 //! Following: what the group has committed, read from the log beside delivery, from any action that
-//! the log has.
-//!
-//! A [`Follower`] is for readers that are no database of the group: each has its own, at its own
-//! place. It hands out where the data of an action is rather than the data, because an action may
-//! be larger than what a reader may take in memory.
-//!
-//! Invariants: ordered entries come without gaps, each once, and only what is committed.
+//! the log has. A [`Follower`] is for readers that are no database of the group: each has its own,
+//! at its own place. It hands out where the data of an action is rather than the data, because an
+//! action may be larger than what a reader may take in memory. Invariants: ordered entries come
+//! without gaps, each once, and only what is committed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -222,7 +219,6 @@ impl Follower {
         start.ok_or_else(|| self.purged())
     }
 
-    /// The next committed entry.
     fn entry(&mut self) -> Result<Option<Entry>, FollowError> {
         while self.ahead.is_empty() && self.read()? {}
         let entry = self.ahead.pop_front();
@@ -277,7 +273,6 @@ impl Follower {
     }
 }
 
-/// Notes a chunk, or a discard of chunks.
 fn pass(assembly: &mut Assembly, entry: &Entry) -> Result<(), FollowError> {
     let malformed = |source| broken(entry.header.index, source);
     match entry.header.kind {

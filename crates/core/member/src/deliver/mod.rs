@@ -151,11 +151,8 @@ enum Position {
     At(LogIndex, Seqno),
 }
 
-/// How handing over an entry has ended.
 enum HandedOver {
-    /// The next one is due.
     Done,
-    /// The host has stopped.
     Stopped,
     /// An entry has to be fetched first; this one is handed over again then.
     Fetching,
@@ -293,7 +290,6 @@ impl Deliverer {
         next > readable
     }
 
-    /// Whether an entry needs neither other entries nor a host that waits.
     fn is_quick(&self, entry: &Entry) -> bool {
         match entry.header.kind {
             EntryKind::NoOp | EntryKind::Config | EntryKind::View => true,
@@ -332,7 +328,6 @@ impl Deliverer {
         Ok(HandedOver::Done)
     }
 
-    /// Finds out where delivery begins, once that is known.
     fn find_position(&mut self) -> Result<(), DeliverError> {
         if let Position::Copied(after) = self.position {
             let (index, seqno) = self.shared.committed();
@@ -354,7 +349,6 @@ impl Deliverer {
         Ok(())
     }
 
-    /// Delivery begins after an action that is before the log.
     fn before_the_log(&self, last: Seqno) -> Position {
         let reader = &self.reader;
         planted!(SkipUnfetched, Position::Before(last), else {
@@ -362,7 +356,6 @@ impl Deliverer {
         })
     }
 
-    /// Fetches what comes after an action whose place in the log is not known.
     fn fetch_after(&mut self, after: Seqno) -> Result<Delivered, DeliverError> {
         let wish = FetchWish::all_from(FetchFrom::After(after), LogIndex(0));
         self.fetch(wish, after)

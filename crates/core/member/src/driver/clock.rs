@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use synod_consensus::Time;
 
-/// The component that says what is due.
-///
-/// Invariants: time never goes back, and a member that has stopped stays so.
+/// The component that says what is due. Invariants: time never goes back, and a member that has
+/// stopped stays so.
 pub(super) struct Turns {
     /// Microseconds of this member's own clock, as of the input being handled.
     pub(super) now: Time,
@@ -39,12 +38,10 @@ impl Turns {
         is_due
     }
 
-    /// When the slow work is due next.
     pub(super) fn next_slow_tick(&self) -> Time {
         self.next_slow_tick
     }
 
-    /// This member takes no further part.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }

@@ -1,5 +1,4 @@
 //! Times at which actions were committed, to say for how long a database has lacked one of them.
-//!
 //! The time counts from when this member learned of the commit. So no clock of another member
 //! matters; and for this member's own database it is the time of the appliers alone, whatever the
 //! network needs.
@@ -14,9 +13,8 @@ const STEP: Duration = Duration::from_millis(2);
 /// Most samples. When there are more, neighbours are joined.
 const SAMPLES_MAX: usize = 4096;
 
-/// When actions were committed that a database lacks.
-///
-/// Invariant: the samples ascend by time and by seqno.
+/// When actions were committed that a database lacks. Invariant: the samples ascend by time and by
+/// seqno.
 #[derive(Default)]
 pub(super) struct CommitTimes {
     /// At this time, the first action after those of the sample before was committed; the sample
@@ -61,7 +59,6 @@ impl CommitTimes {
         self.samples.clear();
     }
 
-    /// The lag of a database that everything up to `left` has passed.
     pub(super) fn lag(&self, now: Time, left: Seqno) -> Duration {
         let passed = self.samples.partition_point(|(_, seqno)| *seqno <= left);
         let oldest = self.samples.get(passed);

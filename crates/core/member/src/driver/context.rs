@@ -30,10 +30,8 @@ use crate::payload::view::View;
 use crate::shared::lock;
 
 /// The consensus core, this member's log with what follows from its entries, and the links to the
-/// outside.
-///
-/// Invariant: certification, views and decisions have seen the entries of the log, each once, in
-/// order.
+/// outside. Invariant: certification, views and decisions have seen the entries of the log, each
+/// once, in order.
 pub(super) struct Context {
     pub(super) identity: Identity,
     pub(super) turns: Turns,
@@ -43,7 +41,6 @@ pub(super) struct Context {
     pub(super) certification: CertificationState,
     pub(super) views: Views,
     pub(super) decisions: Decisions,
-    /// The state of this member's database, as its host says.
     pub(super) data_state: DataState,
 }
 
@@ -66,7 +63,6 @@ impl Context {
         self.stop_for(why, Remedy::Operator);
     }
 
-    /// Stops for good, and says what brings this member back.
     pub(super) fn stop_for(&mut self, why: &str, remedy: Remedy) {
         let text = format!("this member stops: {why}");
         self.note(Topic::Membership, Level::Error, text);
@@ -135,7 +131,6 @@ impl Context {
         }
     }
 
-    /// The same for what is committed.
     pub(super) fn note_committed(&mut self, index: LogIndex) {
         let now = self.turns.now;
         while let Some(took) = self.own_log.times.next_committed(index, now) {
@@ -166,7 +161,6 @@ impl Context {
         }
     }
 
-    /// Forgets entries beyond the bound that are committed and durable.
     pub(super) fn trim_cache(&mut self) {
         self.own_log.trim(self.core.durable_index());
     }
@@ -278,7 +272,6 @@ impl Context {
         self.configured(member).is_some()
     }
 
-    /// Appends an entry to the log and to what depends on it.
     pub(super) fn append(
         &mut self,
         kind: EntryKind,
@@ -329,7 +322,6 @@ impl Context {
             .collect()
     }
 
-    /// Members that have answered this leader within the shortest election timeout, and itself.
     pub(super) fn answering(&self) -> BTreeSet<MemberId> {
         let limit_us = self.identity.config.timing.election_timeout_min_us;
         let now = self.turns.now;
@@ -342,7 +334,6 @@ impl Context {
             .collect()
     }
 
-    /// Tells a member what an operator has ordered about its vote.
     pub(super) fn send_vote_order(&mut self, member: MemberId, votes: bool) {
         if member == self.identity.me.member {
             self.identity.config.wants_vote = votes;

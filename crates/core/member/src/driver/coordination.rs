@@ -86,7 +86,6 @@ impl Driver {
             .forget_others(|member| members.contains_key(&member));
     }
 
-    /// The commit index has moved: another view may be in force.
     pub(in crate::driver) fn view_committed(&mut self) {
         self.membership.join_without_view(&self.ctx);
         let Some(view) = self.ctx.views.commit(self.ctx.own_log.committed()) else {
@@ -173,7 +172,6 @@ impl Driver {
         membership.successor = None;
     }
 
-    /// Notices that a leader is heard, or was not for too long.
     pub(in crate::driver) fn watch_primary(&mut self) {
         let (now, patience) = (self.ctx.turns.now, self.ctx.group_patience());
         let was_primary = self.ctx.links.shared.is_primary();
@@ -211,7 +209,6 @@ impl Driver {
         self.ctx.links.host.primary_changed(is_primary);
     }
 
-    /// This member's own preference.
     pub(in crate::driver) fn set_leader_preference(&mut self, preference: LeaderPreference) {
         if preference != self.ctx.core.leader_preference() {
             self.ctx.core.set_leader_preference(preference);
@@ -227,7 +224,6 @@ impl Driver {
         });
     }
 
-    /// How far the database of a member is, for the leader, or because this member has asked.
     pub(in crate::driver) fn handle_applied_position(
         &mut self,
         from: MemberId,
@@ -237,7 +233,6 @@ impl Driver {
         self.commit_wait.position_told(&self.ctx, from, position);
     }
 
-    /// An operator gives an order to this member.
     pub(in crate::driver) fn take_command(&mut self, request: CommandRequest) {
         let CommandRequest {
             command,
@@ -258,7 +253,6 @@ impl Driver {
         }
     }
 
-    /// The member that carries an order out.
     fn addressee(&self, command: &Command) -> Result<MemberId, CommandRefusal> {
         if let Command::SetWeight { member, .. } = command {
             return find(&self.ctx.core.config().config, member);
@@ -384,7 +378,6 @@ impl Driver {
         }
     }
 
-    /// A member wants to be present.
     pub(super) fn handle_join(&mut self, from: MemberId, certificate: Option<&str>, join: Join) {
         let (ctx, membership) = (&mut self.ctx, &mut self.membership);
         let (retention, commands) = (&self.retention, &mut self.commands);
@@ -396,7 +389,6 @@ impl Driver {
         self.ctx.send(from, PeerMessage::JoinReply(reply));
     }
 
-    /// Reports this member's database to the leader.
     pub(super) fn send_report(&mut self) {
         let Some(leader) = self.ctx.core.leader() else {
             return;
@@ -448,7 +440,6 @@ impl Driver {
         self.flow_control.announce_pace(&self.ctx);
     }
 
-    /// The leader's status.
     pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
         if status.term != self.ctx.core.term() || self.ctx.core.leader() != Some(from) {
             return;

@@ -1,8 +1,6 @@
-//! Performs what the consensus core asks for, in the order in which it asks.
-//!
-//! The components that follow the log (certification, views, inconsistency, retention) see each
-//! entry when it is appended, and are informed of truncations, resets and commits here and nowhere
-//! else.
+//! Performs what the consensus core asks for, in the order in which it asks. The components that
+//! follow the log (certification, views, inconsistency, retention) see each entry when it is
+//! appended, and are informed of truncations, resets and commits here and nowhere else.
 
 use std::sync::atomic::Ordering;
 
@@ -145,7 +143,6 @@ impl Driver {
         );
     }
 
-    /// The log is truncated: the components forget what they know from its entries.
     fn truncate(&mut self, from: LogIndex) {
         self.ctx.own_log.times.truncated(from);
         self.ctx.certification.truncated(from);
@@ -176,7 +173,6 @@ impl Driver {
     }
 }
 
-/// In whose name a member sends entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntrySender {
     /// In its own: it leads.
@@ -185,7 +181,6 @@ pub(crate) enum EntrySender {
     FeederOf(MemberId),
 }
 
-/// An append with these entries.
 pub(crate) fn append_message(
     sender: EntrySender,
     range: &SendEntries,

@@ -1,5 +1,4 @@
 //! Events of a member, which the driver handles: [`Event`], and the values that come with events.
-//!
 //! Other threads make events; the thread of the driver hands each to [`crate::Driver::handle`], in
 //! order.
 
@@ -89,7 +88,6 @@ pub enum SignOfLife {
 }
 
 impl SignOfLife {
-    /// Whether what is there keeps this member out until an operator does something.
     pub(super) fn is_refusal(self) -> bool {
         matches!(self, SignOfLife::Distrust | SignOfLife::RefusedForGood)
     }

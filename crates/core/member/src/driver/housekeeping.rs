@@ -1,7 +1,6 @@
-//! The slow work, once per [`crate::Tuning::slow_tick`]: watches, reports, views, retention.
-//!
-//! The order matters: each step uses what those before it have found out. Effects of the consensus
-//! core that a step causes are performed after all of them.
+//! The slow work, once per [`crate::Tuning::slow_tick`]: watches, reports, views, retention. The
+//! order matters: each step uses what those before it have found out. Effects of the consensus core
+//! that a step causes are performed after all of them.
 
 use super::Driver;
 use super::membership::{correct_own_record, raise_protocol};

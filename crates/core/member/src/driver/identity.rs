@@ -8,7 +8,6 @@ use crate::config::{DatabasePosition, MemberConfig};
 use crate::payload::view::ViewMember;
 
 /// The names under which a member is known: by its disk and process, its group, and its settings.
-///
 /// Invariant: the group changes once, from none to the one that the log belongs to from then on.
 pub(super) struct Identity {
     pub(super) me: Me,
@@ -25,7 +24,6 @@ impl Identity {
         group != none && self.group != none && group != self.group
     }
 
-    /// This member as views show it.
     pub(super) fn view_member(&self) -> ViewMember {
         ViewMember {
             member: self.me.member,
@@ -35,7 +33,6 @@ impl Identity {
         }
     }
 
-    /// Whether a configuration has this member with its present name, address and program.
     pub(super) fn is_recorded_as(&self, known: &Member) -> bool {
         known.name == self.config.name
             && known.address == self.config.address

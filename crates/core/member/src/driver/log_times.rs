@@ -19,7 +19,6 @@ pub struct OwnLogTimes {
     pub fsync: Duration,
 }
 
-/// The component that watches own actions in the log.
 #[derive(Default)]
 pub(super) struct LogTimes {
     not_durable: Watched,
@@ -31,13 +30,11 @@ pub(super) struct LogTimes {
 struct Watched(VecDeque<(LogIndex, Time)>);
 
 impl LogTimes {
-    /// An own action was appended.
     pub(super) fn appended(&mut self, index: LogIndex, now: Time) {
         self.not_durable.add(index, now);
         self.not_committed.add(index, now);
     }
 
-    /// Everything from here on was truncated.
     pub(super) fn truncated(&mut self, from: LogIndex) {
         self.not_durable.truncate(from);
         self.not_committed.truncate(from);
@@ -58,7 +55,6 @@ impl LogTimes {
         })
     }
 
-    /// How long it took an action until it was committed, of those up to here.
     pub(super) fn next_committed(&mut self, up_to: LogIndex, now: Time) -> Option<Duration> {
         Some(now.since(self.not_committed.next(up_to)?))
     }
@@ -77,7 +73,6 @@ impl Watched {
         }
     }
 
-    /// When the next of those up to here was appended.
     fn next(&mut self, up_to: LogIndex) -> Option<Time> {
         let (index, appended) = *self.0.front()?;
         if index > up_to {

@@ -131,7 +131,6 @@ pub struct DriverLinks {
     pub observer: Option<Box<dyn Observer>>,
 }
 
-/// A member gets here what it lacks: entries of the log from others, or a whole copy.
 #[derive(Default)]
 struct CatchUp {
     feeding: Feeding,
@@ -140,9 +139,8 @@ struct CatchUp {
     standstill: Standstill,
 }
 
-/// A running member's protocol state: the consensus core and the components around it.
-///
-/// Call [`Driver::begin`] once, then [`Driver::handle`] and [`Driver::turn`] as the events and
+/// A running member's protocol state: the consensus core and the components around it. Call
+/// [`Driver::begin`] once, then [`Driver::handle`] and [`Driver::turn`] as the events and
 /// [`Driver::wake_at`] demand, and [`Driver::end`] last.
 pub struct Driver {
     ctx: Context,
@@ -614,7 +612,6 @@ impl Driver {
         self.catch_up.feeding.feed_waiting(&mut self.ctx);
     }
 
-    /// Whether a member answers what this one has sent it as the leader of the present term.
     fn is_answer_to_this_leader(&self, message: &Message) -> bool {
         let is_answer = matches!(
             message.body,
@@ -623,7 +620,6 @@ impl Driver {
         is_answer && self.ctx.core.is_leader() && message.term == self.ctx.core.term()
     }
 
-    /// Performs effects and sends proposals until there is nothing left to do.
     fn perform(&mut self) {
         self.flow_control
             .follow_appliers(&self.ctx, &self.membership);

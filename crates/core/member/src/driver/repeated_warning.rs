@@ -1,7 +1,6 @@
-//! States that are ordinary for a moment and need an operator when they last.
-//!
-//! A protocol that repeats what it needs also repeats what is refused or missing. Each such state
-//! is logged once it has lasted for a while, and then each minute until it is over.
+//! States that are ordinary for a moment and need an operator when they last. A protocol that
+//! repeats what it needs also repeats what is refused or missing. Each such state is logged once it
+//! has lasted for a while, and then each minute until it is over.
 
 use std::time::Duration;
 
@@ -12,12 +11,10 @@ const FIRST: Duration = Duration::from_secs(5);
 /// A state that still lasts is logged again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// How long a state has lasted, and when that was last logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lasting {
     /// When the state was first seen; none: the state is over.
     since: Option<Time>,
-    /// When the state was last logged.
     logged: Option<Time>,
 }
 
@@ -35,7 +32,6 @@ impl Lasting {
         Some(now.since(since))
     }
 
-    /// The state is over.
     pub(super) fn ends(&mut self) {
         *self = Lasting::default();
     }

@@ -1,8 +1,6 @@
 //! Logs that stand still although members talk to each other: a member that refuses what its leader
-//! sends, and a leader whose entries a member does not take.
-//!
-//! Both sides say so, because either log may be the one that an operator reads. See
-//! [`super::repeated_warning`] for when.
+//! sends, and a leader whose entries a member does not take. Both sides say so, because either log
+//! may be the one that an operator reads. See [`super::repeated_warning`] for when.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +11,14 @@ use super::context::Context;
 use super::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 
-/// The components that notice a log that stands still.
 #[derive(Default)]
 pub(super) struct Standstill {
     refused: RefusedEntries,
     standing: StandingMembers,
 }
 
-/// This member's own refusals of its leader's entries.
 #[derive(Default)]
 struct RefusedEntries {
-    /// The leader that sent them.
     from: Option<MemberId>,
     lasting: Lasting,
 }
@@ -45,11 +40,9 @@ impl RefusedEntries {
 /// Leader only: members whose logs do not grow.
 #[derive(Default)]
 struct StandingMembers {
-    /// By member: where its log stands.
     members: BTreeMap<MemberId, (LogIndex, Lasting)>,
 }
 
-/// A member whose log does not grow.
 #[derive(Debug, PartialEq, Eq)]
 struct Standing {
     member: MemberId,
@@ -115,7 +108,6 @@ impl Standstill {
         ctx.log(Level::Warning, text);
     }
 
-    /// Leader only: logs which members' logs stand still.
     pub(super) fn watch_standstill(&mut self, ctx: &Context) {
         let (now, suspect) = (ctx.turns.now, ctx.identity.config.suspect);
         let last = ctx.core.last_id().index;

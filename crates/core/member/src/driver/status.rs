@@ -30,7 +30,6 @@ impl Proposals {
 }
 
 impl Leadership {
-    /// After a change of configuration.
     pub(super) fn publish_members(&self, ctx: &Context) {
         let config = &ctx.core.config().config;
         let view = ctx.views.committed();
@@ -76,7 +75,6 @@ impl Leadership {
 }
 
 impl Membership {
-    /// The databases, as the leader's status says.
     pub(super) fn publish_databases(&mut self, ctx: &Context, reports: &[Report]) {
         self.attendance.reported(reports);
         let databases = reports.iter().map(|report| DatabaseStatus {

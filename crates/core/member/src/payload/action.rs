@@ -102,7 +102,6 @@ pub struct PayloadError {
 }
 
 impl PayloadError {
-    /// A payload of this many bytes, which no log takes.
     pub(crate) fn too_large(bytes: usize) -> PayloadError {
         let why = format!("it has {bytes} bytes, an entry of the log at most {PAYLOAD_BYTES_MAX}");
         bad("proposal", why)
@@ -135,9 +134,6 @@ impl ActionPiece {
     }
 
     /// Reads the payload of an action entry.
-    ///
-    /// # Errors
-    /// If the payload is not an action.
     pub fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
         const WHAT: &str = "action";
         if payload.len() < ACTION_HEADER_BYTES {
@@ -193,9 +189,6 @@ impl Chunk {
     }
 
     /// Reads the payload of a chunk entry.
-    ///
-    /// # Errors
-    /// If the payload is not a chunk.
     pub fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
         const WHAT: &str = "chunk";
         if payload.len() < CHUNK_HEADER_BYTES {

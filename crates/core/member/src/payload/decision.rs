@@ -18,7 +18,6 @@ use crate::payload::version::Versions;
 const VERSIONS: Versions = Versions::new("decision", 1..=1);
 const HEADER_BYTES: usize = 1 + 8 + 8 + 2;
 const ANSWER_BYTES: usize = 24;
-/// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// How an action ended on one member.
@@ -69,9 +68,6 @@ impl OutcomeDecision {
     }
 
     /// Reads the payload of a decision entry.
-    ///
-    /// # Errors
-    /// If the payload is not a decision.
     pub fn decode(mut payload: Bytes) -> Result<OutcomeDecision, PayloadError> {
         let bad = |why: String| PayloadError {
             what: "decision",
@@ -118,9 +114,6 @@ impl DecisionSearch {
     }
 
     /// Continues the search up to `end`. Returns the decision if it is there.
-    ///
-    /// # Errors
-    /// If the log cannot be read.
     pub fn read_on(
         &mut self,
         reader: &LogReader,

@@ -57,9 +57,6 @@ impl Discard {
     }
 
     /// Reads the payload of a discard entry.
-    ///
-    /// # Errors
-    /// If the payload is not a discard.
     pub fn decode(mut payload: Bytes) -> Result<Discard, PayloadError> {
         match payload.len() {
             24 => Ok(Discard::Action(PartialActionId {

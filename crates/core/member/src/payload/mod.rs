@@ -1,7 +1,6 @@
-//! Payloads of entries: actions and their chunks, views, discards, outcome decisions.
-//!
-//! Encoding and decoding only; other modules decide what a payload leads to. Bytes that cannot be
-//! decoded give an [`action::PayloadError`], never a panic: they come from peers and disks.
+//! Payloads of entries: actions and their chunks, views, discards, outcome decisions. Encoding and
+//! decoding only; other modules decide what a payload leads to. Bytes that cannot be decoded give
+//! an [`action::PayloadError`], never a panic: they come from peers and disks.
 
 pub(crate) mod action;
 pub(crate) mod decision;

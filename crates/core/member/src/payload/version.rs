@@ -1,9 +1,7 @@
-//! Versions of payloads: the first byte of most kinds.
-//!
-//! A program writes the newest version that all members of the group read, which the group's
-//! protocol version tells, and reads all that it knows: logs keep older entries for days, and a
-//! member under a newer program must not need a full copy because of them. Discards have no such
-//! byte; their length tells the form.
+//! Versions of payloads: the first byte of most kinds. A program writes the newest version that all
+//! members of the group read, which the group's protocol version tells, and reads all that it
+//! knows: logs keep older entries for days, and a member under a newer program must not need a full
+//! copy because of them. Discards have no such byte; their length tells the form.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +10,6 @@ use super::action::PayloadError;
 /// The versions of a kind of payload that this program reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
-    /// The kind, as a word for messages.
     pub(crate) what: &'static str,
     pub(crate) known: RangeInclusive<u8>,
 }
@@ -22,15 +19,11 @@ impl Versions {
         Versions { what, known }
     }
 
-    /// The version to write.
     pub(crate) const fn newest(&self) -> u8 {
         *self.known.end()
     }
 
     /// The version found, if this program reads it.
-    ///
-    /// # Errors
-    /// If this program does not read the version; the error names both.
     pub(crate) fn check(&self, found: u8) -> Result<u8, PayloadError> {
         if self.known.contains(&found) {
             return Ok(found);

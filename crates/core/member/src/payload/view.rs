@@ -65,9 +65,6 @@ impl View {
     }
 
     /// Reads the payload of a view entry.
-    ///
-    /// # Errors
-    /// If the payload is not a view.
     pub fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
         let bad = |why: &str| PayloadError {
             what: "view",

@@ -1,17 +1,15 @@
 //! The certificate that a member is bound to, against the one that a connection in its name shows.
-//!
 //! A member is bound to one subject, and a subject to one member, except in a group whose members
 //! share a certificate. So who holds a member's certificate speaks for that member alone.
 
 use synod_consensus::{Config, MemberId};
 
 /// Whether a connection is that of another member: it shows another subject than the member is
-/// bound to.
-///
-/// One that shows no certificate is not: whether a bound member may come without one is for the
-/// transport to decide, which knows what this member's operator accepts. It refuses the connection,
-/// or waives the certificate because the peer has the group's secret, or because connections in
-/// clear are accepted. So a group can leave certificates, and have members that lack them.
+/// bound to. One that shows no certificate is not: whether a bound member may come without one is
+/// for the transport to decide, which knows what this member's operator accepts. It refuses the
+/// connection, or waives the certificate because the peer has the group's secret, or because
+/// connections in clear are accepted. So a group can leave certificates, and have members that lack
+/// them.
 pub(in crate::driver) fn is_bound_otherwise(bound: Option<&str>, shown: Option<&str>) -> bool {
     bound
         .zip(shown)

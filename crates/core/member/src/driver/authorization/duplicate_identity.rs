@@ -27,7 +27,6 @@ pub(super) enum Report {
     Enough,
 }
 
-/// The component that counts them.
 #[derive(Default)]
 pub(in crate::driver) struct DuplicateIdentity {
     reports: BTreeMap<MemberId, Time>,

@@ -18,10 +18,8 @@ use synod_wire::{IntroducedMember, Introduction};
 /// Most members that are asked, and most that one member may introduce: a group has no more.
 const MEMBERS_MAX: usize = 64;
 
-/// The component that knows these members.
-///
-/// Invariant: at most one introduction per introducer, its last one, and each beyond the commit
-/// index of the last [`KnownPeers::forget`].
+/// The component that knows these members. Invariant: at most one introduction per introducer, its
+/// last one, and each beyond the commit index of the last [`KnownPeers::forget`].
 #[derive(Default)]
 pub(in crate::driver) struct KnownPeers {
     asked: BTreeSet<MemberId>,
@@ -29,24 +27,20 @@ pub(in crate::driver) struct KnownPeers {
 }
 
 impl KnownPeers {
-    /// This member asks another one to join.
     pub(in crate::driver) fn ask(&mut self, member: MemberId) {
         if self.asked.len() < MEMBERS_MAX {
             self.asked.insert(member);
         }
     }
 
-    /// This member has found its group.
     pub(super) fn found_group(&mut self) {
         self.asked.clear();
     }
 
-    /// Whether this member asked that one, and has not found its group since.
     pub(super) fn is_asked(&self, member: MemberId) -> bool {
         self.asked.contains(&member)
     }
 
-    /// The members asked.
     pub(super) fn asked(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.asked.iter().copied()
     }
@@ -90,7 +84,6 @@ impl KnownPeers {
             .map(|(_, named)| named)
     }
 
-    /// All introduced members.
     pub(super) fn all_introduced(&self) -> BTreeSet<MemberId> {
         let introductions = self.introductions.values();
         let members = introductions.flat_map(|introduction| &introduction.members);

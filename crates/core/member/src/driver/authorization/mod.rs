@@ -52,7 +52,6 @@ pub(super) struct Authorization {
 impl Authorization {
     // --- judging messages --------------------------------------------------------------------
 
-    /// Whether a message is to be handled. A refused one is counted, and changes nothing else.
     pub(super) fn may_send(
         &mut self,
         ctx: &Context,
@@ -83,8 +82,8 @@ impl Authorization {
         judgement == Judgement::Allowed
     }
 
-    /// Knowledge of this member about a sender. A connection that shows another certificate than
-    /// the one that the member is bound to is not that member's.
+    /// A connection that shows another certificate than the one that the member is bound to is not
+    /// that member's.
     fn sender(
         &self,
         ctx: &Context,
@@ -115,7 +114,6 @@ impl Authorization {
         self.known_peers.introduced(member, committed)
     }
 
-    /// Subject of the certificate that a member is bound to.
     fn bound_certificate<'a>(&'a self, ctx: &'a Context, member: MemberId) -> Option<&'a str> {
         match ctx.configured(member) {
             Some(configured) => configured.certificate.as_deref(),
@@ -193,7 +191,6 @@ impl Authorization {
         );
     }
 
-    /// Remembers the certificate of a member that is bound to none, for the leader to bind it.
     fn note_certificate(&mut self, ctx: &Context, from: MemberId, certificate: Option<&Arc<str>>) {
         if let Some(certificate) = certificate
             && self.bound_certificate(ctx, from).is_none()
@@ -259,7 +256,6 @@ impl Authorization {
 
     // --- what the network is told ------------------------------------------------------------
 
-    /// Tells the network which members may exchange messages with this one.
     pub(super) fn publish_known(&self, ctx: &Context, membership: &Membership) {
         let latest = &ctx.core.config().config;
         let committed = ctx.core.config_at(ctx.core.commit_index());
@@ -305,7 +301,6 @@ impl Authorization {
 
     // --- identity ----------------------------------------------------------------------------
 
-    /// A member says that another process has this member's identity.
     pub(super) fn duplicate_identity(
         &mut self,
         ctx: &mut Context,
@@ -362,15 +357,13 @@ impl Authorization {
     }
 }
 
-/// Whether this member has joined and follows a leader that its own configuration names: it
-/// needs no members that it asked.
+/// Needs no members that it asked: its own configuration names the leader that it follows.
 fn has_found_group(ctx: &Context, membership: &Membership) -> bool {
     let leader = ctx.core.leader();
     let follows = leader.is_some_and(|leader| ctx.is_configured(leader));
     follows && membership.join.has_joined()
 }
 
-/// The member that is bound to the certificate that a configured one shows.
 fn holder_of(ctx: &Context, member: MemberId, shown: Option<&Arc<str>>) -> Option<MemberId> {
     let config = &ctx.core.config().config;
     let shown = shown.map(|shown| &**shown);
@@ -380,7 +373,6 @@ fn holder_of(ctx: &Context, member: MemberId, shown: Option<&Arc<str>>) -> Optio
 
 // --- introductions -----------------------------------------------------------------------
 
-/// Introduces the members of this member's configuration to one of them.
 pub(super) fn introduce_to(ctx: &Context, member: MemberId) {
     if ctx.is_configured(member) {
         let introduction = PeerMessage::Introduction(introduction(ctx));

@@ -1,7 +1,6 @@
-//! Counts refused messages, and says which of them to log.
-//!
-//! A hostile process sends as much as it likes, in as many names as it likes. The log gets one line
-//! a minute for a sender, and for a bounded number of senders.
+//! Counts refused messages, and says which of them to log. A hostile process sends as much as it
+//! likes, in as many names as it likes. The log gets one line a minute for a sender, and for a
+//! bounded number of senders.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +12,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Senders remembered. Others are counted and not logged until one of these is forgotten.
 const SENDERS_MAX: usize = 64;
 
-/// The component that counts them.
 #[derive(Default)]
 pub(in crate::driver) struct RefusedMessages {
-    /// Refused since the start.
     count: u64,
-    /// When a sender's last line was logged.
     logged: BTreeMap<MemberId, Time>,
 }
 
@@ -34,7 +30,6 @@ impl RefusedMessages {
         is_new
     }
 
-    /// Refused since the start.
     pub(in crate::driver) fn count(&self) -> u64 {
         self.count
     }

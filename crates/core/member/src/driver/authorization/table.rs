@@ -1,23 +1,17 @@
-//! The table of rights: the right that each message needs, and the senders that have it.
-//!
-//! A configured member is trusted: a member that sends what its state does not allow is late, not
+//! The table of rights: the right that each message needs, and the senders that have it. A
+//! configured member is trusted: a member that sends what its state does not allow is late, not
 //! hostile, and the handler of the message decides by terms and sessions. A process outside the
-//! group is refused everything but the question whether it may join.
-//!
-//! A voter has to vote for, and follow, members that its own configuration does not name yet
-//! (Ongaro's dissertation, sections 4.1 and 4.2.2). They are those that configured members
-//! introduce; see [`super::known_peers`].
+//! group is refused everything but the question whether it may join. A voter has to vote for, and
+//! follow, members that its own configuration does not name yet (Ongaro's dissertation, sections
+//! 4.1 and 4.2.2). They are those that configured members introduce; see [`super::known_peers`].
 
 use synod_consensus::{Body, MemberId};
 use synod_planted::planted;
 use synod_wire::PeerMessage;
 
-/// Standing that the sender of a message needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
-    /// Any process.
     Everyone,
-    /// A member of the group.
     Configured,
     /// A member to which a leader sends its log; or an introduced one, which lets the origin of an
     /// entry know that it is durable.
@@ -28,9 +22,7 @@ pub(super) enum Right {
     Leader,
     /// The leader that this member follows, and no other.
     FollowedLeader,
-    /// A member that this one asked to join.
     Asked,
-    /// A member that may introduce others.
     Introducer,
 }
 
@@ -45,16 +37,13 @@ pub(super) struct Sender {
     pub(super) is_introduced: bool,
     /// This member has asked it to join, and has not found its group since.
     pub(super) is_asked: bool,
-    /// This member follows it as its leader.
     pub(super) is_followed: bool,
     /// This member follows or is a leader.
     pub(super) has_leader: bool,
 }
 
-/// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// The message is handled.
     Allowed,
     /// Its sender is known and has no right to it now, as after a change of leader: it is ignored.
     Late,
@@ -63,12 +52,10 @@ pub(super) enum Judgement {
 }
 
 impl Sender {
-    /// Whether this member knows the sender at all.
     pub(super) fn is_known(self) -> bool {
         self.is_configured || self.is_introduced || self.is_asked || self.is_followed
     }
 
-    /// Whether the sender may send a message that needs this right.
     pub(super) fn judge(self, right: Right) -> Judgement {
         let is_known = self.is_known();
         let (is_allowed, is_late) = match right {
@@ -95,7 +82,6 @@ impl Sender {
     }
 }
 
-/// A kind of message, as the table distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     PreVote,
@@ -147,7 +133,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a message that `from` has sent.
     pub(super) fn of(from: MemberId, message: &PeerMessage) -> Kind {
         match message {
             PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
@@ -205,7 +190,6 @@ impl Kind {
         }
     }
 
-    /// Right that the sender of such a message needs.
     pub(super) fn right(self) -> Right {
         match self {
             Kind::Join => Right::Everyone,

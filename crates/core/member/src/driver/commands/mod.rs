@@ -48,7 +48,6 @@ pub struct CommandRequest {
 /// A leader gives an order up after this time. It may still be carried out later.
 const WORK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Member, session and number that wait for the answer to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) member: MemberId,
@@ -75,11 +74,9 @@ enum Step {
     Transfer { to: MemberId },
 }
 
-/// An order under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Work {
     asker: Asker,
-    /// When it is given up.
     until: Time,
     step: Step,
 }
@@ -89,10 +86,8 @@ struct Waiting {
     reply: CommandReply,
 }
 
-/// The component that knows which orders have no answer yet.
 #[derive(Default)]
 pub(super) struct Commands {
-    /// Orders given to this member, by number.
     waiting: BTreeMap<u64, Waiting>,
     last_number: u64,
     /// Leader only: the order under way. Also kept for a moment by a leader that has stepped
@@ -112,14 +107,13 @@ impl Commands {
         self.last_number
     }
 
-    /// The answer to an order has come. Answers for which no operator waits are ignored.
+    /// Ignores answers for which no operator waits.
     fn answered(&mut self, number: u64, answer: Result<Done, CommandRefusal>) {
         if let Some(waiting) = self.waiting.remove(&number) {
             (waiting.reply)(answer);
         }
     }
 
-    /// Numbers of the orders for which the time is over.
     fn overdue(&self, now: Time) -> Vec<u64> {
         let waiting = self.waiting.iter();
         let overdue = waiting.filter(|(_, waiting)| waiting.until <= now);
@@ -138,7 +132,6 @@ impl Commands {
         self.demoted.contains(&member)
     }
 
-    /// The member has confirmed that it does not vote, or has a new process.
     pub(super) fn forget_demotion(&mut self, member: MemberId) {
         self.demoted.remove(&member);
     }
@@ -314,7 +307,6 @@ impl Commands {
         }
     }
 
-    /// Releases the operators that have waited long enough. At each slow tick.
     pub(super) fn commands_tick(&mut self, ctx: &mut Context, authorization: &mut Authorization) {
         for number in self.overdue(ctx.turns.now) {
             let text = format!("no answer came in time: {UNSURE}");
@@ -410,10 +402,8 @@ fn progress_of(ctx: &Context, work: &Work) -> Progress {
     }
 }
 
-/// How far an order under way is.
 enum Progress {
     UnderWay,
-    /// These changes come next.
     Next(Vec<ConfigChange>),
     Ended(Result<Done, CommandRefusal>),
 }

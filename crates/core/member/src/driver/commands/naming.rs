@@ -30,7 +30,6 @@ pub(in crate::driver) fn find(config: &Config, text: &str) -> Result<MemberId, C
     }
 }
 
-/// The name of a member, for sentences.
 pub(super) fn name_of(config: &Config, id: MemberId) -> String {
     let known = config.members.get(&id);
     known.map_or_else(|| format!("member {id}"), |member| member.name.clone())

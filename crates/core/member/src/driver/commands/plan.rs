@@ -1,9 +1,8 @@
 //! The leader's plan for a command: the changes of the configuration in their order, or the reason
-//! why there are none.
-//!
-//! A change is in force when it is appended. So the voters that answer have to be a majority of
-//! those that are left: otherwise it could never be committed, nor anything after it. That is never
-//! allowed. A change after which fewer of the voters that answer may be lost has to be forced.
+//! why there are none. A change is in force when it is appended. So the voters that answer have to
+//! be a majority of those that are left: otherwise it could never be committed, nor anything after
+//! it. That is never allowed. A change after which fewer of the voters that answer may be lost has
+//! to be forced.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +22,13 @@ pub(super) struct Facts<'a> {
     pub(super) is_whole: &'a dyn Fn(MemberId) -> bool,
 }
 
-/// Steps of the leader for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// These changes one after the other, each when the one before is committed.
     Change(Vec<ConfigChange>),
-    /// Hand leadership over, to this member if there is one.
     Transfer(Option<MemberId>),
 }
 
-/// Voters by their number, and how many of them answer.
 #[derive(Clone, Copy)]
 struct Votes {
     all: usize,
@@ -81,7 +77,6 @@ impl Facts<'_> {
     }
 }
 
-/// A refusal for this reason.
 pub(in crate::driver) fn refuse(reason: RefusalReason, text: impl Into<String>) -> CommandRefusal {
     CommandRefusal {
         reason,
@@ -222,7 +217,6 @@ fn check_caught_up(facts: &Facts, id: MemberId) -> Result<(), CommandRefusal> {
     Err(refuse(RefusalReason::NotCaughtUp, text))
 }
 
-/// Whether the group may lose the vote of this member.
 fn check_loss(facts: &Facts, voter: MemberId, force: bool) -> Result<(), CommandRefusal> {
     if facts.votes().all == 1 {
         let name = facts.name(voter);

@@ -1,7 +1,6 @@
-//! The leader's plan for an order about the group's protocol version.
-//!
-//! The version goes up only: entries in the logs of all members may be written as only programs of
-//! the present version read them, for days, and so may the logs themselves.
+//! The leader's plan for an order about the group's protocol version. The version goes up only:
+//! entries in the logs of all members may be written as only programs of the present version read
+//! them, for days, and so may the logs themselves.
 
 use synod_consensus::{ConfigChange, HOLD_SINCE};
 use synod_wire::{CommandRefusal, RefusalReason};

@@ -10,29 +10,24 @@ const ASKED_FOR: Duration = Duration::from_secs(3);
 /// Most actions that are awaited one by one. Further ones are awaited together with the last.
 const TARGETS_MAX: usize = 4096;
 
-/// Members that have asked, and the actions that they wait for.
-///
-/// Invariant: the targets ascend by seqno.
+/// Members that have asked, and the actions that they wait for. Invariant: the targets ascend by
+/// seqno.
 #[derive(Default)]
 pub(super) struct Askers {
     /// The session that has asked, and until when that counts.
     asked: BTreeMap<MemberId, (SessionId, Time)>,
-    /// Actions of these members that are committed and not finished here.
     targets: VecDeque<(Seqno, MemberId)>,
 }
 
 impl Askers {
-    /// A member asks.
     pub(super) fn ask(&mut self, now: Time, member: MemberId, session: SessionId) {
         self.asked.insert(member, (session, now.plus(ASKED_FOR)));
     }
 
-    /// Forgets those that have not asked again.
     pub(super) fn expire(&mut self, now: Time) {
         self.asked.retain(|_, (_, until)| now < *until);
     }
 
-    /// An action is committed.
     pub(super) fn committed(&mut self, seqno: Seqno, origin: &Origin) {
         let asked = self.asked.get(&origin.member);
         if asked.is_none_or(|(session, _)| *session != origin.session) {
@@ -49,7 +44,6 @@ impl Askers {
         self.targets.push_back((seqno, origin.member));
     }
 
-    /// The first action that an asker waits for.
     pub(super) fn next_target(&self) -> Option<Seqno> {
         self.targets.front().map(|(seqno, _)| *seqno)
     }
@@ -64,12 +58,10 @@ impl Askers {
             .collect()
     }
 
-    /// All that have asked.
     pub(super) fn members(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.asked.keys().copied()
     }
 
-    /// The actions waited for are not in the log any more.
     pub(super) fn forget_targets(&mut self) {
         self.targets.clear();
     }

@@ -48,7 +48,6 @@ pub(super) struct CommitWaits {
     is_in_force: Option<bool>,
     others: Others,
     askers: Askers,
-    /// Seqno that the host was told last.
     told: Seqno,
 }
 
@@ -65,13 +64,11 @@ impl Default for CommitWaits {
 }
 
 impl CommitWaits {
-    /// The log was reset: positions in the one before mean nothing.
     pub(super) fn log_reset(&mut self) {
         self.others.forget();
         self.askers.forget_targets();
     }
 
-    /// Members that are not waited for because they were too slow.
     pub(super) fn excluded(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.others.excluded()
     }
@@ -84,14 +81,12 @@ impl CommitWaits {
 impl CommitWaits {
     // --- asking ------------------------------------------------------------------------------
 
-    /// The host wants its clients to wait for this.
     pub(super) fn set_commit_wait(&mut self, ctx: &Context, wanted: CommitWait) {
         self.wanted = wanted;
         self.is_in_force = None;
         self.everywhere_tick(ctx);
     }
 
-    /// Asks the others, and excludes those that have been too slow.
     pub(super) fn everywhere_tick(&mut self, ctx: &Context) {
         self.askers.expire(ctx.turns.now);
         self.look_whether_positions_are_told(ctx);
@@ -133,7 +128,6 @@ impl CommitWaits {
         }
     }
 
-    /// A connection to this member is up.
     pub(super) fn ask_for_position(&self, ctx: &Context, member: MemberId) {
         let is_wanted = |(other, _): &(MemberId, SessionId)| *other == member;
         if self.is_on() && other_databases(ctx).iter().any(is_wanted) {
@@ -142,7 +136,6 @@ impl CommitWaits {
         }
     }
 
-    /// A member says where its database is.
     pub(super) fn position_told(
         &mut self,
         ctx: &Context,
@@ -155,7 +148,6 @@ impl CommitWaits {
         }
     }
 
-    /// Tells the host up to where no commit has to wait any more.
     pub(super) fn publish_everywhere(&mut self, ctx: &Context) {
         let is_on = self.is_on() && ctx.links.shared.is_primary();
         let everywhere = if is_on {
@@ -203,7 +195,6 @@ impl CommitWaits {
 
     // --- telling -----------------------------------------------------------------------------
 
-    /// A member wants to know when its actions are finished here.
     pub(super) fn handle_applied_query(
         &mut self,
         ctx: &Context,
@@ -243,7 +234,6 @@ impl CommitWaits {
         }
     }
 
-    /// The state of this member's database has changed.
     pub(super) fn tell_all_askers(&self, ctx: &Context, flow_control: &FlowControl) {
         let askers: Vec<MemberId> = self.askers.members().collect();
         for member in askers {
@@ -252,7 +242,6 @@ impl CommitWaits {
     }
 }
 
-/// The other members that are present with a database.
 fn other_databases(ctx: &Context) -> Vec<(MemberId, SessionId)> {
     let me = ctx.identity.me.member;
     let view = ctx.views.committed();

@@ -15,7 +15,6 @@ use crate::driver::commit_times::CommitTimes;
 /// that it was excluded for.
 const KEEPS_UP: u32 = 4;
 
-/// State of the database of a present member.
 struct Other {
     session: SessionId,
     /// When it was told, and what; none before that.
@@ -33,7 +32,6 @@ impl Other {
         }
     }
 
-    /// Up to where it has finished everything.
     fn released(&self) -> Seqno {
         self.position
             .as_ref()
@@ -47,7 +45,6 @@ impl Other {
         })
     }
 
-    /// An excluded database that has caught up is waited for again.
     fn include_if_it_keeps_up(&mut self, patience: Duration) {
         let Some((until, (_, position))) = self.excluded.zip(self.position) else {
             return;
@@ -63,25 +60,20 @@ impl Other {
 /// waited for.
 pub(super) struct Question<I> {
     pub(super) now: Time,
-    /// The other members that are present with a database, and their sessions.
     pub(super) present: I,
     /// A database that lacks an action for this long is excluded.
     pub(super) patience: Duration,
-    /// The last action that is committed, as far as this member knows.
     pub(super) committed: Seqno,
 }
 
-/// The component's memory of the other databases.
 #[derive(Default)]
 pub(super) struct Others {
     known: BTreeMap<MemberId, Other>,
-    /// When the actions of this member's clients were committed.
     own: CommitTimes,
     exclusions: u64,
 }
 
 impl Others {
-    /// A member tells where its database is.
     pub(super) fn note(&mut self, now: Time, member: MemberId, position: AppliedPosition) {
         let new = || Other::new(position.session);
         let other = self.known.entry(member).or_insert_with(new);
@@ -138,18 +130,15 @@ impl Others {
         (everywhere, excluded)
     }
 
-    /// Members that are not waited for because they were too slow.
     pub(super) fn excluded(&self) -> impl Iterator<Item = MemberId> + '_ {
         let is_excluded = |(member, other): (&MemberId, &Other)| other.excluded.map(|_| *member);
         self.known.iter().filter_map(is_excluded)
     }
 
-    /// How often a member was excluded.
     pub(super) fn exclusions(&self) -> u64 {
         self.exclusions
     }
 
-    /// Forgets all positions: they mean nothing any more.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.own.reset();

@@ -35,8 +35,6 @@ use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 /// for it.
 const PAST_MAX: usize = 1024;
 
-/// The component that decides which outcome of an action wins.
-///
 /// Invariant: an action that is decided has no question, and is not waited for.
 #[derive(Default)]
 pub(super) struct Inconsistency {
@@ -58,12 +56,10 @@ pub(super) struct Inconsistency {
 pub(super) struct Decisions(VecDeque<(LogIndex, OutcomeDecision)>);
 
 impl Decisions {
-    /// A decision was appended to the log.
     pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
         self.0.push_back((index, decision));
     }
 
-    /// The log was truncated from here on.
     pub(super) fn truncated(&mut self, from: LogIndex) {
         while self.0.back().is_some_and(|(at, _)| *at >= from) {
             self.0.pop_back();
@@ -85,12 +81,10 @@ struct Question {
     answers: BTreeMap<MemberId, (SessionId, ApplyOutcome)>,
 }
 
-/// Effect of a report on the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportKind {
     /// Nothing: the action is decided, or has not failed anywhere.
     Ignored,
-    /// An answer.
     Answer,
     /// The first error of this action: the other members are to be queried.
     FirstError,
@@ -98,9 +92,7 @@ pub(super) enum ReportKind {
 
 /// Members whose answers count, and the time for which the leader waits for them.
 pub(super) struct Electorate<'a> {
-    /// The members whose answers count.
     pub(super) members: BTreeSet<MemberId>,
-    /// The session in which a member is present.
     pub(super) session_of: &'a dyn Fn(MemberId) -> Option<SessionId>,
     /// Whether a member has no database that could answer, and waits for a full copy.
     pub(super) awaits_copy: &'a dyn Fn(MemberId) -> bool,
@@ -109,7 +101,6 @@ pub(super) struct Electorate<'a> {
 }
 
 impl Inconsistency {
-    /// How outcomes are counted while this member leads.
     pub(super) fn set_policy(&mut self, policy: InconsistencyPolicy) {
         self.policy = policy;
     }
@@ -131,7 +122,6 @@ impl Inconsistency {
         self.failed
     }
 
-    /// The leader queries how an action ended here.
     fn queried(&mut self, seqno: Seqno) {
         self.queried.insert(seqno);
         while self.queried.len() > PAST_MAX {
@@ -139,7 +129,6 @@ impl Inconsistency {
         }
     }
 
-    /// The first action with a query that is not answered.
     fn next_query(&self) -> Option<Seqno> {
         self.queried.first().copied()
     }
@@ -161,7 +150,6 @@ impl Inconsistency {
 
     // --- the leader --------------------------------------------------------------------------
 
-    /// There is a leader, perhaps another one. It knows nothing of earlier reports.
     pub(super) fn leader_changed(&mut self) {
         self.questions.clear();
         self.queried.clear();
@@ -172,12 +160,10 @@ impl Inconsistency {
         self.questions.clear();
     }
 
-    /// Actions without a decision.
     fn open_questions(&self) -> Vec<Seqno> {
         self.questions.keys().copied().collect()
     }
 
-    /// A present member reports how an action ended there.
     pub(super) fn report(
         &mut self,
         decisions: &Decisions,
@@ -204,7 +190,6 @@ impl Inconsistency {
         }
     }
 
-    /// Present members that have not answered.
     fn unanswered(&self, seqno: Seqno, present: impl Iterator<Item = MemberId>) -> Vec<MemberId> {
         let Some(question) = self.questions.get(&seqno) else {
             return Vec::new();
@@ -310,7 +295,6 @@ impl Inconsistency {
 }
 
 impl Inconsistency {
-    /// An action has failed here, and the host waits for [`crate::Host::outcome_decided`].
     pub(super) fn action_failed(
         &mut self,
         ctx: &mut Context,
@@ -351,7 +335,6 @@ impl Inconsistency {
         }
     }
 
-    /// Leader only: a member reports how an action ended there.
     pub(super) fn handle_outcome_report(
         &mut self,
         ctx: &mut Context,
@@ -389,7 +372,6 @@ impl Inconsistency {
         self.decide_outcome(ctx, membership, seqno);
     }
 
-    /// Queries the present members that have not answered.
     fn query_outcomes(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
         let term = ctx.core.term();
         let present = membership.presence.members();
@@ -403,7 +385,6 @@ impl Inconsistency {
         }
     }
 
-    /// The leader queries how an action ended here.
     pub(super) fn handle_outcome_query(
         &mut self,
         ctx: &mut Context,
@@ -432,7 +413,6 @@ impl Inconsistency {
         }
     }
 
-    /// Appends the decision about an action if the answers allow for one.
     fn decide_outcome(&mut self, ctx: &mut Context, membership: &Membership, seqno: Seqno) {
         let presence = &membership.presence;
         let electorate = Electorate {
@@ -463,13 +443,11 @@ impl Inconsistency {
         }
     }
 
-    /// There is a leader, perhaps another one.
     pub(super) fn report_to_new_leader(&mut self, ctx: &mut Context, membership: &Membership) {
         self.leader_changed();
         self.report_own_failure(ctx, membership);
     }
 
-    /// Informs the host of decisions that are committed now.
     pub(super) fn decisions_committed(&mut self, ctx: &mut Context) {
         while let Some(decision) = self.next_committed(&mut ctx.decisions, ctx.own_log.committed())
         {

@@ -1,8 +1,6 @@
-//! The leader's choice: which member feeds which learner.
-//!
-//! In each region but the leader's own, one member is sent the entries by the leader and feeds the
-//! learners there. It is a voter if one takes the entries as they are appended, otherwise one of
-//! the learners.
+//! The leader's choice: which member feeds which learner. In each region but the leader's own, one
+//! member is sent the entries by the leader and feeds the learners there. It is a voter if one
+//! takes the entries as they are appended, otherwise one of the learners.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +12,6 @@ use synod_wire::Region;
 /// arrived.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// State of another member, as the leader knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer<'a> {
     pub(super) member: MemberId,
@@ -57,7 +54,6 @@ impl Feeders {
         self.of_learner.get(&learner).copied()
     }
 
-    /// The entries that the learner was to be sent have not arrived, or were refused.
     pub(super) fn failed(&mut self, now: Time, learner: MemberId) {
         if self.of_learner.remove(&learner).is_some() {
             self.distrusted_until.insert(learner, now.plus(DISTRUST));

@@ -34,7 +34,6 @@ use crate::host::{Level, Topic};
 use feeders::{Changed, Feeders, Peer};
 use orders::FeedOrders;
 
-/// The component that knows who feeds whom, and what this member has been ordered to feed.
 #[derive(Default)]
 pub(super) struct Feeding {
     pub(super) feeders: Feeders,
@@ -116,7 +115,6 @@ impl Feeding {
 
     // --- a feeder ------------------------------------------------------------------------------
 
-    /// The leader orders this member to send entries on.
     pub(super) fn handle_feed(&mut self, ctx: &mut Context, leader: MemberId, order: FeedOrder) {
         let is_sound = order.prev.index < order.last.index;
         if is_sound && order.term == ctx.core.term() {
@@ -195,7 +193,6 @@ pub(super) fn may_be_fed_by(ctx: &Context, leadership: &Leadership, feeder: Memb
     is_near && !ctx.core.config().config.is_voter(me)
 }
 
-/// Whether a member in this mode takes entries one message after the other.
 fn takes_entries(mode: ProgressMode) -> bool {
     matches!(mode, ProgressMode::Stream | ProgressMode::CatchUp)
 }

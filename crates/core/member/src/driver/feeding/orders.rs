@@ -24,7 +24,6 @@ impl FeedOrders {
         self.0.is_empty()
     }
 
-    /// Takes all, to be looked at again.
     pub(super) fn take(&mut self) -> VecDeque<FeedOrder> {
         std::mem::take(&mut self.0)
     }

@@ -4,7 +4,6 @@ use synod_consensus::{EntryId, LogIndex, Seqno};
 use synod_log::Entry;
 use synod_wire::{FetchFrom, FetchedEntries};
 
-/// Requirements on the fetched entries.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::driver) struct Expected {
     pub(in crate::driver) from: FetchFrom,

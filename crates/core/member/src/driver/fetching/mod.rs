@@ -35,7 +35,6 @@ use check::check_entries;
 use search::{Next, Search};
 use serving::Serving;
 
-/// The component that fetches entries, and lets others fetch them.
 #[derive(Default)]
 pub(super) struct Fetching {
     pub(super) search: Search,
@@ -44,13 +43,11 @@ pub(super) struct Fetching {
 
 /// Time that a member has to answer, in periods of [`synod_consensus::Timing::retry_us`].
 const RETRIES: u32 = 10;
-/// Most entries in one answer, whatever their size.
 const ENTRIES_MAX: u64 = 65_536;
 
 impl Fetching {
     // --- the member that asks -----------------------------------------------------------------
 
-    /// A reader may want entries that this member's log lacks.
     pub(super) fn fetch(&mut self, ctx: &Context) {
         let Some(wish) = ctx.links.shared.fetched.wanted() else {
             return;
@@ -139,7 +136,6 @@ impl Fetching {
         }
     }
 
-    /// A member answers.
     pub(super) fn handle_fetched(&mut self, ctx: &Context, from: MemberId, answer: FetchAnswer) {
         let Some(sought) = self.search.sought() else {
             return;
@@ -191,7 +187,6 @@ impl Fetching {
 
     // --- the member that is asked -------------------------------------------------------------
 
-    /// A member asks for entries that its own log lacks.
     pub(super) fn handle_fetch(
         &mut self,
         ctx: &Context,
@@ -212,7 +207,6 @@ impl Fetching {
         }
     }
 
-    /// Has the range read, and keeps the log for what the asker needs after that.
     fn serve(
         &mut self,
         ctx: &Context,
@@ -253,7 +247,6 @@ impl Fetching {
     }
 }
 
-/// The last entry before this member's log, and its seqno.
 fn own_log_base(ctx: &Context) -> (EntryId, Seqno) {
     let base = ctx.core.base();
     (base.last, base.seqno)

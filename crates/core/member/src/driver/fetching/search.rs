@@ -1,9 +1,8 @@
-//! The search for the entries: the member to ask next, and when the search is given up.
-//!
-//! Members are asked one after the other, first the one that has answered last. A round ends when
-//! all that can be reached were asked. If all members say that their logs have lost the entries, no
-//! member has them. Those that do not answer, cannot be reached, or lag themselves, are asked again
-//! in the next rounds.
+//! The search for the entries: the member to ask next, and when the search is given up. Members are
+//! asked one after the other, first the one that has answered last. A round ends when all that can
+//! be reached were asked. If all members say that their logs have lost the entries, no member has
+//! them. Those that do not answer, cannot be reached, or lag themselves, are asked again in the
+//! next rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,14 +17,11 @@ use crate::fetch::FetchWish;
 /// nothing, no member has them.
 const ROUNDS_MAX: u32 = 3;
 
-/// Next step of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Next {
     /// This member is asked.
     Ask(MemberId),
-    /// Nothing, for now.
     Wait,
-    /// No member has the entries.
     GiveUp,
 }
 
@@ -35,9 +31,7 @@ pub(in crate::driver) struct Sought {
     pub(in crate::driver) wish: FetchWish,
     /// Names the question; the same for all members that are asked.
     pub(in crate::driver) number: u64,
-    /// The last entry before the own log, and its seqno.
     pub(in crate::driver) base: (EntryId, Seqno),
-    /// The member that is asked now.
     asked: Option<MemberId>,
     /// When a member was asked last, or a round ended.
     since: Time,
@@ -45,19 +39,15 @@ pub(in crate::driver) struct Sought {
     pub(in crate::driver) refused: BTreeMap<MemberId, Seqno>,
     /// Asked at any time: others have no say.
     questioned: BTreeSet<MemberId>,
-    /// Asked in this round.
     tried: BTreeSet<MemberId>,
-    /// Rounds that have ended.
     rounds: u32,
 }
 
 impl Sought {
-    /// Whether this member was asked.
     pub(super) fn was_asked_of(&self, member: MemberId) -> bool {
         self.questioned.contains(&member)
     }
 
-    /// Requirements on the entries.
     pub(in crate::driver) fn expected(&self) -> Expected {
         let base = self.base;
         let to = self.wish.to.unwrap_or(base.0.index);
@@ -70,11 +60,9 @@ impl Sought {
     }
 }
 
-/// The search for entries that the own log lacks.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Search {
     sought: Option<Sought>,
-    /// Number of the last question.
     number: u64,
     /// The member that has sent entries last.
     source: Option<MemberId>,
@@ -122,30 +110,25 @@ impl Search {
         }
     }
 
-    /// Search under way, if there is one.
     pub(in crate::driver) fn sought(&self) -> Option<&Sought> {
         self.sought.as_ref()
     }
 
-    /// The member that has sent entries last.
     pub(in crate::driver) fn source(&self) -> Option<MemberId> {
         self.source
     }
 
-    /// The entries have come from this member.
     pub(in crate::driver) fn found(&mut self, from: MemberId) {
         self.source = Some(from);
         self.sought = None;
     }
 
-    /// The search is over: no member has the entries.
     pub(super) fn given_up(&mut self) -> Option<Sought> {
         self.source = None;
         self.sought.take()
     }
 
-    /// A member has answered that it sends no entries, or has sent wrong ones (`None`). Whether
-    /// another one is to be asked now.
+    /// `None`: wrong entries have come. Answers whether another member is to be asked now.
     pub(in crate::driver) fn refused(
         &mut self,
         from: MemberId,
@@ -168,19 +151,16 @@ impl Search {
         sought.is_some_and(|sought| sought.asked == Some(member))
     }
 
-    /// A member has been heard, or connected to.
     pub(in crate::driver) fn heard(&mut self, member: MemberId) {
         self.unreachable.remove(&member);
     }
 
-    /// Whether the member that was asked has had enough time to answer.
     pub(super) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
         let sought = self.sought.as_ref();
         sought.is_some_and(|sought| now.since(sought.since) >= patience)
     }
 
-    /// Next step of the search: ask another member, wait, or give up. `others`: the members of the
-    /// group.
+    /// `others`: the members of the group.
     pub(in crate::driver) fn next(
         &mut self,
         now: Time,

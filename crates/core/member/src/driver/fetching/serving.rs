@@ -10,12 +10,10 @@ use synod_consensus::{LogIndex, MemberId, Time};
 /// For so long after its last question, the log is kept for a member that fetches.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// A member that fetches.
 #[derive(Debug)]
 struct Served {
     /// The member needs no entry before this one.
     from: LogIndex,
-    /// When it asked last.
     at: Time,
     /// The read for it, while that is outstanding.
     read: Weak<()>,

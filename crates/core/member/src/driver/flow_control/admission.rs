@@ -36,7 +36,6 @@ const RATE_MIN: u64 = 10_000;
 /// While nothing leaves the databases, the rate is halved each time after this.
 const HALVING: Duration = Duration::from_secs(10);
 
-/// The leader's rate of admission, and how often and long it made proposals wait.
 pub(super) struct Admission {
     /// Bound on the majority's lag; zero: none.
     lag_max: Duration,
@@ -66,7 +65,6 @@ impl Admission {
         }
     }
 
-    /// Sets the bound on the lag; zero: none.
     pub(super) fn set_lag_max(&mut self, lag_max: Duration) {
         self.lag_max = lag_max;
     }
@@ -120,7 +118,6 @@ impl Admission {
         self.bucket.has_token()
     }
 
-    /// An action was appended.
     pub(super) fn admitted(&mut self) {
         if self.rate.is_some() {
             self.bucket.take();
@@ -146,13 +143,11 @@ impl Admission {
         }
     }
 
-    /// When a proposal that waits may be appended; none: none waits for that.
     pub(super) fn wake_at(&self) -> Option<Time> {
         let rate = self.rate.filter(|_| self.waits_since.is_some())?;
         Some(self.bucket.next_token(rate))
     }
 
-    /// The rate in thousandths of an action per second; none: everything is admitted.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate
     }
@@ -162,7 +157,6 @@ impl Admission {
         self.majority.map(|m| (m.slowest, m.lag))
     }
 
-    /// Time in which proposals waited for tokens, and how often that began.
     pub(super) fn pauses(&self) -> (Duration, u64) {
         (self.paused, self.pauses)
     }

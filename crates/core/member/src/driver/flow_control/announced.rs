@@ -34,7 +34,6 @@ impl Announced {
         self.last = Some(report);
     }
 
-    /// The last report.
     pub(super) fn last(&self) -> Option<&PaceReport> {
         self.last.as_ref()
     }

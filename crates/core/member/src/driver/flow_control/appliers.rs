@@ -9,7 +9,6 @@ use synod_wire::{AppliedPosition, DataState};
 
 use super::FEEDBACK_AGE_MAX;
 
-/// Latest position of a member's database.
 #[derive(Clone, Copy)]
 struct Applier {
     heard: Time,
@@ -29,8 +28,7 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    /// Number for a group of `voters`, among which `loggers` have no database and answer the
-    /// leader.
+    /// `loggers` have no database and answer the leader.
     pub(super) fn new(voters: usize, loggers: usize, patience: Duration) -> Needed {
         let databases = (voters / 2 + 1).saturating_sub(loggers).max(1);
         Needed {
@@ -50,11 +48,9 @@ pub(super) struct MajorityPace {
     pub(super) lag: Duration,
     /// Committed actions that a majority does not have.
     pub(super) backlog: u64,
-    /// The one that lags most of them.
     pub(super) slowest: MemberId,
 }
 
-/// The component's memory of the members' feedback. Only a leader uses it.
 #[derive(Default)]
 pub(super) struct Appliers {
     known: BTreeMap<MemberId, Applier>,
@@ -83,12 +79,10 @@ impl Appliers {
         }
     }
 
-    /// Forgets what was said to another leader, or in another term of this one.
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }
 
-    /// Every database that is known: where it is, and its lag.
     pub(super) fn lags(
         &self,
         now: Time,

@@ -1,7 +1,6 @@
-//! Drain rate: actions per second that leave the commit order of a majority of databases.
-//!
-//! While databases keep up, that is no more than what is ordered, and says nothing of what they
-//! could do: then only higher rates count. Once they lag, it is what they can do.
+//! Drain rate: actions per second that leave the commit order of a majority of databases. While
+//! databases keep up, that is no more than what is ordered, and says nothing of what they could do:
+//! then only higher rates count. Once they lag, it is what they can do.
 
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ const FALL: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct DrainRate {
     rate: u64,
-    /// The position at the last measurement.
     position: Seqno,
     /// When that was. While databases lag, it is when they last moved on.
     measured: Option<Time>,
@@ -63,12 +61,10 @@ impl DrainRate {
         }
     }
 
-    /// Thousandths of an action per second; zero if nothing was measured.
     pub(super) fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// For how long no action has left although some could have.
     pub(super) fn stands_still(&self, now: Time) -> Duration {
         self.measured.map_or(Duration::ZERO, |at| now.since(at))
     }

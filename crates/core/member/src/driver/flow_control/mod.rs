@@ -46,7 +46,6 @@ const FEEDBACK_AGE_MAX: Duration = Duration::from_millis(300);
 /// The leader looks at the databases this often at most.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// The component that knows how far the databases are, and admits actions at their pace.
 pub(super) struct FlowControl {
     own_lag: CommitTimes,
     appliers: Appliers,
@@ -59,7 +58,7 @@ pub(super) struct FlowControl {
 }
 
 impl FlowControl {
-    /// `lag_max` bounds the lag of the best majority; zero: it is not bounded.
+    /// `lag_max` zero: the lag is not bounded.
     pub(super) fn new(lag_max: Duration, now: Time) -> FlowControl {
         FlowControl {
             own_lag: CommitTimes::default(),
@@ -76,7 +75,6 @@ impl FlowControl {
         self.admission.set_lag_max(lag_max);
     }
 
-    /// Another leader, or this member in another term: nothing that was said before counts.
     pub(super) fn leader_changed(&mut self, now: Time) {
         self.appliers.clear();
         self.admission.reset(now);
@@ -88,12 +86,10 @@ impl FlowControl {
         self.own_lag.reset();
     }
 
-    /// Leader only: whether an action may be appended now.
     pub(super) fn has_room_for_action(&mut self, now: Time) -> bool {
         self.admission.has_room(now)
     }
 
-    /// Leader only: an action was appended.
     pub(super) fn action_appended(&mut self) {
         self.admission.admitted();
     }
@@ -115,13 +111,11 @@ impl FlowControl {
 impl FlowControl {
     // --- feedback ----------------------------------------------------------------------------
 
-    /// Actions up to `seqno` are committed.
     pub(super) fn pace_committed(&mut self, ctx: &Context, seqno: Seqno) {
         let left = ctx.links.shared.left();
         self.own_lag.committed(ctx.turns.now, seqno, left);
     }
 
-    /// This member's database, as other members are told of it.
     pub(super) fn applied_position(&self, ctx: &Context) -> AppliedPosition {
         let shared = &ctx.links.shared;
         let (left, released) = (shared.left(), shared.applied());
@@ -171,7 +165,6 @@ impl FlowControl {
 
     // --- admission, as the leader ------------------------------------------------------------
 
-    /// Leader only: a member says how far its database is.
     pub(super) fn note_position(
         &mut self,
         ctx: &Context,
@@ -183,7 +176,6 @@ impl FlowControl {
         }
     }
 
-    /// Brings the rate of admission up to date.
     pub(super) fn follow_appliers(&mut self, ctx: &Context, membership: &Membership) {
         let now = ctx.turns.now;
         if !ctx.core.is_leader() || !self.is_look_due(now) {
@@ -214,7 +206,6 @@ impl FlowControl {
         self.admission.note_waiting(now, waits);
     }
 
-    /// Leader only: says to all members at which pace actions are admitted, and why.
     pub(super) fn announce_pace(&mut self, ctx: &Context) {
         let admission = &self.admission;
         let (paused, pauses) = admission.pauses();
@@ -245,7 +236,6 @@ impl FlowControl {
         self.announced.note(me, report);
     }
 
-    /// The leader's pace.
     pub(super) fn handle_pace(&mut self, ctx: &Context, from: MemberId, report: PaceReport) {
         if report.term == ctx.core.term() && ctx.core.leader() == Some(from) {
             self.announced.note(ctx.identity.me.member, report);
@@ -254,7 +244,6 @@ impl FlowControl {
 
     // --- status ------------------------------------------------------------------------------
 
-    /// Says when writes begin to wait for databases, and when they do not any more.
     pub(super) fn watch_throttling(&mut self, ctx: &Context) {
         let (paused, pauses, _) = self.announced.counters();
         let news = self.throttle_watch.look(ctx.turns.now, pauses, paused);

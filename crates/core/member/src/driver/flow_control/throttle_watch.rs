@@ -8,28 +8,22 @@ use synod_consensus::Time;
 /// An episode is over when writes have not waited for so long.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The component that tells episodes of slow writes.
 #[derive(Default)]
 pub(super) struct ThrottleWatch {
     /// How often writes had begun to wait, and for how long in all, when last looked.
     seen: Option<(u64, Duration)>,
-    /// The present episode.
     episode: Option<Episode>,
 }
 
 struct Episode {
     /// How long writes had waited in all before it.
     paused_before: Duration,
-    /// When writes were last seen to wait.
     last_wait: Time,
 }
 
-/// News of an episode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ThrottleNews {
-    /// Writes begin to wait.
     Begins,
-    /// They do not wait any more. They have waited for so long.
     Ends(Duration),
 }
 

@@ -48,7 +48,6 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_sub(TOKEN);
     }
 
-    /// When there is a token again, at this rate.
     pub(super) fn next_token(&self, rate: u64) -> Time {
         let missing = TOKEN.saturating_sub(self.tokens);
         let wait_us = missing.saturating_mul(1000) / rate.max(1);

@@ -1,22 +1,18 @@
-//! Reasons for elections of leaders, as far as this member has seen them, for operators.
-//!
-//! A leader that hands leadership over orders the next one to be a candidate, who says so in its
-//! requests for votes (Raft dissertation, section 3.10). Without that, a voter has heard nothing
-//! from the leader for an election timeout, or the leader has lost its quorum and stepped down:
-//! which of the two, only they know.
+//! Reasons for elections of leaders, as far as this member has seen them, for operators. A leader
+//! that hands leadership over orders the next one to be a candidate, who says so in its requests
+//! for votes (Raft dissertation, section 3.10). Without that, a voter has heard nothing from the
+//! leader for an election timeout, or the leader has lost its quorum and stepped down: which of the
+//! two, only they know.
 
 use synod_consensus::{Body, MemberId, Message, Term};
 
-/// The component that knows who led before.
 #[derive(Default)]
 pub(in crate::driver) struct Elections {
     /// The last leader that this member knew, and its term.
     last: Option<(Term, MemberId)>,
-    /// The last term whose election a leader has ordered.
     ordered: Option<Term>,
 }
 
-/// Why a leader was elected, as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Cause {
     /// This member knew no leader before.
@@ -36,7 +32,6 @@ pub(in crate::driver) enum Cause {
 }
 
 impl Elections {
-    /// A message has come that may tell of an ordered election.
     pub(in crate::driver) fn heard(&mut self, message: &Message) {
         let term = match message.body {
             Body::TimeoutNow => message.term.next(),

@@ -43,7 +43,6 @@ pub use primary::QuorumLossPolicy;
 pub(super) use primary::has_action;
 pub use writers::LeaderPlacement;
 
-/// The component that knows who leads and who should, and whether this member is primary.
 pub(super) struct Leadership {
     pub(super) forced_primary: ForcedPrimary,
     pub(super) regions: Regions,
@@ -55,7 +54,6 @@ pub(super) struct Leadership {
     pub(super) disk_watch: DiskWatch,
     pub(super) primary: PrimaryWatch,
     pub(super) elections: Elections,
-    /// The leader transfer that was announced, if one is under way.
     announced: Option<Preferred>,
 }
 
@@ -80,7 +78,6 @@ impl Leadership {
         }
     }
 
-    /// Says who leads, and why it is this member now.
     pub(super) fn announce_leader(&mut self, ctx: &Context, term: Term, leader: MemberId) {
         let Some(cause) = self.elections.elected(term, leader) else {
             return;
@@ -104,7 +101,6 @@ impl Leadership {
 
     // --- without a majority ------------------------------------------------------------------
 
-    /// Makes this member the only voter.
     pub(super) fn force_new_primary(&mut self, ctx: &mut Context) -> Result<(), ForceError> {
         ctx.core.force(ctx.turns.now)?;
         self.forced_primary.ordered();
@@ -162,13 +158,11 @@ impl Leadership {
 
     // --- who should lead ---------------------------------------------------------------------
 
-    /// This member leads from now on.
     pub(super) fn begin_leading(&mut self, ctx: &mut Context) {
         self.writers.forget(ctx.turns.now);
         ctx.core.set_writing_place(None);
     }
 
-    /// Looks whether this member's disk keeps up.
     pub(super) fn watch_disk(&mut self, ctx: &mut Context) {
         let now = ctx.turns.now;
         match self.disk_watch.look(now) {
@@ -199,7 +193,6 @@ impl Leadership {
         none.unwrap_or(own)
     }
 
-    /// Leader only: takes weights and regions from the members' reports.
     pub(super) fn weigh_reports(&mut self, ctx: &mut Context, membership: &Membership) {
         let config = &ctx.core.config().config;
         let reports = || membership.presence.reports();
@@ -208,7 +201,6 @@ impl Leadership {
         self.set_leader_weights(ctx, weights, moved);
     }
 
-    /// Follower only: takes weights and regions from the leader's status.
     pub(super) fn weigh_status(&mut self, ctx: &mut Context, members: &[Report]) {
         let config = &ctx.core.config().config;
         let moved = self.regions.note(config, members.iter());

@@ -1,27 +1,22 @@
 //! Whether this member is primary: while it hears a leader with a quorum, and for the suspect
-//! timeout after that; and whether it continues without a majority, by order or by policy.
-//!
-//! The core announces each change of role. A leader that lost its quorum steps down by itself,
-//! after an election timeout without answers: that silence counts.
-//!
-//! A forced primary loses what the other voters have committed and it has not seen. Where the
-//! majority lives, there are two histories afterwards; [`has_action`] helps a member to find out
-//! whether it holds actions of the lost one.
+//! timeout after that; and whether it continues without a majority, by order or by policy. The core
+//! announces each change of role. A leader that lost its quorum steps down by itself, after an
+//! election timeout without answers: that silence counts. A forced primary loses what the other
+//! voters have committed and it has not seen. Where the majority lives, there are two histories
+//! afterwards; [`has_action`] helps a member to find out whether it holds actions of the lost one.
 
 use std::time::Duration;
 
 use synod_consensus::{EntryKind, LogIndex, MemberId, RoleChange, RoleName, Seqno, Term, Time};
 use synod_log::EntrySummary;
 
-/// The component that notices a lost majority.
-///
-/// Invariant: while this member leads a term it is not leaderless.
+/// The component that notices a lost majority. Invariant: while this member leads a term it is not
+/// leaderless.
 pub(in crate::driver) struct PrimaryWatch {
     /// How long a leader was without its quorum when it steps down.
     step_down: Duration,
     /// Since when no leader is heard; none while one is.
     leaderless_since: Option<Time>,
-    /// The term this member leads.
     led: Option<Term>,
 }
 
@@ -35,7 +30,6 @@ impl PrimaryWatch {
         }
     }
 
-    /// The core has another role or leader.
     pub(in crate::driver) fn role_changed(&mut self, now: Time, change: &RoleChange) {
         let leads = change.role == RoleName::Leader;
         let lost_quorum = self.led == Some(change.term) && !leads;
@@ -53,12 +47,10 @@ impl PrimaryWatch {
         }
     }
 
-    /// For how long no leader has been heard; none while one is.
     pub(in crate::driver) fn leaderless_for(&self, now: Time) -> Option<Duration> {
         self.leaderless_since.map(|since| now.since(since))
     }
 
-    /// Whether no leader was heard for the suspect timeout.
     pub(in crate::driver) fn has_lost_group(&self, now: Time, suspect: Duration) -> bool {
         self.leaderless_for(now).is_some_and(|time| time >= suspect)
     }
@@ -95,11 +87,9 @@ pub enum QuorumLossPolicy {
     ContinueAlone,
 }
 
-/// The component that knows by what order or policy this member may lead without a majority.
 #[derive(Default)]
 pub(in crate::driver) struct ForcedPrimary {
     policy: QuorumLossPolicy,
-    /// The next leadership of this member is by order.
     ordered: bool,
 }
 
@@ -108,7 +98,6 @@ impl ForcedPrimary {
         self.policy = policy;
     }
 
-    /// This member was made the only voter.
     pub(super) fn ordered(&mut self) {
         self.ordered = true;
     }

@@ -33,7 +33,6 @@ impl Regions {
         Regions { me, own, others }
     }
 
-    /// Takes what members have reported. Answers whether anything has changed.
     pub(super) fn note<'a>(
         &mut self,
         config: &Config,

@@ -1,8 +1,6 @@
 //! Watches whether this member's disk keeps up, by how long the oldest write of the log has been
-//! under way.
-//!
-//! A member whose disk hangs or is slow acknowledges late or not at all. That harms no other member
-//! unless it leads: heartbeats need no disk, so the others keep following it.
+//! under way. A member whose disk hangs or is slow acknowledges late or not at all. That harms no
+//! other member unless it leads: heartbeats need no disk, so the others keep following it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,14 +13,12 @@ const GROUP: Duration = Duration::from_millis(50);
 /// By how much a disk is quicker than one that has stalled, to be worth a change of leader.
 const QUICK_SHARE: u32 = 5;
 
-/// The component that watches the writes of the log.
 pub(in crate::driver) struct DiskWatch {
     /// A write that takes longer means that the disk has stalled.
     patience: Duration,
     /// Writes that are not durable, in groups: the first ticket of each, and when that was handed
     /// to the disk. Ascending.
     under_way: VecDeque<(WriteTicket, Time)>,
-    /// The latest write.
     latest: WriteTicket,
     /// The latest look found the oldest write too old.
     was_late: bool,
@@ -30,12 +26,10 @@ pub(in crate::driver) struct DiskWatch {
     stalled: bool,
 }
 
-/// News that a look at the disk has brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum DiskNews {
     /// The disk has stalled; the oldest write has taken so long.
     Stalled(Duration),
-    /// The disk works again.
     Recovered,
 }
 
@@ -50,7 +44,6 @@ impl DiskWatch {
         }
     }
 
-    /// A write was handed to the disk.
     pub(in crate::driver) fn wrote(&mut self, now: Time, ticket: WriteTicket) {
         self.latest = ticket;
         let group = self.under_way.back();
@@ -71,12 +64,10 @@ impl DiskWatch {
         }
     }
 
-    /// When the oldest write that is under way was handed to the disk; `None`: there is none.
     fn oldest_since(&self) -> Option<Time> {
         self.under_way.front().map(|(_, since)| *since)
     }
 
-    /// How long the oldest write has been under way; zero if there is none.
     pub(in crate::driver) fn oldest_write(&self, now: Time) -> Duration {
         let oldest = self.oldest_since();
         oldest.map_or(Duration::ZERO, |since| now.since(since))
@@ -97,7 +88,6 @@ impl DiskWatch {
         }
     }
 
-    /// Since when the disk has stalled, by the latest look; `None`: it has not.
     pub(super) fn stalled(&self) -> Option<StalledDisk> {
         let quick = self.patience / QUICK_SHARE;
         let since = self.oldest_since().filter(|_| self.stalled)?;

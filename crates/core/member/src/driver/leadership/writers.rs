@@ -19,7 +19,6 @@ use synod_wire::Region;
 
 use crate::tuning::Tuning;
 
-/// Samples in the window.
 const SAMPLES: usize = 5;
 /// Least share of the window's actions that another region must have made, in percent.
 const SHARE_PERCENT: u64 = 60;
@@ -39,7 +38,6 @@ pub enum LeaderPlacement {
 /// Source of actions: a region, or a member without one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::driver) enum Place {
-    /// From members of a region.
     Region(Region),
     /// From a member that has named none.
     Member(MemberId),
@@ -58,23 +56,19 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WriterShare {
     pub(super) place: Place,
-    /// Its share of the window's actions, in percent.
     pub(super) percent: u64,
     /// Actions of the window, by origin.
     pub(super) actions: BTreeMap<MemberId, u64>,
 }
 
-/// The component that counts who writes, as the leader.
 pub(in crate::driver) struct WriterCounts {
     placement: LeaderPlacement,
-    /// Length of a sample.
     sample: Duration,
     /// Actions of the sample under way, by origin, and when the sample ends.
     counts: BTreeMap<MemberId, u64>,
     sample_ends: Time,
     /// The window: the last samples, oldest first.
     window: VecDeque<BTreeMap<MemberId, u64>>,
-    /// The result of the latest look.
     found: Option<WriterShare>,
 }
 
@@ -97,7 +91,6 @@ impl WriterCounts {
         }
     }
 
-    /// Counts from zero.
     pub(super) fn forget(&mut self, now: Time) {
         self.counts.clear();
         self.window.clear();
@@ -105,7 +98,6 @@ impl WriterCounts {
         self.sample_ends = now.plus(self.sample);
     }
 
-    /// Leader only: an action of this member was ordered.
     pub(in crate::driver) fn ordered(&mut self, origin: MemberId) {
         if self.placement == LeaderPlacement::FollowWriters {
             *self.counts.entry(origin).or_default() += 1;
@@ -126,7 +118,6 @@ impl WriterCounts {
         self.found = found.filter(|found| found.place != *own);
     }
 
-    /// The result of the latest look.
     pub(super) fn found(&self) -> Option<&WriterShare> {
         self.found.as_ref()
     }

@@ -1,8 +1,7 @@
 //! The leader's side of a join: what has to change in the configuration, and whether the joiner
-//! needs a view of its own.
-//!
-//! [`admit`] decides from the configuration alone. [`Admission`] remembers joiners that ask again
-//! and again: a member that is in the latest view but can never see it needs the view repeated.
+//! needs a view of its own. [`admit`] decides from the configuration alone. [`Admission`] remembers
+//! joiners that ask again and again: a member that is in the latest view but can never see it needs
+//! the view repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +18,6 @@ use crate::payload::view::View;
 /// A group has no more members than this.
 pub(super) const MEMBERS_MAX: usize = 64;
 
-/// Standing of a configured member, as the leader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// No message of it came for the suspect timeout.
@@ -31,14 +29,11 @@ pub(super) enum Standing {
     Live,
 }
 
-/// The leader's decision about a joiner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Admit {
     /// Nothing: it is configured as it asks.
     AsItIs,
-    /// Change the configuration.
     Change(ConfigChange),
-    /// Refuse it.
     Refuse(JoinRefusal),
     /// Refuse it: its certificate is that of this other member.
     RefuseCertificateOf(MemberId),
@@ -46,13 +41,12 @@ pub(super) enum Admit {
     Wait,
 }
 
-/// Decides about a member that asks to join, over a connection that showed this certificate.
-///
-/// A member is bound to the certificate of its first join. That holds for a member that has lost
-/// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
-/// way to take the place of any member that is silent for a moment. A connection that shows no
-/// certificate is one from which the transport requires none; it leaves the binding as it is. Nor
-/// does one certificate make many members, except in a group whose members share it.
+/// Decides about a member that asks to join, over a connection that showed this certificate. A
+/// member is bound to the certificate of its first join. That holds for a member that has lost its
+/// log, too: it comes back as a new one in the place of the former, and would otherwise be a way to
+/// take the place of any member that is silent for a moment. A connection that shows no certificate
+/// is one from which the transport requires none; it leaves the binding as it is. Nor does one
+/// certificate make many members, except in a group whose members share it.
 pub(super) fn admit(
     config: &Config,
     from: MemberId,
@@ -128,7 +122,6 @@ pub(super) fn required_certificate<'a>(
     bound(config, from).or_else(|| bound(config, replaced()?))
 }
 
-/// Subject of the certificate that a member is bound to.
 fn bound(config: &Config, id: MemberId) -> Option<&str> {
     config.members.get(&id)?.certificate.as_deref()
 }
@@ -179,7 +172,6 @@ fn predecessor(
     Ok(former.filter(|id| standing(*id) == Standing::Silent))
 }
 
-/// The component that remembers what joiners could not see.
 pub(in crate::driver) struct Admission {
     /// A new member's log begins so many entries before the end, if it needs no more.
     join_backlog: u64,
@@ -206,7 +198,6 @@ impl Admission {
         }
     }
 
-    /// Beginning of a log that is to have `index` and some entries before it.
     pub(super) fn backlog_before(&self, index: LogIndex) -> LogIndex {
         LogIndex(index.0.saturating_sub(self.join_backlog))
     }

@@ -22,7 +22,6 @@ use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 
 impl Membership {
-    /// A member reports.
     pub(in crate::driver) fn handle_report(
         &mut self,
         ctx: &mut Context,
@@ -40,7 +39,6 @@ impl Membership {
         }
     }
 
-    /// Answers a member that wants to be present.
     pub(in crate::driver) fn answer_join(
         &mut self,
         ctx: &mut Context,
@@ -89,7 +87,6 @@ impl Membership {
         }
     }
 
-    /// Sees to it that the configuration has the joiner; otherwise, the answer to it.
     fn configure(
         &self,
         ctx: &mut Context,
@@ -201,7 +198,6 @@ impl Membership {
         }
     }
 
-    /// Whether a member has sent a message lately, or is within its grace period.
     pub(in crate::driver) fn is_alive(&self, ctx: &Context, member: MemberId) -> bool {
         let suspect = ctx.identity.config.suspect;
         self.presence.is_alive(ctx.turns.now, member, suspect)
@@ -327,7 +323,6 @@ fn refuse_removed(
     ))
 }
 
-/// The joiner shows the certificate of another member, and is not in its place.
 fn refuse_certificate_of(
     ctx: &Context,
     holder: MemberId,

@@ -19,7 +19,6 @@ use crate::host::{Level, Topic};
 use crate::setting::Setting;
 use crate::storage::Job;
 
-/// Why a member stops that was removed.
 const REMOVED: &str = "an operator has removed this member from the group, or another one has \
                        taken its place, or it was silent for so long that the group has forgotten \
                        it. To join again, as a new member, start it again";
@@ -261,7 +260,6 @@ impl Membership {
 
     // --- the way out -------------------------------------------------------------------------
 
-    /// Begins an orderly shutdown, within `limit` if there is one.
     pub(in crate::driver) fn begin_leave(
         &mut self,
         ctx: &mut Context,
@@ -273,7 +271,6 @@ impl Membership {
         }
     }
 
-    /// Takes the next step of an orderly shutdown, if one is under way.
     pub(in crate::driver) fn leave_tick(&mut self, ctx: &mut Context) {
         let (me, config) = (ctx.identity.me.member, &ctx.core.config().config);
         let leads = ctx.core.is_leader();
@@ -319,7 +316,6 @@ impl Membership {
         }
     }
 
-    /// This member goes, with the group's consent or without.
     pub(in crate::driver) fn finish_leave(&mut self, ctx: &mut Context) {
         if let Some(done) = self.leave.finish() {
             (done.0)();
@@ -329,7 +325,6 @@ impl Membership {
     }
 }
 
-/// Level of the line about a refusal, of which an operator may have to know.
 fn level_of(sign: SignOfLife) -> Level {
     match sign {
         SignOfLife::RefusedForGood => Level::Error,
@@ -350,7 +345,6 @@ fn follow_refusal(ctx: &mut Context, text: &str, level: Level, refusal: Refusal)
     }
 }
 
-/// Whether the latest configuration that this member knows to be committed has this member.
 fn is_committed_member(ctx: &Context) -> bool {
     let committed = ctx.core.config_at(ctx.core.commit_index());
     committed.is_some_and(|at| ctx.names_me(at))
@@ -383,7 +377,6 @@ pub(in crate::driver) fn announce_shared_name(ctx: &Context) {
     ctx.note(Topic::Membership, Level::Warning, text);
 }
 
-/// A leader's answer to a join, as log lines say it.
 fn answer_text(reply: &JoinReply) -> String {
     match reply {
         JoinReply::Accepted { .. } => "accepted".to_owned(),

@@ -1,8 +1,7 @@
-//! Attendance: the members that are present, with a database or without, as operators are told.
-//!
-//! The leader hears every member several times a second, and says to all when it heard each of
-//! them. A member that hears no leader has its own ears, and remembers what the leader before said.
-//! Nothing is decided by this: views and votes have rules of their own.
+//! Attendance: the members that are present, with a database or without, as operators are told. The
+//! leader hears every member several times a second, and says to all when it heard each of them. A
+//! member that hears no leader has its own ears, and remembers what the leader before said. Nothing
+//! is decided by this: views and votes have rules of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +28,6 @@ pub(in crate::driver) struct Attendance {
 }
 
 impl Attendance {
-    /// A leader says when it heard the members.
     fn told(&mut self, now: Time, report: &PresenceReport) {
         for heard in &report.members {
             let silent_us = heard.silent_ms.saturating_mul(1000);
@@ -41,7 +39,6 @@ impl Attendance {
         self.listed = Some((report.term, listed));
     }
 
-    /// Takes the reports of members.
     pub(in crate::driver) fn reported(&mut self, reports: &[Report]) {
         for report in reports.iter().filter(|report| !report.incoming.is_empty()) {
             let known = self.readers_at.entry(report.member).or_default();
@@ -51,7 +48,6 @@ impl Attendance {
         }
     }
 
-    /// Forgets members that are not in the group any more.
     fn keep_only(&mut self, is_kept: impl Fn(MemberId) -> bool) {
         self.told.retain(|id, _| is_kept(*id));
         self.readers_at.retain(|id, _| is_kept(*id));
@@ -71,7 +67,6 @@ impl Attendance {
 }
 
 impl Membership {
-    /// Leader only: says to all members when it heard each of them.
     pub(in crate::driver) fn announce_presence(&self, ctx: &Context) {
         let (now, me) = (ctx.turns.now, ctx.identity.me.member);
         let members = &ctx.core.config().config.members;
@@ -98,7 +93,6 @@ impl Membership {
         }
     }
 
-    /// The leader says when it heard the members.
     pub(in crate::driver) fn handle_presence(
         &mut self,
         ctx: &Context,
@@ -110,7 +104,6 @@ impl Membership {
         }
     }
 
-    /// Shows which members are there. At each slow tick.
     pub(in crate::driver) fn publish_presence(&mut self, ctx: &Context) {
         let members = &ctx.core.config().config.members;
         let is_kept = |id| members.contains_key(&id);

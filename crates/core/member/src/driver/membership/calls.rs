@@ -1,7 +1,6 @@
-//! Findings of this member's calls to the addresses of others.
-//!
-//! A member that all others refuse hears none of them, as one does whose group is lost. The two
-//! differ in what is at the addresses of the others, and only the caller knows that.
+//! Findings of this member's calls to the addresses of others. A member that all others refuse
+//! hears none of them, as one does whose group is lost. The two differ in what is at the addresses
+//! of the others, and only the caller knows that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +8,8 @@ use synod_consensus::{MemberId, Time};
 
 use crate::driver::event::{FailedCall, SignOfLife};
 
-/// The component that knows what the last call to each address has found.
 #[derive(Default)]
 pub(in crate::driver) struct Calls {
-    /// Members that this one is connected to.
     linked: BTreeSet<MemberId>,
     /// Findings at members without a connection.
     members: BTreeMap<MemberId, Finding>,
@@ -20,10 +17,8 @@ pub(in crate::driver) struct Calls {
     listed: BTreeMap<String, Finding>,
 }
 
-/// Findings of the calls to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct Finding {
-    /// Found by the last call.
     pub(in crate::driver) sign: SignOfLife,
     /// Its reason: the rest of a sentence that begins with the address.
     pub(in crate::driver) why: String,
@@ -32,23 +27,19 @@ pub(in crate::driver) struct Finding {
 }
 
 impl Calls {
-    /// There is a connection to this member.
     pub(in crate::driver) fn link_up(&mut self, member: MemberId) {
         self.members.remove(&member);
         self.linked.insert(member);
     }
 
-    /// The connection to this member broke.
     pub(in crate::driver) fn link_down(&mut self, member: MemberId) {
         self.linked.remove(&member);
     }
 
-    /// A member was found at an address of this member's own list.
     pub(super) fn found(&mut self, address: &str) {
         self.listed.remove(address);
     }
 
-    /// A call has failed.
     pub(super) fn failed(&mut self, now: Time, call: FailedCall) {
         let former = match call.member {
             Some(member) => self.members.get(&member),
@@ -70,7 +61,6 @@ impl Calls {
         };
     }
 
-    /// A member refuses this one, for this reason.
     pub(in crate::driver) fn refused(&mut self, now: Time, by: MemberId, why: &str) {
         let finding = Finding {
             sign: SignOfLife::RefusedForGood,
@@ -80,17 +70,14 @@ impl Calls {
         self.members.insert(by, finding);
     }
 
-    /// The group is found, and its own list of addresses matters no more.
     pub(in crate::driver) fn forget_listed(&mut self) {
         self.listed.clear();
     }
 
-    /// Forgets members that are not called any more.
     pub(in crate::driver) fn keep_only(&mut self, is_called: impl Fn(MemberId) -> bool) {
         self.members.retain(|member, _| is_called(*member));
     }
 
-    /// Whether there is a connection to this member.
     pub(in crate::driver) fn is_linked(&self, member: MemberId) -> bool {
         self.linked.contains(&member)
     }

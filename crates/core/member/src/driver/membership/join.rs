@@ -1,8 +1,7 @@
-//! This member's way into the group: where it asks, how often, and when it gives up.
-//!
-//! Addresses lead to members, members lead to the leader, and the leader admits this member.
-//! Refusals are logged once each. A refusal that repetition cannot change ends the attempt, but
-//! never a member that was in a view of this session already.
+//! This member's way into the group: where it asks, how often, and when it gives up. Addresses lead
+//! to members, members lead to the leader, and the leader admits this member. Refusals are logged
+//! once each. A refusal that repetition cannot change ends the attempt, but never a member that was
+//! in a view of this session already.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +11,6 @@ use synod_consensus::{MemberId, Term, Time};
 use super::admission::MEMBERS_MAX;
 use crate::config::StartMode;
 
-/// A join request is repeated this often.
 const RETRY: Duration = Duration::from_millis(400);
 /// Different refusals remembered, so that each is logged once.
 const REFUSALS_MAX: usize = 64;
@@ -22,18 +20,13 @@ const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
 /// starting.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Consequences of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The refusal was not logged yet.
     pub(super) is_new: bool,
-    /// This member gives up.
     pub(super) is_fatal: bool,
 }
 
-/// The component that finds the group.
-///
-/// Invariant: once the member has joined, no refusal is fatal.
+/// The component that finds the group. Invariant: once the member has joined, no refusal is fatal.
 pub(in crate::driver) struct Join {
     mode: StartMode,
     /// This session was in a committed view, and the host knows.
@@ -43,11 +36,9 @@ pub(in crate::driver) struct Join {
     last_sent: Option<Time>,
     /// When a leader has last accepted this session, and in which term.
     accepted: Option<(Term, Time)>,
-    /// Members found that may know the leader.
     contacts: Vec<MemberId>,
     /// Latest answer of the group; empty before there is one.
     last_answer: String,
-    /// Texts of refusals that were logged.
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and no member of a group was found.
     refused_since: Option<Time>,
@@ -79,12 +70,10 @@ impl Join {
         }
     }
 
-    /// Whether this member was started to begin a group.
     pub(in crate::driver) fn begins_group(&self) -> bool {
         self.mode != StartMode::Join
     }
 
-    /// Whether this session was in a committed view.
     pub(in crate::driver) fn is_completed(&self) -> bool {
         self.completed
     }
@@ -106,17 +95,14 @@ impl Join {
         self.contacts.clear();
     }
 
-    /// Whether this member would ask that one.
     pub(in crate::driver) fn is_contact(&self, member: MemberId) -> bool {
         self.contacts.contains(&member)
     }
 
-    /// Whether members of a group were found.
     pub(super) fn has_contacts(&self) -> bool {
         !self.contacts.is_empty()
     }
 
-    /// The leader of this term has accepted this session.
     pub(super) fn accepted(&mut self, now: Time, term: Term) {
         self.accepted = Some((term, now));
     }
@@ -128,12 +114,10 @@ impl Join {
             .is_some_and(|(by, at)| by == term && now.since(at) < limit)
     }
 
-    /// The group has answered.
     pub(super) fn answered(&mut self, answer: String) {
         self.last_answer = answer;
     }
 
-    /// Latest answer of the group, as a part of a sentence.
     pub(super) fn last_answer(&self) -> String {
         if self.last_answer.is_empty() {
             "it has not answered the request to join".to_owned()
@@ -145,13 +129,11 @@ impl Join {
         }
     }
 
-    /// A member of a group was found.
     pub(super) fn found(&mut self, member: MemberId) {
         self.refused_since = None;
         self.add_contact(member);
     }
 
-    /// Members found that may know the leader.
     pub(in crate::driver) fn contacts(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.contacts.iter().copied()
     }
@@ -223,7 +205,6 @@ impl Join {
         }
     }
 
-    /// The group does not admit this member.
     pub(super) fn refused_by_group(&mut self, text: &str, is_final: bool) -> Refusal {
         Refusal {
             is_new: self.is_new_refusal(text),
@@ -253,7 +234,6 @@ impl Join {
         self.name_taken.again(now, suspect) > suspect * 2
     }
 
-    /// The group has answered otherwise.
     pub(super) fn name_not_taken(&mut self) {
         self.name_taken = Recurring::default();
         self.taken = None;
@@ -264,7 +244,6 @@ impl Join {
         self.taken.as_deref()
     }
 
-    /// Takes note of a refusal; whether it is to be logged.
     fn is_new_refusal(&mut self, text: &str) -> bool {
         if self.refusals.len() >= REFUSALS_MAX {
             self.refusals.clear();

@@ -1,7 +1,6 @@
-//! Log line of a member that has not joined yet, each minute: what it waits for.
-//!
-//! A server may wait for its group without end, so its error log has to say which servers it lacks.
-//! See `driver/repeated_warning.rs` for when.
+//! Log line of a member that has not joined yet, each minute: what it waits for. A server may wait
+//! for its group without end, so its error log has to say which servers it lacks. See
+//! `driver/repeated_warning.rs` for when.
 
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use crate::driver::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 use crate::setting::Setting;
 
-/// The component that says when to log how long a join has lasted.
 #[derive(Default)]
 pub(in crate::driver) struct JoinWatch {
     lasting: Lasting,
@@ -50,7 +48,6 @@ impl Membership {
         ctx.log(Level::Info, text);
     }
 
-    /// The leader is known, and this member is in no view.
     fn missing_admission(&self, ctx: &Context, leader: MemberId) -> String {
         let answer = self.join.last_answer();
         format!(
@@ -61,7 +58,6 @@ impl Membership {
         )
     }
 
-    /// This member was in no group before, and knows no leader.
     fn missing_group(&self, ctx: &Context, unheard: &[String]) -> String {
         let name = |setting| ctx.links.host.setting_name(setting);
         if let Some(text) = self.join.taken() {
@@ -84,7 +80,6 @@ impl Membership {
         with_lines(text, unheard)
     }
 
-    /// This member's log names the voters, and no leader is heard.
     fn missing_majority(&self, ctx: &Context, unheard: &[String]) -> String {
         let me = ctx.identity.me.member;
         let members = &ctx.core.config().config.members;

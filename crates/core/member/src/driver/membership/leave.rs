@@ -1,11 +1,9 @@
-//! This member's orderly shutdown: it transfers leadership, leaves the voters, then goes.
-//!
-//! [`Leave`] answers what the next step is; the driver takes it at each slow tick until this member
-//! has gone. Whether it keeps its vote is for the leader to decide ([`super::voter_policy`]).
-//!
-//! A leaver with a deadline goes without the group's consent when that has passed: it may be the
-//! whole group that is shutting down. It goes earlier if the group knows that it leaves, and needs
-//! it: then there will be no consent, and waiting does not help.
+//! This member's orderly shutdown: it transfers leadership, leaves the voters, then goes. [`Leave`]
+//! answers what the next step is; the driver takes it at each slow tick until this member has gone.
+//! Whether it keeps its vote is for the leader to decide ([`super::voter_policy`]). A leaver with a
+//! deadline goes without the group's consent when that has passed: it may be the whole group that
+//! is shutting down. It goes earlier if the group knows that it leaves, and needs it: then there
+//! will be no consent, and waiting does not help.
 
 use std::time::Duration;
 
@@ -16,27 +14,20 @@ use crate::driver::LeaveDone;
 /// A leaver with a deadline waits for the group for this long.
 pub(in crate::driver) const LEAVE_LIMIT: Duration = Duration::from_secs(4);
 
-/// The next step of an orderly shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaveStep {
-    /// None now.
     Wait,
-    /// The deadline has passed: go.
     GoWithoutConsent,
     /// The group knows that this member leaves, and is no majority without it: go.
     GoThoughNeeded,
     /// No other voter is there: go.
     Go,
-    /// Leader only: transfer leadership.
     TransferLeadership,
-    /// Ask the leader to be taken out of the voters.
     AskLeader,
 }
 
-/// Facts that the next step depends on.
 #[derive(Clone, Copy)]
 pub(super) struct LeaveFacts {
-    /// This member leads.
     pub(super) leads: bool,
     /// Leader only: another member is leaving.
     pub(super) others_leave: bool,
@@ -46,7 +37,6 @@ pub(super) struct LeaveFacts {
     pub(super) is_out_of_view: bool,
 }
 
-/// The component that knows whether this member is shutting down.
 pub(in crate::driver) struct Leave {
     /// A leader stays for so long for the sake of other leavers.
     stay: Duration,
@@ -67,7 +57,6 @@ struct Request {
 }
 
 impl Leave {
-    /// `slow_tick` is the period of the driver's slow work.
     pub(super) fn new(slow_tick: Duration) -> Leave {
         Leave {
             stay: slow_tick * 2,
@@ -76,7 +65,6 @@ impl Leave {
         }
     }
 
-    /// Whether this member is shutting down.
     pub(in crate::driver) fn is_under_way(&self) -> bool {
         self.request.is_some()
     }
@@ -106,7 +94,6 @@ impl Leave {
         }
     }
 
-    /// Next step of the shutdown.
     pub(super) fn step(&mut self, now: Time, facts: LeaveFacts) -> LeaveStep {
         let Some(request) = &mut self.request else {
             return LeaveStep::Wait;
@@ -136,7 +123,6 @@ impl Leave {
         }
     }
 
-    /// Ends an orderly shutdown. Returns the callback of its caller; `None` if none was under way.
     pub(super) fn finish(&mut self) -> Option<LeaveDone> {
         self.request.take().map(|request| request.done)
     }

@@ -122,7 +122,6 @@ impl Membership {
         })
     }
 
-    /// The last action in the database, whether this member has joined or not.
     pub(super) fn database_seqno(&self, ctx: &Context) -> Seqno {
         let database = ctx.database();
         let at_start = if database.group == ctx.identity.group {

@@ -1,7 +1,6 @@
-//! Presence of members, as a leader keeps track of it: their latest messages and reports.
-//!
-//! Every member notes when others sent their last message; only a leader uses the rest. A new
-//! leader starts from the latest view and gives each of its members a grace period.
+//! Presence of members, as a leader keeps track of it: their latest messages and reports. Every
+//! member notes when others sent their last message; only a leader uses the rest. A new leader
+//! starts from the latest view and gives each of its members a grace period.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,20 +14,16 @@ use crate::payload::view::{View, ViewMember};
 /// with an id of its own.
 const HEARD_MAX: usize = 2048;
 
-/// The component that knows which members are present.
-///
-/// Invariant: a member that is present is not a leaver.
+/// The component that knows which members are present. Invariant: a member that is present is not a
+/// leaver.
 #[derive(Default)]
 pub(in crate::driver) struct Presence {
-    /// Members that belong in the view.
     present: BTreeMap<MemberId, ViewMember>,
-    /// When the last message of a member came.
     heard: BTreeMap<MemberId, Time>,
     /// When the grace period of a member began that has sent no message since.
     in_grace: BTreeMap<MemberId, Time>,
     /// Members that have left this leader, and have not asked to be present again.
     left: BTreeSet<MemberId>,
-    /// The last report of each present member.
     reports: BTreeMap<MemberId, Report>,
     /// Members that have reported since this leadership began.
     fresh: BTreeSet<MemberId>,
@@ -37,7 +32,6 @@ pub(in crate::driver) struct Presence {
 }
 
 impl Presence {
-    /// A message of this member arrived.
     pub(in crate::driver) fn heard(&mut self, now: Time, member: MemberId) {
         self.in_grace.remove(&member);
         self.heard.insert(member, now);
@@ -48,7 +42,6 @@ impl Presence {
         }
     }
 
-    /// The member whose last message is the oldest.
     fn silent_for_longest(&self) -> Option<MemberId> {
         let last_heard = self.heard.iter().map(|(id, at)| (*at, *id));
         last_heard.min().map(|(_, id)| id)
@@ -59,17 +52,14 @@ impl Presence {
         self.heard.keys().chain(self.in_grace.keys()).copied()
     }
 
-    /// When the last message of a member came; none: none has, to this process.
     pub(super) fn last_heard(&self, member: MemberId) -> Option<Time> {
         self.heard.get(&member).copied()
     }
 
-    /// Whether the member has left this leader in an orderly way.
     pub(super) fn has_left(&self, member: MemberId) -> bool {
         self.left.contains(&member)
     }
 
-    /// Forgets when other members were heard.
     pub(in crate::driver) fn forget_others(&mut self, is_kept: impl Fn(MemberId) -> bool) {
         let present = &self.present;
         self.heard
@@ -79,7 +69,6 @@ impl Presence {
         self.left.retain(|id| is_kept(*id));
     }
 
-    /// Begins a member's grace period.
     fn grant(&mut self, now: Time, member: MemberId) {
         self.in_grace.insert(member, now);
     }
@@ -132,7 +121,6 @@ impl Presence {
         self.left.clear();
     }
 
-    /// The member is present from now on, with this session.
     pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
         self.leavers.remove(&member.member);
@@ -178,12 +166,10 @@ impl Presence {
         members
     }
 
-    /// The session in which a member is present.
     pub(in crate::driver) fn session_of(&self, member: MemberId) -> Option<SessionId> {
         self.present.get(&member).map(|present| present.session)
     }
 
-    /// A present member reports.
     pub(in crate::driver) fn report(&mut self, report: Report) {
         self.fresh.insert(report.member);
         self.reports.insert(report.member, report);
@@ -244,7 +230,6 @@ impl Presence {
         report.map(|report| report.state)
     }
 
-    /// Whether every present member has reported in its present session.
     pub(in crate::driver) fn all_reported(&self) -> bool {
         self.present.iter().all(|(id, member)| {
             self.reports
@@ -253,7 +238,6 @@ impl Presence {
         })
     }
 
-    /// The last reports of the present members.
     pub(in crate::driver) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
         self.reports.values()
     }
@@ -263,12 +247,10 @@ impl Presence {
         self.leavers.entry(member).or_insert(now);
     }
 
-    /// Members that asked to leave and still vote, and when they asked.
     pub(in crate::driver) fn leavers(&self) -> &BTreeMap<MemberId, Time> {
         &self.leavers
     }
 
-    /// A leaver is out of the voters.
     pub(super) fn let_go(&mut self, member: MemberId) {
         self.leavers.remove(&member);
     }

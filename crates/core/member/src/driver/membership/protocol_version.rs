@@ -2,14 +2,11 @@
 
 use synod_consensus::{Config, VersionRange};
 
-/// Effect of a configuration on a member that speaks certain versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obeyed {
     /// The configuration is empty, or has the version that is obeyed already.
     Unchanged,
-    /// The group speaks this version from now on.
     Now(u16),
-    /// The group speaks a version that this member does not.
     NotSpoken(u16),
 }
 

@@ -1,15 +1,13 @@
-//! Time for which members have been silent, as far as this leader knows.
-//!
-//! What follows from a long silence (a voter loses its vote, a learner is forgotten) is rare and
-//! can wait: so silence counts from when this leader came to lead at the earliest, and from
-//! the start after this process itself stood still.
+//! Time for which members have been silent, as far as this leader knows. What follows from a long
+//! silence (a voter loses its vote, a learner is forgotten) is rare and can wait: so silence counts
+//! from when this leader came to lead at the earliest, and from the start after this process itself
+//! stood still.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Time};
 
-/// The component that knows when members were heard last.
 #[derive(Default)]
 pub(in crate::driver) struct Silence {
     since: BTreeMap<MemberId, Time>,
@@ -17,13 +15,11 @@ pub(in crate::driver) struct Silence {
 }
 
 impl Silence {
-    /// A leadership begins.
     pub(in crate::driver) fn begin(&mut self) {
         self.since.clear();
         self.last_look = None;
     }
 
-    /// A message of this member arrived.
     pub(in crate::driver) fn heard(&mut self, now: Time, member: MemberId) {
         if let Some(since) = self.since.get_mut(&member) {
             *since = now;
@@ -55,7 +51,6 @@ impl Silence {
             .collect();
     }
 
-    /// For how long the member has been silent.
     pub(super) fn of(&self, now: Time, member: MemberId) -> Duration {
         let since = self.since.get(&member);
         since.map_or(Duration::ZERO, |since| now.since(*since))

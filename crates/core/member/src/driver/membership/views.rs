@@ -1,7 +1,6 @@
-//! The views in this member's log, and the one that is in force.
-//!
-//! A view is an entry. It is known from when it is appended, and in force once it is committed. A
-//! leader compares the members present with the latest one, committed or not.
+//! The views in this member's log, and the one that is in force. A view is an entry. It is known
+//! from when it is appended, and in force once it is committed. A leader compares the members
+//! present with the latest one, committed or not.
 
 use std::collections::VecDeque;
 
@@ -13,9 +12,8 @@ use crate::payload::view::View;
 /// More than a view has.
 const READ_BYTES: usize = 4 << 20;
 
-/// The component that follows the views from the log to their commit.
-///
-/// Invariant: the views are in the order of the log, and at most the first of them is committed.
+/// The component that follows the views from the log to their commit. Invariant: the views are in
+/// the order of the log, and at most the first of them is committed.
 #[derive(Default)]
 pub(in crate::driver) struct Views {
     views: VecDeque<(LogIndex, View)>,
@@ -44,12 +42,10 @@ impl Views {
         }
     }
 
-    /// A view was appended to the log.
     pub(in crate::driver) fn appended(&mut self, index: LogIndex, view: View) {
         self.views.push_back((index, view));
     }
 
-    /// The log was truncated from here on.
     pub(in crate::driver) fn truncated(&mut self, from: LogIndex) {
         while self.views.back().is_some_and(|(index, _)| *index >= from) {
             self.views.pop_back();
@@ -73,12 +69,10 @@ impl Views {
         self.latest().or(self.lost.as_ref())
     }
 
-    /// The newest view and its entry.
     pub(super) fn latest_entry(&self) -> Option<(LogIndex, &View)> {
         self.views.back().map(|(index, view)| (*index, view))
     }
 
-    /// The view in force; empty before the first one.
     pub(in crate::driver) fn committed(&self) -> &View {
         &self.committed
     }

@@ -1,9 +1,8 @@
-//! Policy for the number of voters, and for a voter that leaves.
-//!
-//! A group of five survives the loss of two, a group of four that of one, as a group of three does.
-//! So the step from an even number of voters to the odd one below costs nothing: any majority of
-//! the former voters holds a majority of the new ones. The step from an odd number costs tolerance,
-//! at once and at the next start: it is only made as far as the operator has allowed.
+//! Policy for the number of voters, and for a voter that leaves. A group of five survives the loss
+//! of two, a group of four that of one, as a group of three does. So the step from an even number
+//! of voters to the odd one below costs nothing: any majority of the former voters holds a majority
+//! of the new ones. The step from an odd number costs tolerance, at once and at the next start: it
+//! is only made as far as the operator has allowed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,7 +39,6 @@ impl VoterPolicy {
     }
 }
 
-/// Decision about a voter that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
     /// The voter goes, and keeps its vote: the others are a majority with it absent.
@@ -52,7 +50,6 @@ pub(super) enum Departure {
     Needed,
 }
 
-/// The voters besides the leaver, as the leader knows them.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     /// They have answered since the leaver asked, the leader itself included.
@@ -63,10 +60,9 @@ pub(super) struct Others<'a> {
     pub(super) stays: bool,
 }
 
-/// Decides about the voter `leaver`.
-///
-/// A configuration is in force when it is appended. One whose majority does not answer could never
-/// be committed, nor anything after it, and the leaver's return would not help.
+/// Decides about the voter `leaver`. A configuration is in force when it is appended. One whose
+/// majority does not answer could never be committed, nor anything after it, and the leaver's
+/// return would not help.
 pub(super) fn departure(
     policy: &VoterPolicy,
     voters: &BTreeSet<MemberId>,

@@ -1,9 +1,7 @@
 //! Rules for votes: which dead voter loses its vote, and which learners may be promoted by
-//! themselves.
-//!
-//! While a voter is absent, a newcomer may be meant to replace it. So it waits as a learner: until
-//! the voter is back, and the group really grows; or until the voter is dead, and the newcomer
-//! takes its place. The number of voters does not grow by a replacement.
+//! themselves. While a voter is absent, a newcomer may be meant to replace it. So it waits as a
+//! learner: until the voter is back, and the group really grows; or until the voter is dead, and
+//! the newcomer takes its place. The number of voters does not grow by a replacement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,14 +16,11 @@ use crate::driver::commands::Commands;
 use crate::driver::context::Context;
 use crate::host::Level;
 
-/// The group's members, as the leader knows them.
 pub(super) struct Facts<'a> {
     pub(super) config: &'a Config,
     /// Members that answer the leader, itself included.
     pub(super) answering: &'a BTreeSet<MemberId>,
-    /// Members that are present.
     pub(super) present: &'a BTreeSet<MemberId>,
-    /// For how long each member has been silent.
     pub(super) silent: &'a BTreeMap<MemberId, Duration>,
     /// Learners that want to vote, with a whole database if they have one.
     pub(super) willing: &'a BTreeSet<MemberId>,
@@ -52,7 +47,6 @@ impl Facts<'_> {
         self.config.voters().filter(is_dead).count()
     }
 
-    /// Whether the voters that answer are a majority without this one.
     fn is_majority_without(&self, voter: MemberId) -> bool {
         let others = || self.config.voters().filter(|id| *id != voter);
         let answering = others().filter(|id| self.answering.contains(id)).count();
@@ -111,7 +105,6 @@ pub(super) fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
     silent.max_by_key(|id| facts.silence(*id))
 }
 
-/// Owner of the sets that [`Facts`] borrows: the members as the leader knows them.
 struct Known {
     answering: BTreeSet<MemberId>,
     present: BTreeSet<MemberId>,

@@ -1,10 +1,8 @@
 //! This member's own log, as far as memory holds it: between the consensus core, which knows
-//! headers, and the disk.
-//!
-//! [`OwnLog`] finds the payload of an entry that the core wants written, serves replication from
-//! the newest entries, and has older ones read. It knows the commit index up to which the driver
-//! has followed the core's effects, and the era: how often entries written before became void.
-//! [`RepairWatch`] says how a damaged log is doing.
+//! headers, and the disk. [`OwnLog`] finds the payload of an entry that the core wants written,
+//! serves replication from the newest entries, and has older ones read. It knows the commit index
+//! up to which the driver has followed the core's effects, and the era: how often entries written
+//! before became void. [`RepairWatch`] says how a damaged log is doing.
 
 mod repair_watch;
 
@@ -25,7 +23,6 @@ use crate::tuning::Tuning;
 
 pub(super) use repair_watch::{RepairNews, RepairWatch};
 
-/// How a range of entries gets to a member.
 pub(super) enum Replication {
     /// In this message.
     Send(PeerMessage),
@@ -35,10 +32,8 @@ pub(super) enum Replication {
     UnderWay,
 }
 
-/// An append message after its payloads were matched with its entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// The configurations among its entries.
     pub(super) configs: Vec<(LogIndex, Config)>,
     /// The append was cut before this entry.
     pub(super) missing: Option<Missing>,
@@ -52,14 +47,12 @@ pub(super) struct Missing {
     pub(super) sent_at: Time,
 }
 
-/// The component that holds the newest entries.
-///
-/// Invariant: every entry after `committed`, and every one that is not durable, is in the cache.
+/// The component that holds the newest entries. Invariant: every entry after `committed`, and every
+/// one that is not durable, is in the cache.
 pub(super) struct OwnLog {
     cache: EntryCache,
     /// Ranges that are being read for members that lag far behind.
     reading: OutstandingReads,
-    /// Payload bytes in one message with older entries.
     catch_up_bytes: usize,
     /// More payload bytes than this are too many while the own disk lags.
     undurable_bytes_max: usize,
@@ -68,7 +61,6 @@ pub(super) struct OwnLog {
     arriving: BTreeMap<LogIndex, Entry>,
     /// See `Shared::log_truncated`.
     era: u64,
-    /// The commit index that the driver has followed.
     committed: LogIndex,
     pub(super) repair: RepairWatch,
     pub(super) times: LogTimes,
@@ -97,12 +89,10 @@ impl OwnLog {
         }
     }
 
-    /// Payload bytes of the newest entries.
     pub(super) fn cached_bytes(&self) -> usize {
         self.cache.bytes()
     }
 
-    /// The commit index that the driver has followed.
     pub(super) fn committed(&self) -> LogIndex {
         self.committed
     }
@@ -179,12 +169,10 @@ impl OwnLog {
         Ok(Arrived { configs, missing })
     }
 
-    /// The append was handled.
     pub(super) fn forget_arrived(&mut self) {
         self.arriving.clear();
     }
 
-    /// This member appends an entry as the leader.
     pub(super) fn put(&mut self, header: EntryHeader, payload: &Bytes) {
         self.cache.put(header, payload.clone());
     }
@@ -206,7 +194,6 @@ impl OwnLog {
         }
     }
 
-    /// The payload of an entry that is among the newest.
     fn cached(&self, header: &EntryHeader) -> Option<Bytes> {
         let entry = self.cache.get(header.index)?;
         (entry.header == *header).then(|| entry.payload.clone())
@@ -233,7 +220,6 @@ impl OwnLog {
 
     // --- entries that go ---------------------------------------------------------------------
 
-    /// The header of an entry, if it is among the newest.
     pub(super) fn header(&self, index: LogIndex) -> Option<EntryHeader> {
         self.cache.get(index).map(|entry| entry.header)
     }
@@ -266,17 +252,14 @@ impl OwnLog {
 
     // --- the life of the log -----------------------------------------------------------------
 
-    /// The driver has followed the commit index to here.
     pub(super) fn commit(&mut self, index: LogIndex) {
         self.committed = index;
     }
 
-    /// Forgets entries beyond the bound that are committed and durable.
     pub(super) fn trim(&mut self, durable: LogIndex) {
         self.cache.trim(self.committed.min(durable).next());
     }
 
-    /// The era of what is written now.
     pub(super) fn era(&self) -> u64 {
         self.era
     }

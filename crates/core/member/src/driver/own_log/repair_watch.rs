@@ -7,16 +7,13 @@ use synod_consensus::{EntryId, Time};
 /// A member that cannot be repaired says so this often.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// News of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum RepairNews {
-    /// The log is repaired.
     Repaired,
     /// No leader is known that could repair it up to this entry.
     Waiting(EntryId),
 }
 
-/// Follows the repair of the log, if it is damaged.
 pub(in crate::driver) struct RepairWatch {
     is_under_repair: bool,
     reminded: Option<Time>,

@@ -1,21 +1,16 @@
 //! The connections over which proposals go, and entries to their origin without their payloads; one
-//! per member.
-//!
-//! Such a message goes over one connection only. A proposal that was meant for it must not overtake
-//! what was lost with it. An entry without its payload is meant for the process at its other end.
+//! per member. Such a message goes over one connection only. A proposal that was meant for it must
+//! not overtake what was lost with it. An entry without its payload is meant for the process at its
+//! other end.
 
 use std::collections::BTreeMap;
 
 use synod_consensus::{MemberId, SessionId};
 
-/// A connection to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct Link {
-    /// Its number.
     pub(in crate::driver) connection: u64,
-    /// The process at the other end.
     pub(in crate::driver) session: SessionId,
-    /// Version of the encoding.
     pub(in crate::driver) version: u16,
 }
 
@@ -33,12 +28,10 @@ impl Connections {
         }
     }
 
-    /// The connection to this member, if there ever was one.
     pub(super) fn to(&self, member: MemberId) -> Option<Link> {
         self.0.get(&member).copied()
     }
 
-    /// Forgets the others.
     pub(super) fn retain(&mut self, keep: impl Fn(MemberId) -> bool) {
         self.0.retain(|member, _| keep(*member));
     }

@@ -1,10 +1,9 @@
-//! Proposals that wait at the leader, and whose turn it is.
-//!
-//! They wait while the log is full, the leader's own disk lags, or leadership is transferred. Each
-//! member has two flows here: its small actions, and the pieces of its large ones. The flows take
-//! turns by bytes (deficit round robin: Shreedhar and Varghese, 1995). So the large actions of one
-//! member hold up neither the others nor its own small ones, and no flow waits for ever. Within a
-//! flow the order of arrival holds: the pieces of an action must stay in order.
+//! Proposals that wait at the leader, and whose turn it is. They wait while the log is full, the
+//! leader's own disk lags, or leadership is transferred. Each member has two flows here: its small
+//! actions, and the pieces of its large ones. The flows take turns by bytes (deficit round robin:
+//! Shreedhar and Varghese, 1995). So the large actions of one member hold up neither the others nor
+//! its own small ones, and no flow waits for ever. Within a flow the order of arrival holds: the
+//! pieces of an action must stay in order.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -16,17 +15,14 @@ use crate::payload::action::ActionPiece;
 /// Cost of a proposal beside its payload, in bytes: an empty one is not free.
 const PROPOSAL_BYTES: usize = 512;
 
-/// Size of an action for the queue: one piece, or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ActionSize {
-    /// The action is a single proposal.
     Small,
     /// The proposal is a chunk, or the last piece after chunks.
     Large,
 }
 
 impl ActionSize {
-    /// The size of the action that this proposal is, or is a piece of.
     pub(super) fn of(kind: EntryKind, payload: &bytes::Bytes) -> ActionSize {
         let is_last_of_several =
             || ActionPiece::decode(payload.clone()).is_ok_and(|piece| piece.action_no != 0);
@@ -47,10 +43,8 @@ impl ActionSize {
     }
 }
 
-/// Names a flow. Its member is the one that proposes.
 type FlowKey = (MemberId, ActionSize);
 
-/// Proposals of one flow that wait.
 #[derive(Default)]
 struct Flow {
     queue: VecDeque<Propose>,
@@ -59,14 +53,11 @@ struct Flow {
 }
 
 /// A queue that has each proposal once, however often its origin repeats it. So it holds no more
-/// than what the origins have on their way, which they bound.
-///
-/// Invariants: `origins` are those of the proposals in `flows`; `turns` names each flow once, and
-/// no flow is empty.
+/// than what the origins have on their way, which they bound. Invariants: `origins` are those of
+/// the proposals in `flows`; `turns` names each flow once, and no flow is empty.
 #[derive(Default)]
 pub(super) struct Deferred {
     flows: BTreeMap<FlowKey, Flow>,
-    /// The flows in the order of their turns.
     turns: VecDeque<FlowKey>,
     origins: HashSet<Origin>,
 }
@@ -109,7 +100,6 @@ impl Deferred {
         self.turns.push_front(key);
     }
 
-    /// The next proposal: of the flow whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Propose> {
         loop {
             let key = *self.turns.front()?;
@@ -137,7 +127,6 @@ impl Deferred {
         self.origins.clear();
     }
 
-    /// The flow with this key. A new one has the last turn.
     fn flow(&mut self, key: FlowKey) -> &mut Flow {
         let turns = &mut self.turns;
         self.flows.entry(key).or_insert_with(|| {

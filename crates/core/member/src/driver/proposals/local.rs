@@ -1,10 +1,8 @@
-//! Proposals of this session: on their way to the leader, and back as committed entries.
-//!
-//! The consensus core's outbox says when a proposal may be sent; payloads, waiters and connections
-//! are here. Every proposal ends once: committed, refused, or withdrawn with an unknown result.
-//!
-//! The pieces of large actions wait here for *credit*: a few chunks of this member are on their way
-//! at a time. They get their numbers only then, so small actions that come later go first. Without
+//! Proposals of this session: on their way to the leader, and back as committed entries. The
+//! consensus core's outbox says when a proposal may be sent; payloads, waiters and connections are
+//! here. Every proposal ends once: committed, refused, or withdrawn with an unknown result. The
+//! pieces of large actions wait here for *credit*: a few chunks of this member are on their way at
+//! a time. They get their numbers only then, so small actions that come later go first. Without
 //! that, a small action would wait for all chunks before it: in the connection, and in the log.
 
 use std::any::Any;
@@ -32,7 +30,6 @@ const CHUNKS_MAX: usize = 4;
 /// Most bytes of them, unless a single one is larger.
 const CHUNK_BYTES_MAX: usize = 8 << 20;
 
-/// A proposal without a result.
 pub(super) struct Submitted {
     pub(super) kind: EntryKind,
     payload: Bytes,
@@ -43,7 +40,6 @@ pub(super) struct Submitted {
     _held: (Option<Arc<Snapshot>>, Option<Box<dyn Any + Send>>),
 }
 
-/// A proposal to send.
 pub(super) struct Outgoing {
     pub(super) to: MemberId,
     /// The connection to send it over; none: there was none yet, and the proposal is repeated when
@@ -52,14 +48,12 @@ pub(super) struct Outgoing {
     pub(super) propose: Propose,
 }
 
-/// The component that knows this session's proposals.
-///
-/// Invariants: the outbox and `submitted` have the same numbers; `sent_bytes` counts those that are
-/// on their way; `chunks` and `chunk_bytes` count the chunks among `submitted`.
+/// The component that knows this session's proposals. Invariants: the outbox and `submitted` have
+/// the same numbers; `sent_bytes` counts those that are on their way; `chunks` and `chunk_bytes`
+/// count the chunks among `submitted`.
 pub(in crate::driver) struct LocalProposals {
     me: Me,
     outbox: Outbox,
-    /// The term of the leader that they are sent to.
     term: Term,
     submitted: BTreeMap<u64, Submitted>,
     sent_bytes: usize,
@@ -88,12 +82,10 @@ impl LocalProposals {
         }
     }
 
-    /// Proposals without a result.
     pub(in crate::driver) fn len(&self) -> usize {
         self.submitted.len() + self.without_credit.len()
     }
 
-    /// Takes a proposal.
     pub(super) fn submit(&mut self, submission: Submission) {
         let Submission {
             kind,
@@ -140,7 +132,6 @@ impl LocalProposals {
         }
     }
 
-    /// The next proposal to send, if one may be sent now.
     pub(super) fn next_send(&mut self) -> Option<Outgoing> {
         self.spend_credit();
         loop {
@@ -194,17 +185,14 @@ impl LocalProposals {
         is_it.then(|| payload.clone())
     }
 
-    /// A connection to a member is up, over which proposals go from now on.
     pub(in crate::driver) fn link_up(&mut self, member: MemberId, link: Link) {
         self.connections.up(member, link);
     }
 
-    /// The connection to a member, if there ever was one.
     pub(super) fn link_to(&self, member: MemberId) -> Option<Link> {
         self.connections.to(member)
     }
 
-    /// Forgets connections to other members than these.
     pub(in crate::driver) fn retain_links(&mut self, keep: impl Fn(MemberId) -> bool) {
         self.connections.retain(keep);
     }

@@ -33,7 +33,6 @@ use local::{LocalProposals, Submitted};
 use ordering::{Ordering, ProposalAnswer};
 use reads::Reads;
 
-/// The component that brings proposals into the order, and clients their results.
 pub(super) struct Proposals {
     pub(super) local: LocalProposals,
     pub(super) ordering: Ordering,
@@ -114,7 +113,6 @@ impl Proposals {
         }
     }
 
-    /// The leader has refused a proposal.
     pub(super) fn proposal_refused(
         &mut self,
         ctx: &Context,
@@ -140,7 +138,6 @@ impl Proposals {
         }
     }
 
-    /// An entry is committed: it may be a proposal of this session.
     pub(super) fn proposal_committed(&mut self, ctx: &Context, header: &EntryHeader) {
         let Some(submitted) = self.local.committed(header) else {
             return;
@@ -172,7 +169,6 @@ impl Proposals {
         end_unknown(ctx, withdrawn);
     }
 
-    /// The group is lost: most clients wait no longer.
     pub(super) fn withdraw_proposals(&mut self, ctx: &Context) {
         let withdrawn = self.local.group_lost();
         end_unknown(ctx, withdrawn);
@@ -180,7 +176,6 @@ impl Proposals {
 
     // --- ordering, as the leader -------------------------------------------------------------
 
-    /// A proposal of this or another member.
     pub(super) fn handle_propose(
         &mut self,
         ctx: &mut Context,

@@ -1,8 +1,6 @@
-//! The leader's side of proposals: each is appended, refused, or waits for room.
-//!
-//! Every member keeps the certification state in step with its log, so that it can order at once
-//! when it is elected. What only a leader has (which proposals it has seen, and those that wait)
-//! begins with each term.
+//! The leader's side of proposals: each is appended, refused, or waits for room. Every member keeps
+//! the certification state in step with its log, so that it can order at once when it is elected.
+//! What only a leader has (which proposals it has seen, and those that wait) begins with each term.
 
 use std::time::Duration;
 
@@ -38,10 +36,8 @@ pub(super) enum ProposalAnswer {
     },
 }
 
-/// The component that answers proposals.
 pub(in crate::driver) struct Ordering {
     dedup: ProposalDedup,
-    /// Proposals that wait for room in the log.
     deferred: Deferred,
     /// The last action before this leader's term.
     term_after: Seqno,
@@ -77,9 +73,6 @@ impl Ordering {
 
     /// A proposal of member `from` arrived. Answers it if it is to be ruled on now: not if others
     /// wait.
-    ///
-    /// # Errors
-    /// If the proposal cannot be one of that member.
     pub(super) fn arrived(
         &mut self,
         from: MemberId,
@@ -99,12 +92,10 @@ impl Ordering {
         Ok(None)
     }
 
-    /// Proposals that wait.
     pub(in crate::driver) fn waiting(&self) -> usize {
         self.deferred.len()
     }
 
-    /// The next proposal that waits.
     pub(super) fn next_waiting(&mut self) -> Option<Propose> {
         self.deferred.pop()
     }
@@ -153,12 +144,10 @@ impl Ordering {
         answer
     }
 
-    /// The proposal was appended.
     pub(super) fn appended(&mut self, origin: Origin) {
         self.dedup.appended(origin);
     }
 
-    /// Partial actions that were not continued for a long time.
     pub(in crate::driver) fn stale_actions(
         &self,
         certification: &CertificationState,

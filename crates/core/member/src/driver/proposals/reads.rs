@@ -20,7 +20,6 @@ impl Reads {
         self.waiting.insert(read.id, read.reply);
     }
 
-    /// The client does not wait any more.
     pub(super) fn cancel(&mut self, id: u64) {
         self.waiting.remove(&id);
     }
@@ -32,7 +31,6 @@ impl Reads {
         }
     }
 
-    /// No read will be answered any more.
     pub(in crate::driver) fn fail_all(&mut self) {
         self.waiting.clear();
     }

@@ -1,20 +1,17 @@
-//! The time in which this process ran, and its disk worked.
-//!
-//! The database flushes by threads of this process. While the process stands still (SIGSTOP, a
-//! frozen container, a suspended machine), its clock runs, and nothing is flushed. So what was
-//! applied long ago by the clock may be in memory only. The same holds while the disk hangs: the
-//! log and the database share it, or the machine's ways to it.
+//! The time in which this process ran, and its disk worked. The database flushes by threads of this
+//! process. While the process stands still (SIGSTOP, a frozen container, a suspended machine), its
+//! clock runs, and nothing is flushed. So what was applied long ago by the clock may be in memory
+//! only. The same holds while the disk hangs: the log and the database share it, or the machine's
+//! ways to it.
 
 use std::time::Duration;
 
 use synod_consensus::Time;
 
-/// A clock that stands still with the process, and with the disk.
-///
-/// It learns the time at each slow tick. A tick that comes late may have been kept by a busy
-/// machine, or by a pause: only the first part of the time since the tick before it counts.
-///
-/// Invariant: it is never ahead of the times that it has learned.
+/// A clock that stands still with the process, and with the disk. It learns the time at each slow
+/// tick. A tick that comes late may have been kept by a busy machine, or by a pause: only the first
+/// part of the time since the tick before it counts. Invariant: it is never ahead of the times that
+/// it has learned.
 pub(super) struct AwakeTime {
     last: Time,
     awake: Time,

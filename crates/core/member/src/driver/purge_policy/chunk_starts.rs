@@ -1,8 +1,6 @@
-//! Index of the places where committed actions in chunks begin in the log.
-//!
-//! A log that keeps an action must keep its chunks, and these may be far before it: other actions
-//! are ordered between them. This is an index from seqnos to first chunks, filled as actions are
-//! committed.
+//! Index of the places where committed actions in chunks begin in the log. A log that keeps an
+//! action must keep its chunks, and these may be far before it: other actions are ordered between
+//! them. This is an index from seqnos to first chunks, filled as actions are committed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +21,6 @@ impl ChunkStarts {
         *known = first_chunk.min(*known);
     }
 
-    /// First chunk of any action after `seqno`.
     pub(super) fn first_after(&self, seqno: Seqno) -> Option<LogIndex> {
         let after = self.first_chunks.range(seqno.next()..);
         after.map(|(_, first_chunk)| *first_chunk).min()

@@ -17,19 +17,16 @@ use std::time::Duration;
 
 use synod_consensus::{Seqno, Time};
 
-/// A position on its way to the database's disk.
 struct Sample<P> {
     position: P,
-    /// Last action at or before the position.
     seqno: Seqno,
     noted_at: Time,
     applied_at: Option<Time>,
 }
 
 /// Positions noted from time to time, and the last of them that counts as flushed. `P` is how the
-/// caller names positions: by seqno or by log index.
-///
-/// Invariant: `flushed` never goes down, except by [`FlushEstimate::reset`].
+/// caller names positions: by seqno or by log index. Invariant: `flushed` never goes down, except
+/// by [`FlushEstimate::reset`].
 pub(super) struct FlushEstimate<P> {
     /// Age from which an applied position counts as flushed.
     margin: Duration,

@@ -46,7 +46,6 @@ pub use full_log_policy::FullLogPolicy;
 /// Samples of the reported estimate within one margin.
 const REPORTED_SAMPLES: u32 = 8;
 
-/// Actions in the log, as this member's certification and log know them.
 #[derive(Clone, Copy)]
 pub(super) struct CertifiedLog {
     /// Everything after this entry was seen; partial actions that began before it are not known.
@@ -55,11 +54,8 @@ pub(super) struct CertifiedLog {
     pub(super) start_seqno: Seqno,
     /// The last entry that discarded all partial actions begun by some index, and that index.
     pub(super) discard: Option<(LogIndex, LogIndex)>,
-    /// First chunk of any action that is partial or not committed.
     pub(super) first_partial_chunk: Option<LogIndex>,
-    /// The commit index.
     pub(super) committed: LogIndex,
-    /// Last entry that readers of the log find.
     pub(super) written: LogIndex,
 }
 
@@ -77,11 +73,9 @@ impl CertifiedLog {
 /// How far the members' needs reach, at the moment of the question.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
-    /// Last entry delivered to the host.
     pub(super) delivered: LogIndex,
     /// Last committed action: the delivered entries are at most there.
     pub(super) committed_seqno: Seqno,
-    /// Last action in the database.
     pub(super) applied: Seqno,
     /// Leader only: the least that a present follower has acknowledged.
     pub(super) least_match: Option<LogIndex>,
@@ -89,9 +83,7 @@ pub(super) struct Needs {
     pub(super) fetched_from: Option<LogIndex>,
 }
 
-/// The component that answers how far the log may be purged.
 pub(super) struct Retention {
-    /// Time between two looks at the log.
     period: Duration,
     next: Time,
     /// Ages what the database has applied.
@@ -108,7 +100,6 @@ pub(super) struct Retention {
     limit: PurgeLimit,
     /// Last action that the slowest present member has applied, as the leader has announced it.
     slowest_applied: Option<Seqno>,
-    /// Policy of this member while it leads and its log is full.
     full_log_policy: FullLogPolicy,
     /// Leader only: the operator was informed that the log is full.
     full_is_announced: bool,
@@ -138,7 +129,6 @@ impl Retention {
 
     // --- what the driver reports to it -------------------------------------------------------
 
-    /// This member's database, at each slow tick.
     pub(super) fn database_is_at(
         &mut self,
         now: Time,
@@ -156,12 +146,10 @@ impl Retention {
         }
     }
 
-    /// The slowest held reader of this member's log, at each slow tick.
     pub(super) fn readers_are_at(&mut self, passed: Option<Seqno>) {
         self.readers_at = passed;
     }
 
-    /// Takes the reports of the present members about their databases.
     pub(super) fn note_reports(&mut self, config: &Config, reports: &[Report]) {
         self.redundancy.note(config, reports);
     }
@@ -179,29 +167,24 @@ impl Retention {
         self.limit.announced(limit, last);
     }
 
-    /// Actions up to `seqno` were committed, whose chunks begin at `first_chunk` or later.
     pub(super) fn chunks_committed(&mut self, seqno: Seqno, first_chunk: LogIndex) {
         self.chunk_starts.committed(seqno, first_chunk);
     }
 
-    /// The log was truncated: it ends with `last`.
     pub(super) fn log_truncated(&mut self, last: LogIndex) {
         self.limit.log_ends(last);
     }
 
-    /// The log was reset: nothing of what was known of its entries holds.
     pub(super) fn log_reset(&mut self) {
         self.limit.log_ends(LogIndex(0));
         self.chunk_starts = ChunkStarts::default();
     }
 
-    /// This member does not lead.
     pub(super) fn stop_leading(&mut self) {
         self.full_is_announced = false;
         self.drop_is_announced = false;
     }
 
-    /// The operator's choice for full logs.
     pub(super) fn set_full_log_policy(&mut self, policy: FullLogPolicy) {
         self.full_log_policy = policy;
         self.drop_is_announced = false;
@@ -337,7 +320,6 @@ impl Retention {
 }
 
 impl Retention {
-    /// Gives the log its bounds: what it keeps, and up to where it may be purged.
     pub(super) fn retain_log(
         &mut self,
         ctx: &mut Context,
@@ -365,7 +347,6 @@ impl Retention {
         }
     }
 
-    /// The purge limit, brought up to date if this member leads.
     pub(super) fn purge_limit(&mut self, ctx: &mut Context) -> LogIndex {
         if ctx.core.is_leader() {
             let log = ctx.certified_log();
@@ -379,7 +360,6 @@ impl Retention {
         self.known_purge_limit()
     }
 
-    /// Leader only: informs the operator why clients wait, and when that is over.
     pub(super) fn announce_full_log(&mut self, ctx: &Context) {
         let is_full = ctx.links.shared.is_log_full();
         let name = |setting| ctx.links.host.setting_name(setting);

@@ -15,7 +15,6 @@ use synod_log::LogError;
 use super::CertifiedLog;
 
 /// The limit as this member knows it: computed as the leader, or announced by the leader.
-///
 /// Invariant: the limit is never beyond the end of this member's log. Zero: nothing may be purged.
 #[derive(Default)]
 pub(super) struct PurgeLimit {
@@ -36,7 +35,6 @@ impl PurgeLimit {
         self.index = index.min(last);
     }
 
-    /// This member's log was truncated or reset: it ends with `last`.
     pub(super) fn log_ends(&mut self, last: LogIndex) {
         self.index = self.index.min(last);
         self.sought = None;

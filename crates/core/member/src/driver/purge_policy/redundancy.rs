@@ -22,7 +22,6 @@ use super::FullLogPolicy;
 /// member is absent keeps what it had. Zero: nothing is known of it.
 pub(super) struct Redundancy {
     flushed: BTreeMap<MemberId, Seqno>,
-    /// The group is one of relays.
     in_relay_group: bool,
 }
 
@@ -87,7 +86,6 @@ impl Redundancy {
 }
 
 /// How many of the voters' databases must have flushed an action before full logs may purge it.
-///
 /// With `voters` voters a group survives the loss of any `f` of them, and serves without any `f`.
 /// So `f + 1` databases, for one of them to be left (P1); but never more than there are while `f`
 /// are absent, or absent members would stop the group (P5). The two differ only where loggers vote

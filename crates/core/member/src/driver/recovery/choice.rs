@@ -13,17 +13,14 @@ use synod_wire::{CommandRefusal, RefusalReason, SurvivorReport};
 use crate::config::DatabasePosition;
 use crate::driver::commands::refuse;
 
-/// Facts that are known to the member that is asked to continue.
 pub(super) struct Facts<'a> {
     pub(super) me: MemberId,
     pub(super) config: &'a Config,
-    /// Report of this member about itself.
     pub(super) own: SurvivorReport,
     /// Report of another member, if it came a moment ago.
     pub(super) report_of: &'a dyn Fn(MemberId) -> Option<SurvivorReport>,
     /// For how long this member has heard no leader.
     pub(super) leaderless_for: Duration,
-    /// How long that is ordinary.
     pub(super) patience: Duration,
     /// Why voters may run that this member does not hear, see [`super::unheard()`].
     pub(super) unheard: Vec<String>,
@@ -83,7 +80,6 @@ pub(super) fn choose(facts: &Facts) -> Result<MemberId, CommandRefusal> {
     Err(more(facts, best, &report))
 }
 
-/// No server that answers has more than the one that is asked.
 fn check_servers(facts: &Facts) -> Result<(), CommandRefusal> {
     let servers = facts.survivors().filter(|(id, report)| {
         facts.has_data(*id) && facts.may_lead(*id, report) && report.last > facts.own.last
@@ -107,7 +103,6 @@ fn more(facts: &Facts, other: MemberId, report: &SurvivorReport) -> CommandRefus
     refuse(RefusalReason::OtherHasMore, text)
 }
 
-/// The group has no leader and elects none.
 fn check_lost(facts: &Facts) -> Result<(), CommandRefusal> {
     let not_lost = |text: String| Err(refuse(RefusalReason::NotLost, text));
     if let Some(leader) = facts.own.leader {
@@ -154,7 +149,6 @@ fn check_lost(facts: &Facts) -> Result<(), CommandRefusal> {
     Ok(())
 }
 
-/// This member can continue.
 fn check_fit(facts: &Facts) -> Result<(), CommandRefusal> {
     let unfit = |text: &str| Err(refuse(RefusalReason::Unfit, text));
     if !facts.config.members.contains_key(&facts.me) {

@@ -19,7 +19,6 @@ pub(super) struct Completeness {
     pending: Option<(Time, LogIndex)>,
     /// The last moment at which the log is known to have had all that a leader had committed.
     complete_at: Option<Time>,
-    /// The highest commit index that was stated.
     stated: LogIndex,
 }
 
@@ -31,14 +30,12 @@ impl Completeness {
         self.pending.get_or_insert((now, commit));
     }
 
-    /// This member knows entries up to here to be committed.
     pub(super) fn reached(&mut self, commit: LogIndex) {
         if let Some((at, _)) = self.pending.take_if(|(_, stated)| *stated <= commit) {
             self.complete_at = Some(at);
         }
     }
 
-    /// The highest commit index that a leader has stated.
     pub(super) fn highest_stated(&self) -> LogIndex {
         self.stated
     }

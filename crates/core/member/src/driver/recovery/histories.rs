@@ -1,10 +1,8 @@
 //! Two histories: what a forced primary has not seen is lost for the group, and may be in this
-//! member's log and database.
-//!
-//! A member's log shows which history its database follows. A database whose log is gone, damaged
-//! or too short shows only how far it is. As long as a group has one history, that is enough. Once
-//! a primary was forced in it, which its terms show for ever, the action at that position may be
-//! another one here: only a full copy is sure.
+//! member's log and database. A member's log shows which history its database follows. A database
+//! whose log is gone, damaged or too short shows only how far it is. As long as a group has one
+//! history, that is enough. Once a primary was forced in it, which its terms show for ever, the
+//! action at that position may be another one here: only a full copy is sure.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +27,6 @@ impl Recovery {
         self.is_unproven = planted!(TrustDatabase, is_unproven, else false);
     }
 
-    /// A leader is heard, before this member has joined.
     pub(in crate::driver) fn doubt_database(
         &mut self,
         ctx: &Context,

@@ -36,7 +36,6 @@ use unheard::{is_calling, unheard};
 
 pub(super) use histories::{may_join, may_obey, may_write};
 
-/// The component that knows what the survivors of a lost majority have.
 #[derive(Default)]
 pub(super) struct Recovery {
     survivors: Survivors,
@@ -85,7 +84,6 @@ impl Recovery {
         }
     }
 
-    /// A leader states its commit index.
     pub(super) fn leader_states_commit(&mut self, ctx: &Context, commit: LogIndex) {
         let now = ctx.turns.now;
         self.completeness.stated(now, commit);
@@ -116,7 +114,6 @@ impl Recovery {
         }
     }
 
-    /// Publishes the reports of the survivors, for operators.
     fn publish_survivors(&self, ctx: &Context, membership: &Membership) {
         let now = ctx.turns.now;
         let me = ctx.identity.me.member;
@@ -153,7 +150,6 @@ impl Recovery {
         })
     }
 
-    /// Advice to the operator of a member that hears no leader.
     pub(super) fn advice(&self, ctx: &Context, membership: &Membership) -> String {
         match self.unheard(ctx, membership).as_slice() {
             [] => "If most of them are lost for good: 'synod recover --plan'".to_owned(),
@@ -163,7 +159,6 @@ impl Recovery {
 
     // --- the order ---------------------------------------------------------------------------
 
-    /// The member that continues, if this one is asked.
     pub(super) fn choose_survivor(
         &self,
         ctx: &Context,
@@ -186,7 +181,6 @@ impl Recovery {
         })
     }
 
-    /// This member continues as the only voter.
     pub(super) fn recover(
         &self,
         ctx: &mut Context,

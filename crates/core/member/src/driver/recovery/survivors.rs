@@ -9,19 +9,16 @@ use synod_wire::SurvivorReport;
 /// A report counts for so long. A survivor repeats it much more often.
 const CURRENT_FOR: Duration = Duration::from_secs(3);
 
-/// The last report of each survivor.
 #[derive(Default)]
 pub(super) struct Survivors {
     reports: BTreeMap<MemberId, (Time, SurvivorReport)>,
 }
 
 impl Survivors {
-    /// A survivor reports.
     pub(super) fn report(&mut self, now: Time, member: MemberId, report: SurvivorReport) {
         self.reports.insert(member, (now, report));
     }
 
-    /// Forgets members that are not in the group any more.
     pub(super) fn keep_only(&mut self, is_kept: impl Fn(MemberId) -> bool) {
         self.reports.retain(|id, _| is_kept(*id));
     }

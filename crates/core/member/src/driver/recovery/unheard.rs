@@ -1,10 +1,9 @@
-//! Voters that run, or may run, although this member does not hear them.
-//!
-//! A member hears no other if its group is lost, and also if the others do not let it in, or cannot
-//! call it back: then the group runs, and an order to continue alone would make a second history.
-//! So a voter counts as gone only where its machine says that no program listens at its address, or
-//! where nothing has answered for minutes. Everything that talks to operators about a recovery
-//! follows this one rule: the order, the plan, the status, the log lines.
+//! Voters that run, or may run, although this member does not hear them. A member hears no other if
+//! its group is lost, and also if the others do not let it in, or cannot call it back: then the
+//! group runs, and an order to continue alone would make a second history. So a voter counts as
+//! gone only where its machine says that no program listens at its address, or where nothing has
+//! answered for minutes. Everything that talks to operators about a recovery follows this one rule:
+//! the order, the plan, the status, the log lines.
 
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use crate::setting::Setting;
 /// last sign of life it counts as running.
 const SILENCE_MIN: Duration = Duration::from_secs(120);
 
-/// Why a voter may run.
 #[derive(Debug, PartialEq, Eq)]
 enum Doubt {
     /// The voter takes this member's connections, and nothing comes from it.
@@ -40,7 +38,6 @@ impl Doubt {
     }
 }
 
-/// Signs of life of one voter.
 struct Signs<'a> {
     now: Time,
     is_linked: bool,

@@ -31,9 +31,8 @@ const STALE: Duration = Duration::from_secs(15);
 /// Joiners remembered; a group has no more members.
 const JOINERS_MAX: usize = 64;
 
-/// The component that knows the state transfers under way.
-///
-/// Invariant: at most one request per joiner and role, the newest.
+/// The component that knows the state transfers under way. Invariant: at most one request per
+/// joiner and role, the newest.
 #[derive(Default)]
 pub(super) struct StateTransfers {
     /// Joiner only: the request that has no answer yet.
@@ -56,9 +55,7 @@ struct Forwarded {
 
 /// A request that this member has taken as a donor, and what it has answered so far.
 struct Donation {
-    /// The joiner's session.
     session: SessionId,
-    /// The joiner's number of the request.
     id: u64,
     offer: Option<StateOffer>,
     result: Option<StateResult>,
@@ -73,7 +70,6 @@ impl Donation {
 }
 
 impl StateTransfers {
-    /// This member asks the leader.
     pub(super) fn asked(&mut self, request: StateRequest) {
         self.newest = Some((request.id, None));
         self.asked = Some(request);
@@ -97,7 +93,6 @@ impl StateTransfers {
         newest.is_some_and(|(_, donor)| donor.is_none_or(|donor| donor == from))
     }
 
-    /// Leader only: this member sends a request on to a donor.
     fn forwarded(
         &mut self,
         donor: MemberId,
@@ -145,14 +140,12 @@ impl StateTransfers {
         self.donations.get_mut(&joiner).filter(|d| d.id == id)
     }
 
-    /// Donor only: this member has accepted or declined.
     fn note_offer(&mut self, joiner: MemberId, offer: &StateOffer) {
         if let Some(donation) = self.donation(joiner, offer.id) {
             donation.offer = Some(offer.clone());
         }
     }
 
-    /// Donor only: this member has made the copy, or failed to.
     pub(super) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
         if let Some(donation) = self.donation(joiner, result.id) {
             donation.result = Some(result.clone());
@@ -192,7 +185,6 @@ pub(super) fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) 
 }
 
 impl StateTransfers {
-    /// The host of this member needs a copy.
     pub(super) fn request_state(
         &mut self,
         ctx: &Context,
@@ -294,7 +286,6 @@ impl StateTransfers {
         });
     }
 
-    /// Donor, or leader that has none: answers the joiner.
     pub(super) fn answer_offer(&mut self, ctx: &Context, joiner: MemberId, offer: StateOffer) {
         self.note_offer(joiner, &offer);
         if joiner == ctx.identity.me.member {
@@ -304,7 +295,6 @@ impl StateTransfers {
         }
     }
 
-    /// Donor only: informs the joiner that the copy is made, or failed.
     pub(super) fn answer_result(&mut self, ctx: &Context, joiner: MemberId, result: StateResult) {
         self.finished(joiner, &result);
         ctx.send(joiner, PeerMessage::StateResult(result));
@@ -317,7 +307,6 @@ impl StateTransfers {
         }
     }
 
-    /// Joiner only: a donor has accepted, or there is none.
     fn offered(&mut self, ctx: &Context, offer: StateOffer) {
         let StateOffer {
             id,
@@ -341,7 +330,6 @@ impl StateTransfers {
         ctx.links.host.state_transfer_event(id, event);
     }
 
-    /// Joiner only: the copy is made, or failed.
     pub(super) fn handle_state_result(&self, ctx: &Context, from: MemberId, result: StateResult) {
         if !self.expects_result(result.id, from) {
             return;
@@ -362,7 +350,6 @@ impl StateTransfers {
     }
 }
 
-/// Leader only: the member that should give the copy.
 fn donor_for(ctx: &Context, membership: &Membership, request: &StateRequest) -> Option<MemberId> {
     let present_in = membership.presence.session_of(request.joiner);
     if !ctx.core.is_leader() || present_in != Some(request.session) {

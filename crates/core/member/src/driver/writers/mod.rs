@@ -24,18 +24,15 @@ use super::context::Context;
 use crate::host::Level;
 use orders::WritersOrders;
 
-/// The component that knows what operators of this member want, and what its host was told.
 #[derive(Default)]
 pub(super) struct WritersSetting {
     orders: WritersOrders,
-    /// The permission that the host was told last.
     pub(super) told: WritePermission,
 }
 
 impl WritersSetting {
     // --- the setting -------------------------------------------------------------------------
 
-    /// An operator of this member wants the setting to be changed.
     pub(super) fn order_writers(&mut self, ctx: &mut Context, request: WritersRequest) {
         self.orders.add(ctx.turns.now, request);
         self.look_at_orders(ctx);
@@ -49,7 +46,6 @@ impl WritersSetting {
         self.pursue_orders(ctx);
     }
 
-    /// Ends orders that are obeyed.
     pub(super) fn look_at_orders(&mut self, ctx: &Context) {
         let at = ctx.core.config();
         let is_committed = at.index <= ctx.core.commit_index();
@@ -75,7 +71,6 @@ impl WritersSetting {
         }
     }
 
-    /// Leader only: an operator of member `from` wants the setting to be changed.
     pub(super) fn handle_writers_order(
         &mut self,
         ctx: &mut Context,
@@ -108,7 +103,6 @@ impl WritersSetting {
         }
     }
 
-    /// The leader refuses what an operator of this member wants.
     pub(super) fn writers_refused(&mut self, writers: Writers, text: &str) {
         self.orders.refused(writers, text);
     }

@@ -1,9 +1,7 @@
 //! Operators' orders to change the setting: on their way to the leader, until a configuration that
-//! obeys them is committed.
-//!
-//! An order is repeated with each slow tick: the leader may change, another change of the
-//! configuration may be under way, messages may be lost. It ends once: done, refused, or given up
-//! when its time is over.
+//! obeys them is committed. An order is repeated with each slow tick: the leader may change,
+//! another change of the configuration may be under way, messages may be lost. It ends once: done,
+//! refused, or given up when its time is over.
 
 use std::time::Duration;
 
@@ -50,18 +48,15 @@ impl WritersOrders {
         self.0.last().map(|order| order.request.writers)
     }
 
-    /// The group has this setting, committed.
     pub(super) fn committed(&mut self, writers: Writers) {
         self.end(|order| order.request.writers == writers, &Ok(()));
     }
 
-    /// The leader refuses this setting.
     pub(super) fn refused(&mut self, writers: Writers, text: &str) {
         let refusal = WritersRefusal::Refused(text.to_owned());
         self.end(|order| order.request.writers == writers, &Err(refusal));
     }
 
-    /// Ends orders whose time is over.
     pub(super) fn expire(&mut self, now: Time) {
         self.end(|order| order.until <= now, &Err(WritersRefusal::NotInTime));
     }

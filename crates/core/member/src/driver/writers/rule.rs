@@ -16,7 +16,6 @@ use synod_wire::Propose;
 
 use crate::payload::action::ActionPiece;
 
-/// Proposals that a leader orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum WriterRule {
     /// Proposals of all members.
