@@ -1,7 +1,7 @@
 //! Servers on which the same action ends differently: the group decides who stays.
 
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,20 @@ fn fail(server: &Server, data: &'static str) {
         true => Verdict::Fail,
         false => Verdict::Commit,
     });
+}
+
+/// Statements fail on this server, each once it is told so.
+fn fail_when_told(server: &Server) -> Sender<()> {
+    let (go, may_go) = channel();
+    let may_go = Mutex::new(may_go);
+    server.on_apply(move |action| match action.data.starts_with("ALTER") {
+        true => {
+            may_go.lock().unwrap().recv().unwrap();
+            Verdict::Fail
+        }
+        false => Verdict::Commit,
+    });
+    go
 }
 
 fn wait_size(server: &Server, size: i32) {
@@ -436,15 +450,7 @@ fn server_on_which_an_action_fails_alone_again_has_other_data() {
 fn server_that_is_killed_after_failing_alike_has_the_same_data() {
     let [one, two, three] = trio("");
     fail(&two, "ALTER");
-    let (decided, wait) = channel();
-    let wait = Mutex::new(wait);
-    three.on_apply(move |action| match action.data.starts_with("ALTER") {
-        true => {
-            wait.lock().unwrap().recv().unwrap();
-            Verdict::Fail
-        }
-        false => Verdict::Commit,
-    });
+    let decided = fail_when_told(&three);
     let (status, meta) = one.inner.execute_start(5, "db");
     assert_eq!(status, WSREP_OK);
     assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
@@ -469,19 +475,8 @@ fn server_that_is_killed_after_failing_alike_has_the_same_data() {
 fn server_that_is_killed_after_many_failures_alike_has_the_same_data() {
     const MANY: u64 = 6;
     let [one, two, three] = trio("");
-    let hold = |server: &Server| {
-        let (go, may_go) = channel();
-        let may_go = Mutex::new(may_go);
-        server.on_apply(move |action| match action.data.starts_with("ALTER") {
-            true => {
-                may_go.lock().unwrap().recv().unwrap();
-                Verdict::Fail
-            }
-            false => Verdict::Commit,
-        });
-        move || (0..MANY).for_each(|_| go.send(()).unwrap())
-    };
-    let (two_goes, three_goes) = (hold(&two), hold(&three));
+    let (two_may, three_may) = (fail_when_told(&two), fail_when_told(&three));
+    let tell = |may: &Sender<()>| (0..MANY).for_each(|_| may.send(()).unwrap());
     let index = || one.status("synod_commit_index").parse::<u64>().unwrap();
     let before = index();
     let inner = one.inner;
@@ -497,10 +492,10 @@ fn server_that_is_killed_after_many_failures_alike_has_the_same_data() {
     });
     let clients: Vec<_> = clients.collect();
     inner.until("all statements in the log", |_| index() >= before + MANY);
-    two_goes();
+    tell(&two_may);
     let gtids = clients.into_iter().map(|client| client.join().unwrap());
     let gtids: Vec<wsrep_gtid_t> = gtids.collect();
-    three_goes();
+    tell(&three_may);
     for gtid in &gtids {
         let failed = Seen::FailedAlike { seqno: gtid.seqno };
         three
