@@ -1,6 +1,6 @@
 //! Messages of the consensus cores as bytes. Codes and field order are part of the wire format.
-//! What contradicts itself, such as an append whose indexes do not follow each other, is refused
-//! here, before the core sees it.
+//! Messages that contradict themselves, such as an append whose indexes do not follow each other,
+//! are refused here, before the core sees them.
 
 use bytes::Bytes;
 use synod_consensus::{

@@ -1,6 +1,6 @@
 //! The leader's side of proposals: each is appended, refused, or waits for room. Every member keeps
 //! the certification state in step with its log, so that it can order at once when it is elected.
-//! What only a leader has (which proposals it has seen, and those that wait) begins with each term.
+//! The proposals that a leader has seen, and those that wait, are forgotten with its term.
 
 use std::time::Duration;
 
