@@ -28,11 +28,12 @@ pub use option_files::ChangedFile;
 use peers::Asker;
 pub use peers::{PeerFacts, Reached};
 pub use programs::Programs;
+pub use programs::has_server;
 pub(crate) use server::is_on;
 pub use server::{ServerFacts, SourceFacts};
 pub(crate) use tables::quoted;
 pub use tables::{SequenceFacts, TableFacts, UniqueKey};
-pub use without_database::{MemberFacts, WithoutDatabase, has_server};
+pub use without_database::{MemberFacts, WithoutDatabase};
 
 #[derive(Clone, Debug, Default)]
 pub struct Place {

@@ -27,7 +27,8 @@ impl Programs {
     }
 }
 
-pub(super) fn has_server() -> bool {
+/// Whether a server is installed on this machine.
+pub fn has_server() -> bool {
     ["mariadbd", "mysqld"]
         .into_iter()
         .any(|program| find(program).is_some())

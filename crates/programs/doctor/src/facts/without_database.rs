@@ -8,7 +8,7 @@ use synod_options::{Address, DEFAULT_PORT, Options, Peer, Update, key, whereabou
 
 use super::disk::{self, DiskError, DiskFacts};
 use super::peers::{self, Asker, PeerFacts};
-use super::{ConfiguredOptions, clock, programs};
+use super::{ConfiguredOptions, clock};
 
 #[derive(Clone, Debug)]
 pub struct WithoutDatabase {
@@ -80,8 +80,4 @@ fn peer(address: &Address) -> Peer {
         host: address.host.clone(),
         port: address.port.unwrap_or(DEFAULT_PORT),
     }
-}
-
-pub fn has_server() -> bool {
-    programs::has_server()
 }
