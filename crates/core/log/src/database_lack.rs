@@ -79,6 +79,8 @@ impl DatabaseLack {
         self.has_healed = false;
         self.is_over |= error == 0;
         record.behind = Some(behind);
+        // How it has ended is known by that.
+        record.executing.take_if(|statement| statement.seqno > at);
         behind.failures
     }
 
@@ -218,6 +220,14 @@ impl DatabaseRecord {
         planted!(ApplyTwice, is_in_doubt, else false)
     }
 
+    /// Leaves out the statement that was being executed, unless its end is unknown: an
+    /// engine that says `engine` may have moved its position over it because it failed, or because
+    /// it was executed. `boot`: the present run of the operating system.
+    pub fn forget_known_end(&mut self, engine: Seqno, boot: Option<u32>) {
+        self.executing
+            .take_if(|statement| statement.seqno != engine || Some(statement.boot) != boot);
+    }
+
     /// Leaves out that the database is behind, if its engine is beyond every position that may be
     /// wrong: what was lacking has been applied since. A later failure must not lead back to before
     /// it.
@@ -252,6 +262,7 @@ impl DatabaseRecord {
         let seqno = after(behind.at);
         self.settled.retain(|known| *known != seqno);
         self.settled.push(seqno);
+        self.settled.sort_unstable();
         let surplus = self.settled.len().saturating_sub(SETTLED_MAX);
         self.settled.drain(..surplus);
     }
@@ -277,6 +288,7 @@ fn after(seqno: Seqno) -> Seqno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database_record::ExecutingStatement;
 
     const ERROR: u32 = 1114;
 
@@ -317,12 +329,12 @@ mod tests {
     #[test]
     fn latest_actions_that_have_ended_as_elsewhere_are_known() {
         let mut record = DatabaseRecord::default();
-        for seqno in (42..50).chain([49]) {
+        for seqno in (42..80).chain([79]) {
             let mut lack = DatabaseLack::default();
             fails(&mut lack, &mut record, seqno);
             assert!(!lack.ended(&mut record, Seqno(seqno), true));
         }
-        let known: Vec<Seqno> = (44..50).map(Seqno).collect();
+        let known: Vec<Seqno> = (48..80).map(Seqno).collect();
         assert_eq!(record.settled, known);
     }
 
@@ -399,6 +411,31 @@ mod tests {
         assert!(record.is_in_doubt(Seqno(42)));
         record.forget_lost(Seqno(41));
         assert!(!record.is_in_doubt(Seqno(41)));
+    }
+
+    #[test]
+    fn end_of_a_statement_is_unknown_after_a_kill_between_its_position_and_its_note() {
+        let statement = ExecutingStatement {
+            seqno: Seqno(42),
+            boot: 7,
+        };
+        let executing = || DatabaseRecord {
+            executing: Some(statement),
+            ..DatabaseRecord::default()
+        };
+        let (same, other) = (Some(7), Some(8));
+        let is_unknown = |mut record: DatabaseRecord, engine, boot| {
+            record.forget_known_end(Seqno(engine), boot);
+            record.executing.is_some()
+        };
+        assert!(is_unknown(executing(), 42, same));
+        assert!(!is_unknown(executing(), 41, same), "it is applied again");
+        assert!(!is_unknown(executing(), 43, same), "it has left the order");
+        assert!(!is_unknown(executing(), 42, other));
+        assert!(!is_unknown(executing(), 42, None));
+        let mut record = executing();
+        fails(&mut DatabaseLack::default(), &mut record, 42);
+        assert!(!is_unknown(record, 42, same), "it has failed");
     }
 
     #[test]

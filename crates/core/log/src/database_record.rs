@@ -33,7 +33,9 @@ pub(crate) const CHECK: &str = "crc32c ";
 /// Most streamed transactions that are noted.
 pub const STREAMS_MAX: usize = 5;
 /// Most actions that are noted as settled.
-pub const SETTLED_MAX: usize = 6;
+pub const SETTLED_MAX: usize = 32;
+/// Room for them. They lie close together: clients sent them while a decision was open.
+const SETTLED_BYTES: usize = 96;
 
 #[must_use]
 pub fn database_record_path(dir: &Path) -> PathBuf {
@@ -69,6 +71,16 @@ impl fmt::Display for Behind {
     }
 }
 
+/// A statement in total order (TOI) that the server executes. If it fails, the server moves its
+/// engine's position over it before it tells the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutingStatement {
+    pub seqno: Seqno,
+    /// The run of the operating system (its boot id). The note outlives a kill and not, for sure, a
+    /// loss of power, after which it may be older than the engine's position.
+    pub boot: u32,
+}
+
 /// Commits of streamed transactions that were rolled back here, and may be in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulStreams {
@@ -84,9 +96,11 @@ pub struct DatabaseRecord {
     pub group: GroupId,
     /// Actions that the database lacks, although its engine may not know.
     pub behind: Option<Behind>,
-    /// The latest actions, at most [`SETTLED_MAX`], that failed here, and have ended since as on
-    /// the other servers. Decisions about all may stand in the log behind the last of them.
+    /// The latest actions, ascending, at most [`SETTLED_MAX`], that failed here, and have ended
+    /// since as on the other servers. Decisions about all may stand in the log behind the last of
+    /// them. The file has those for which there is room, the latest first.
     pub settled: Vec<Seqno>,
+    pub executing: Option<ExecutingStatement>,
     pub doubtful: Option<DoubtfulStreams>,
     /// A full copy was asked for: the data may be half of a copy.
     pub is_copying: bool,
@@ -143,12 +157,11 @@ impl DatabaseRecord {
                 text += &format!("again {}\n", seqno.0);
             }
         }
-        if !self.settled.is_empty() {
-            text += "settled";
-            for seqno in self.settled.iter().take(SETTLED_MAX) {
-                text += &format!(" {}", seqno.0);
-            }
-            text.push('\n');
+        if let Some(settled) = encode_settled(&self.settled) {
+            text += &settled;
+        }
+        if let Some(ExecutingStatement { seqno, boot }) = self.executing {
+            text += &format!("executing {} {boot:x}\n", seqno.0);
         }
         if let Some(streams) = &self.doubtful {
             let (member, session) = (streams.member.0, streams.session.0);
@@ -197,6 +210,7 @@ impl DatabaseRecord {
                     record.behind.as_mut()?.applied_again_after = Some(seqno);
                 }
                 "settled" => record.settled = decode_settled(value)?,
+                "executing" => record.executing = Some(decode_executing(value)?),
                 "doubtful" => record.doubtful = Some(decode_doubtful(value)?),
                 "copying" => record.is_copying = true,
                 "accepted" => record.is_accepted = true,
@@ -229,9 +243,40 @@ fn decode_behind(value: &str) -> Option<Behind> {
     words.next().is_none().then_some(behind)
 }
 
+fn decode_executing(value: &str) -> Option<ExecutingStatement> {
+    let (seqno, boot) = value.split_once(' ')?;
+    Some(ExecutingStatement {
+        seqno: Seqno(seqno.parse().ok()?),
+        boot: u32::from_str_radix(boot, 16).ok()?,
+    })
+}
+
+/// The latest one, and from there the distance of each to the one before it.
+fn encode_settled(settled: &[Seqno]) -> Option<String> {
+    let mut later = settled.last()?.0;
+    let mut line = format!("settled {later}");
+    for seqno in settled.iter().rev().take(SETTLED_MAX).skip(1) {
+        let distance = format!(" {}", later - seqno.0);
+        if line.len() + distance.len() >= SETTLED_BYTES {
+            break;
+        }
+        line += &distance;
+        later = seqno.0;
+    }
+    line.push('\n');
+    Some(line)
+}
+
 fn decode_settled(value: &str) -> Option<Vec<Seqno>> {
-    let seqnos = value.split(' ').map(|word| word.parse().map(Seqno));
-    seqnos.collect::<Result<_, _>>().ok()
+    let mut words = value.split(' ');
+    let mut settled = vec![Seqno(words.next()?.parse().ok()?)];
+    for word in words {
+        let distance: i64 = word.parse().ok()?;
+        let later = settled.last()?.0;
+        settled.push(Seqno(later.checked_sub(distance)?));
+    }
+    settled.reverse();
+    Some(settled)
 }
 
 fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
@@ -315,14 +360,23 @@ impl DatabaseRecordFile {
     /// Replaces the record, also on a full disk. Durable when it returns. After an error it is not
     /// known what is on the disk.
     pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
+        self.write_unsynced(record)?;
+        let synced = planted!(RecordUnsynced, self.file.sync_data(), else Ok(()));
+        synced.map_err(|source| self.unwritten(source))
+    }
+
+    /// Replaces the record for starts after a kill. A loss of power may leave the former one.
+    pub fn write_unsynced(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
         let written = write_all_at(&*self.file, &record.encode(), 0);
-        let sync = || planted!(RecordUnsynced, self.file.sync_data(), else Ok(()));
-        let durable = written.and_then(|()| sync());
-        durable.map_err(|source| DatabaseRecordError::Io {
+        written.map_err(|source| self.unwritten(source))
+    }
+
+    fn unwritten(&self, source: io::Error) -> DatabaseRecordError {
+        DatabaseRecordError::Io {
             doing: "write",
             path: self.path.clone(),
             source,
-        })
+        }
     }
 }
 
@@ -381,6 +435,10 @@ mod tests {
                 applied_again_after: Some(Seqno(i64::MAX)),
             }),
             settled: vec![Seqno(i64::MAX); SETTLED_MAX],
+            executing: Some(ExecutingStatement {
+                seqno: Seqno(i64::MAX),
+                boot: u32::MAX,
+            }),
             doubtful: Some(DoubtfulStreams {
                 member: MemberId(u64::MAX),
                 session: SessionId(u64::MAX),
@@ -417,6 +475,22 @@ mod tests {
         let read = DatabaseRecord::decode(&record.encode()).unwrap();
         assert_eq!(read.doubtful, record.doubtful);
         assert!(read.unusable.unwrap().starts_with("ä öä ö"));
+    }
+
+    #[test]
+    fn latest_settled_actions_have_room() {
+        let read = |settled: Vec<i64>| {
+            let record = DatabaseRecord {
+                settled: settled.into_iter().map(Seqno).collect(),
+                ..DatabaseRecord::default()
+            };
+            let read = DatabaseRecord::decode(&record.encode()).unwrap().settled;
+            read.into_iter().map(|seqno| seqno.0).collect::<Vec<_>>()
+        };
+        let close: Vec<i64> = (i64::MAX - 31..=i64::MAX).collect();
+        assert_eq!(read(close.clone()), close);
+        let far = |count: i64| (0..count).map(|i| i * 1_000_000_000_000_000_000);
+        assert_eq!(read(far(9).collect()), far(9).skip(5).collect::<Vec<_>>());
     }
 
     #[test]

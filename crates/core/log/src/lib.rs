@@ -71,8 +71,8 @@ mod writer;
 
 pub use database_lack::{DatabaseLack, shows_other_data};
 pub use database_record::{
-    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams, SETTLED_MAX,
-    STREAMS_MAX, StoppedMember, database_record_path,
+    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams,
+    ExecutingStatement, SETTLED_MAX, STREAMS_MAX, StoppedMember, database_record_path,
 };
 pub use entry::Entry;
 pub use error::LogError;

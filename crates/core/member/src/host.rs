@@ -184,6 +184,11 @@ pub trait Host: Send + Sync {
     fn is_isolated(&self) -> bool {
         false
     }
+    /// Whether the database's engine says that it has this action, and its end here is unknown: the
+    /// process was killed before it noted that.
+    fn is_end_unknown(&self, _seqno: Seqno) -> bool {
+        false
+    }
     /// The decision about the outcomes of an action is committed. Called as soon as it is, for
     /// threads that wait with an error.
     fn outcome_decided(&self, _decision: &OutcomeDecision) {}

@@ -15,25 +15,31 @@ pub struct ApplyOutcome(pub u64);
 impl ApplyOutcome {
     /// The action was applied.
     pub const SUCCESS: ApplyOutcome = ApplyOutcome(0);
+    /// The member was killed before it noted how the action had ended. Counts for nothing.
+    pub const UNKNOWN: ApplyOutcome = ApplyOutcome(u64::MAX);
 
     /// The error with this text, in the host's own words: equal errors have equal texts. No text
     /// gives success.
     pub fn of_error(text: &[u8]) -> ApplyOutcome {
-        ApplyOutcome(xxh3_64(text).max(1))
+        ApplyOutcome(xxh3_64(text).clamp(1, u64::MAX - 1))
     }
 
     /// Whether the action was applied.
     pub fn is_success(self) -> bool {
         self == ApplyOutcome::SUCCESS
     }
+
+    pub(crate) fn is_error(self) -> bool {
+        !self.is_success() && self != ApplyOutcome::UNKNOWN
+    }
 }
 
 impl std::fmt::Display for ApplyOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_success() {
-            f.write_str("success")
-        } else {
-            write!(f, "error {:016x}", self.0)
+        match *self {
+            ApplyOutcome::SUCCESS => f.write_str("success"),
+            ApplyOutcome::UNKNOWN => f.write_str("not known"),
+            ApplyOutcome(error) => write!(f, "error {error:016x}"),
         }
     }
 }

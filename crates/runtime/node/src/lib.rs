@@ -71,7 +71,8 @@ pub use synod_consensus::{
 };
 pub use synod_log::{
     Behind, DatabaseLack, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams,
-    LogOptions, PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX, shows_other_data,
+    ExecutingStatement, LogOptions, PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX,
+    shows_other_data,
 };
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::hanging_disks::{self, Disk, HangingDisks};
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, ensure_says, place};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 26706;
@@ -27,6 +27,8 @@ const SLOW_ROWS: usize = 9;
 /// The longest time without a commit after the end of a leader while all logs are slow, on a busy
 /// machine: four syncs, the time until it is missed, and once more.
 const ELECTION_MAX: Duration = Duration::from_secs(30);
+/// Rows of a table on which a statement takes a second or so.
+const MANY: usize = 400_000;
 /// Commits on each other server that show that it still serves.
 const SOME: usize = 100;
 
@@ -104,16 +106,78 @@ fn logs_are_slow(cluster: &mut TestCluster) -> Outcome {
     agreement::check(cluster, &ALL)
 }
 
+/// The server has moved its engine's position over a statement that failed, and dies before the
+/// member's record says so: the record's disk hangs.
+fn killed_at_the_end_of_a_statement(cluster: &mut TestCluster) -> Outcome {
+    let (leader, node) = (cluster.leader(), cluster.follower());
+    for sql in [
+        "CREATE TABLE e2e_data.ends (id INT PRIMARY KEY, v INT)".to_owned(),
+        format!(
+            "INSERT INTO e2e_data.ends SELECT seq, LEAST(seq, {MANY} - 1) \
+             FROM e2e_data.seq_1_to_{MANY}"
+        ),
+    ] {
+        cluster.execute(leader, &sql)?;
+    }
+    cluster.await_synced(&ALL, &|_, _| ()).why("the rows")?;
+    let executing = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'ALTER%'";
+    let (answer, hanging) = std::thread::scope(|scope| {
+        let by: &TestCluster = cluster;
+        let client = scope.spawn(|| {
+            let sql = "ALTER TABLE e2e_data.ends ADD UNIQUE (v), ALGORITHM=COPY";
+            by.execute(leader, sql)
+        });
+        let begun = wait_for(PATIENCE, || {
+            let rows = by.rows(node, executing).ok()?;
+            (rows != ["0"]).then_some(())
+        });
+        let hanging = HangingDisks::begin(by, node, &[Disk::Log])?;
+        ensure(begun.is_some(), || "the statement has not begun".to_owned())?;
+        // The others decide without this server's answer.
+        let answer = client.join();
+        let answer = answer.map_err(|_| Failure("the client panicked".to_owned()))?;
+        Ok((answer, hanging))
+    })?;
+    // InnoDB flushes its position once a second.
+    wait_for(Duration::from_secs(3), || None::<()>);
+    cluster.kill(node).why("kill")?;
+    drop(hanging);
+    ensure(answer.is_err(), || "the statement was executed".to_owned())?;
+    let started = cluster.start(node, &|_, _| ());
+    ensure(started.is_err(), || "it trusts its data".to_owned())?;
+    ensure_says(
+        &cluster.log_text(node),
+        "whether this server had it is not known",
+    )?;
+    cluster.start(node, &|_, _| ()).why("second start")?;
+    cluster.await_synced(&ALL, &|_, _| ()).why("synced")?;
+    agreement::check(cluster, &ALL)
+}
+
+#[test]
+fn server_killed_at_the_end_of_a_statement_takes_a_full_copy() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    check_on_hanging_disks(killed_at_the_end_of_a_statement)
+}
+
 fn check(sick: fn(&TestCluster) -> u8, disks: &[Disk]) -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
+    check_on_hanging_disks(|cluster| {
+        let sick = sick(cluster);
+        disk_hangs(cluster, sick, disks)
+    })
+}
+
+fn check_on_hanging_disks(run: impl FnOnce(&mut TestCluster) -> Outcome) -> Outcome {
     let mut cluster = TestCluster::empty("sick", BASE_PORT, 3)?;
     hanging_disks::prepare(&mut cluster)?;
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
-    let sick = sick(&cluster);
-    let outcome = disk_hangs(&mut cluster, sick, disks);
+    let outcome = run(&mut cluster);
     if outcome.is_err() {
         eprintln!("{}", cluster.describe());
     }

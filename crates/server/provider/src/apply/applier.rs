@@ -171,6 +171,7 @@ impl Connection {
         let handle = applied_handle(trx, seqno);
         if flags.contains(WsFlags::ISOLATION) {
             session.sequencer.begin_alone(seqno);
+            session.server.position.executes(session.group(), seqno);
         }
         note_beginning(session, seqno);
         let data = self.votes.given(session, seqno, flags, data);

@@ -317,6 +317,8 @@ impl Votes {
     /// Lets the next seqno have its turn. False if this one was never let in: the database must not
     /// be taken for having it.
     pub(crate) fn leave_order(&self, session: &Session, seqno: i64) -> bool {
+        // First: the next one may move the engine's position.
+        session.server.position.executed(seqno);
         let has_left = session.sequencer.leave(seqno);
         match has_left {
             true => {
@@ -441,6 +443,10 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
     let member = node.identity().0;
     let mut answers = decision.answers.iter();
     let own = answers.find(|answer| answer.member == member);
+    let own = own.filter(|answer| answer.outcome != ApplyOutcome::UNKNOWN);
+    if session.server.position.is_end_unknown(decision.seqno.0) {
+        return leave_if_in_doubt(session, decision, "this server", Data::Outdated);
+    }
     let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
     let differs = match decision.outcome.is_success() {
         true => has_failed && !session.server.position.has_settled(decision.seqno.0),
@@ -466,15 +472,27 @@ fn compare_earlier(session: &Session, decision: &OutcomeDecision) {
 fn compare_copy(session: &Session, decision: &OutcomeDecision, donor: Option<MemberId>) {
     let mut answers = decision.answers.iter();
     let answer = answers.find(|answer| Some(answer.member) == donor);
-    let is_alike = answer.is_some_and(|answer| answer.outcome == decision.outcome);
-    if !decision.outcome.is_success() && !is_alike {
+    if answer.is_none_or(|answer| answer.outcome != decision.outcome) {
+        leave_if_in_doubt(
+            session,
+            decision,
+            "the donor of this server's copy",
+            Data::Differ,
+        );
+    }
+}
+
+/// The action's end on `whom`, whose data this server has, is unknown: they are those of the
+/// group if it was applied.
+fn leave_if_in_doubt(session: &Session, decision: &OutcomeDecision, whom: &str, data: Data) {
+    if !decision.outcome.is_success() {
         let gtid = session.gtid(decision.seqno.0);
         let why = format!(
-            "{} wins for {gtid}, and whether the donor of this server's copy had it is not known: \
-             another copy is taken",
+            "{} wins for {gtid}, and whether {whom} had it is not known: the next start of this server \
+             takes a full copy (SST)",
             decision.outcome
         );
-        session.leave(&why, Data::Differ, Remedy::Restart);
+        session.leave(&why, data, Remedy::Restart);
     }
 }
 

@@ -225,6 +225,10 @@ impl Host for Connection {
         peer_ip_allowed(ip)
     }
 
+    fn is_end_unknown(&self, seqno: Seqno) -> bool {
+        self.session.server.position.is_end_unknown(seqno.0)
+    }
+
     fn outcome_decided(&self, decision: &OutcomeDecision) {
         self.votes.note_decision(&self.session, decision);
     }

@@ -91,6 +91,10 @@ pub(crate) struct PositionKeeper {
     /// The first action that the database lacks although its engine may not know; `i64::MAX`: none.
     /// Read without a lock by each action that leaves the order.
     first_lacking: AtomicI64,
+    /// The statement in total order that is being executed; `i64::MAX`: none. Read likewise.
+    executing: AtomicI64,
+    /// The last statement before the start, if its end is unknown; `i64::MAX`: none.
+    unknown_end: AtomicI64,
     /// `safe_to_bootstrap: 1` in the file at start, written by an operator.
     may_bootstrap: bool,
     /// Galera's library said in the file that the data must not be used.
@@ -151,6 +155,7 @@ impl PositionKeeper {
             callbacks.log(LogLevel::Info, &notice);
         }
         let first_lacking = AtomicI64::new(recorded::first_lacking(&record));
+        let executing = recorded::executing(&record);
         let current = Mutex::new(Known {
             position,
             is_last_member: false,
@@ -163,6 +168,8 @@ impl PositionKeeper {
             record_file,
             current,
             first_lacking,
+            executing: AtomicI64::new(executing),
+            unknown_end: AtomicI64::new(executing),
             may_bootstrap,
             must_not_begin: handover.is_some() && is_unusable(saved) && !may_bootstrap,
             was_stopped_in_order: saved.is_some_and(|saved| saved.seqno >= 0),

@@ -7,12 +7,13 @@
 //!
 //! A record that cannot be written ends the process: nothing may continue as if it was there.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    Behind, DatabaseLack, DatabasePosition, DatabaseRecord, DoubtfulStreams, GroupId, MemberId,
-    STREAMS_MAX, Seqno, SessionId,
+    Behind, DatabaseLack, DatabasePosition, DatabaseRecord, DatabaseRecordError, DoubtfulStreams,
+    ExecutingStatement, GroupId, MemberId, STREAMS_MAX, Seqno, SessionId,
 };
 
 use super::grastate::SavedPosition;
@@ -31,6 +32,12 @@ pub(super) struct Healing {
 /// The first action that the database lacks, although its engine may not know; `i64::MAX`: none.
 pub(super) fn first_lacking(record: &DatabaseRecord) -> i64 {
     record.first_lacking().map_or(i64::MAX, |seqno| seqno.0)
+}
+
+/// The statement that is being executed; `i64::MAX`: none.
+pub(super) fn executing(record: &DatabaseRecord) -> i64 {
+    let statement = record.executing;
+    statement.map_or(i64::MAX, |statement| statement.seqno.0)
 }
 
 /// The database's position, if its engine says that it is at `position`; and a line for the error
@@ -77,7 +84,10 @@ pub(super) fn compare(record: &mut DatabaseRecord, start: Gtid, saved: Option<Sa
     if is_engine {
         record.forget_lost(position);
     }
-    let is_in_doubt = record.is_in_doubt(position);
+    record.forget_known_end(position, boot());
+    // After its failure a statement may be executed once more, with the position beyond it.
+    let is_executed_again = record.executing.is_some() && record.correction(position).is_some();
+    let is_in_doubt = record.is_in_doubt(position) || is_executed_again;
     if let Some(behind) = record.behind.take_if(|_| is_in_doubt) {
         let after = behind.applied_again_after.unwrap_or(behind.at);
         record.unusable = Some(format!(
@@ -86,6 +96,15 @@ pub(super) fn compare(record: &mut DatabaseRecord, start: Gtid, saved: Option<Sa
             after.0 + 1
         ));
     }
+}
+
+/// The present run of the operating system, if that can be told.
+fn boot() -> Option<u32> {
+    static BOOT: OnceLock<Option<u32>> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        u32::from_str_radix(id.get(..8)?, 16).ok()
+    })
 }
 
 pub(super) fn why_not_used(record: &DatabaseRecord) -> String {
@@ -128,6 +147,35 @@ impl PositionKeeper {
         let mut record = current.record.clone();
         current.healing.lack.begins(&mut record, Seqno(seqno));
         self.keep_changes(&mut current, record);
+    }
+
+    /// A statement in total order is about to be executed. A start after a kill learns by that
+    /// whether it knows how the statement ended.
+    pub(crate) fn executes(&self, group: GroupId, seqno: i64) {
+        let Some(boot) = boot() else {
+            return;
+        };
+        let mut current = self.lock();
+        let mut record = record_of(&current, group);
+        let seqno = Seqno(seqno);
+        record.executing = Some(ExecutingStatement { seqno, boot });
+        self.keep_over_kills(&mut current, record);
+    }
+
+    /// The statement was executed, or has failed as it should. Costs nothing for other actions.
+    pub(crate) fn executed(&self, seqno: i64) {
+        if self.executing.load(Ordering::Acquire) == seqno {
+            let mut current = self.lock();
+            let mut record = current.record.clone();
+            record.executing = None;
+            self.keep_over_kills(&mut current, record);
+        }
+    }
+
+    /// Whether the end of this statement, the last one before the start, is unknown: the engine has
+    /// it, and the server was killed before it noted whether it had failed.
+    pub(crate) fn is_end_unknown(&self, seqno: i64) -> bool {
+        self.unknown_end.load(Ordering::Acquire) == seqno
     }
 
     /// The server has given up the action that failed: nothing of it is in the database.
@@ -253,6 +301,7 @@ impl PositionKeeper {
         {
             let mut current = self.lock();
             current.healing = Healing::default();
+            self.unknown_end.store(i64::MAX, Ordering::Release);
             self.keep(
                 &mut current,
                 DatabaseRecord {
@@ -311,11 +360,27 @@ impl PositionKeeper {
     }
 
     fn keep(&self, current: &mut Known, record: DatabaseRecord) {
-        if let Err(error) = self.record_file.write(&record) {
+        let written = self.record_file.write(&record);
+        self.kept(current, record, written);
+    }
+
+    fn keep_over_kills(&self, current: &mut Known, record: DatabaseRecord) {
+        let written = self.record_file.write_unsynced(&record);
+        self.kept(current, record, written);
+    }
+
+    fn kept(
+        &self,
+        current: &mut Known,
+        record: DatabaseRecord,
+        written: Result<(), DatabaseRecordError>,
+    ) {
+        if let Err(error) = written {
             self.end_process(&error.to_string());
         }
         self.first_lacking
             .store(first_lacking(&record), Ordering::Release);
+        self.executing.store(executing(&record), Ordering::Release);
         current.record = record;
     }
 
@@ -515,6 +580,44 @@ mod tests {
         assert!(record.is_in_doubt(Seqno(42)) && record.is_in_doubt(Seqno(43)));
         keeper.count_run(Duration::ZERO, Duration::ZERO);
         assert_eq!(dir.position(43), 42, "43 is lacking still");
+    }
+
+    #[test]
+    fn end_of_a_statement_is_unknown_if_the_server_was_killed_before_it_noted_that() {
+        let dir = Dir::new("statement");
+        let ends_unknown = |engine: i64, seqno: i64| dir.start(engine).is_end_unknown(seqno);
+        dir.start(41).executes(GROUP, 42);
+        assert!(!ends_unknown(41, 42), "killed amid the statement");
+        let keeper = dir.start(41);
+        keeper.executes(GROUP, 42);
+        assert!(!keeper.is_end_unknown(42), "it is being executed");
+        assert!(ends_unknown(42, 42) && ends_unknown(42, 42));
+        let keeper = dir.start(42);
+        assert_eq!(keeper.current().seqno.0, 42);
+        keeper.copied(GROUP);
+        assert!(!keeper.is_end_unknown(42), "a copy");
+        keeper.executes(GROUP, 43);
+        keeper.executed(43);
+        assert!(!ends_unknown(43, 43), "it was noted");
+    }
+
+    #[test]
+    fn statement_that_failed_and_was_executed_again_is_in_doubt_after_a_kill() {
+        let dir = Dir::new("statement-again");
+        let keeper = dir.start(41);
+        keeper.executes(GROUP, 42);
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        keeper.executes(GROUP, 42);
+        assert_eq!(dir.position(42), -1, "until a full copy");
+    }
+
+    #[test]
+    fn statement_that_has_failed_is_applied_again() {
+        let dir = Dir::new("statement-failed");
+        let keeper = dir.start(41);
+        keeper.executes(GROUP, 42);
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        assert_eq!(dir.position(42), 41);
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl Statements {
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match session.sequencer.enter_alone(seqno) {
             Entered::Yes => {
+                session.server.position.executes(session.group(), seqno);
                 let data = action.data;
                 let executing = Statement { seqno, note, data };
                 lock(&self.executing).insert(statement.conn, executing);

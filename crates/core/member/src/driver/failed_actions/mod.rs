@@ -12,9 +12,10 @@
 //! repeat theirs. Only the decision lasts. It is an entry, so that every member gets the same one,
 //! whichever member leads when it is committed. The first decision about an action counts.
 //!
-//! A member without an error never waits. The answers that count are those of the present members
-//! whose databases follow the group (`Presence::electorate`). A member that does not answer within
-//! the suspect timeout is left out if a majority of them has answered.
+//! A member without an error never waits. One that was killed before it noted how the action had
+//! ended says so ([`ApplyOutcome::UNKNOWN`]), and is not counted. The answers that count are those
+//! of the present members whose databases follow the group (`Presence::electorate`). A member that
+//! does not answer within the suspect timeout is left out if a majority of them has answered.
 //!
 //! [`Inconsistency`] owns both sides, that of the member and that of the leader. The driver feeds
 //! it with reports, queries and commits, sends what it answers, and appends the decision.
@@ -174,7 +175,7 @@ impl Inconsistency {
     ) -> ReportKind {
         let is_first = !self.questions.contains_key(&seqno);
         // A member with an error repeats it: nothing is lost by ignoring a report.
-        if self.is_decided(decisions, seqno) || (is_first && outcome.is_success()) {
+        if self.is_decided(decisions, seqno) || (is_first && !outcome.is_error()) {
             return ReportKind::Ignored;
         }
         let new_question = || Question {
@@ -216,7 +217,7 @@ impl Inconsistency {
             .answers
             .retain(|member, (session, _)| session_of(*member) == Some(*session));
         let answers = &question.answers;
-        if answers.values().all(|(_, outcome)| outcome.is_success()) {
+        if !answers.values().any(|(_, outcome)| outcome.is_error()) {
             // No member with an error is present any more.
             self.questions.remove(&seqno);
             return None;
@@ -224,7 +225,9 @@ impl Inconsistency {
         let counted = answers
             .iter()
             .filter(|(id, _)| electorate.members.contains(id));
-        let outcomes: Vec<ApplyOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
+        let outcomes = counted.map(|(_, (_, outcome))| *outcome);
+        let outcomes = outcomes.filter(|outcome| *outcome != ApplyOutcome::UNKNOWN);
+        let outcomes: Vec<ApplyOutcome> = outcomes.collect();
         let silent = electorate.members.iter();
         let silent: Vec<MemberId> = silent
             .copied()
@@ -406,9 +409,12 @@ impl Inconsistency {
             // Before the position is read: the host must not get past it unnoticed.
             ctx.links.shared.call_when_applied(seqno);
             let applied = ctx.links.shared.applied();
-            let Some(outcome) = self.answer(seqno, applied) else {
+            let Some(mut outcome) = self.answer(seqno, applied) else {
                 return;
             };
+            if outcome.is_success() && ctx.links.host.is_end_unknown(seqno) {
+                outcome = ApplyOutcome::UNKNOWN;
+            }
             self.report_outcome(ctx, membership, seqno, outcome);
         }
     }
@@ -530,6 +536,23 @@ mod tests {
             .unwrap();
         assert_eq!(decision.outcome, success);
         assert_eq!(decision.answers.len(), 3);
+    }
+
+    #[test]
+    fn member_that_does_not_know_how_the_action_ended_there_is_not_counted() {
+        let mut state = Inconsistency::default();
+        let unknown = ApplyOutcome::UNKNOWN;
+        assert_eq!(report(&mut state, 2, unknown), ReportKind::Ignored);
+        assert_eq!(report(&mut state, 1, ERROR), ReportKind::FirstError);
+        assert_eq!(report(&mut state, 2, unknown), ReportKind::Answer);
+        let decision = state.decide(&none(), NOW, Seqno(4), &electorate(2));
+        assert_eq!(decision.unwrap().outcome, ERROR);
+        assert_eq!(
+            report(&mut state, 3, ApplyOutcome::SUCCESS),
+            ReportKind::Answer
+        );
+        let decision = state.decide(&none(), NOW, Seqno(4), &electorate(3));
+        assert_eq!(decision.unwrap().outcome, ApplyOutcome::SUCCESS);
     }
 
     #[test]
