@@ -197,7 +197,6 @@ fn policy_lets_one_success_stand_against_more_errors() {
     has_left_whole(&servers[1]);
     has_left_whole(&servers[2]);
     wait_size(&servers[0], 1);
-    servers[0].write("continues");
 }
 
 /// The others have decided before it gets there, and it has to agree with them.
