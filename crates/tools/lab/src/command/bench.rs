@@ -20,9 +20,10 @@ use crate::topology::{Topology, parse_bandwidth};
 #[command(after_help = EXAMPLE)]
 pub(super) struct BenchArgs {
     /// Systems to measure, in turns: synod, galera, galera-flush1, galera-flush2, semisync, async,
-    /// standalone; mgr, mgr-after, mgr-single-leader (MySQL's Group Replication at its defaults,
-    /// with consistency=AFTER, with paxos_single_leader=ON), mysql-semisync; with '-tls' behind it,
-    /// replication is encrypted: synod's by a group secret, that of others by a certificate
+    /// standalone; of MySQL synod-mysql (its plugin, beside the library), mgr, mgr-after,
+    /// mgr-single-leader (Group Replication at its defaults, with consistency=AFTER, with
+    /// paxos_single_leader=ON), mysql-semisync; with '-tls' behind it, replication is encrypted:
+    /// synod's by a group secret, that of others by a certificate
     #[arg(long = "system", value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
     /// innodb_flush_log_at_trx_commit of 'galera': 0, 1, 2; each is a system of its own

@@ -141,7 +141,8 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
             }
         }
         SystemKind::Standalone => add(&["innodb_flush_log_at_trx_commit = 1", "skip_log_bin"]),
-        SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => {} // see `mysql`
+        // See `mysql`.
+        SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => {}
     }
     own
 }
@@ -179,7 +180,7 @@ impl Certificate {
 /// Checks that the programs and the library that a system needs are installed.
 pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
     if kind.is_mysql() {
-        return mysql::check(&setup.mysql);
+        return mysql::check(kind, setup);
     }
     find_program("mariadbd", "mariadb-server")?;
     let path = library(kind, setup);

@@ -12,6 +12,8 @@ pub enum SystemKind {
         /// itself.
         flush: u8,
     },
+    /// MySQL by the plugin: one writer, durable on a majority.
+    SynodMysql,
     /// MySQL's Group Replication with one primary.
     Mgr(MgrSettings),
     /// MySQL's semi-synchronous replication.
@@ -35,8 +37,8 @@ pub enum MgrSettings {
 }
 
 /// The names that the command line takes; all but `standalone` also with [`ENCRYPTED`].
-pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, mgr, \
-    mgr-after, mgr-single-leader, mysql-semisync, standalone";
+pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, synod-mysql, \
+    mgr, mgr-after, mgr-single-leader, mysql-semisync, standalone";
 /// Ends the name of a system whose servers encrypt what they send each other.
 pub const ENCRYPTED: &str = "-tls";
 
@@ -47,20 +49,23 @@ impl SystemKind {
             SystemKind::Synod | SystemKind::Galera { .. } => true,
             SystemKind::Standalone => false,
             SystemKind::SemiSync | SystemKind::Async => false,
-            SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => false,
+            SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => false,
         }
     }
 
     pub fn has_replicas(self) -> bool {
         match self {
             SystemKind::SemiSync | SystemKind::Async => true,
-            SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => true,
+            SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => true,
             SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::Standalone => false,
         }
     }
 
     pub fn is_mysql(self) -> bool {
-        matches!(self, SystemKind::Mgr(_) | SystemKind::MysqlSemiSync)
+        matches!(
+            self,
+            SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync
+        )
     }
 
     pub fn replicates(self) -> bool {
@@ -74,6 +79,7 @@ impl fmt::Display for SystemKind {
             SystemKind::Synod => f.write_str("synod"),
             SystemKind::Galera { flush: 0 } => f.write_str("galera"),
             SystemKind::Galera { flush } => write!(f, "galera-flush{flush}"),
+            SystemKind::SynodMysql => f.write_str("synod-mysql"),
             SystemKind::Mgr(MgrSettings::Default) => f.write_str("mgr"),
             SystemKind::Mgr(MgrSettings::After) => f.write_str("mgr-after"),
             SystemKind::Mgr(MgrSettings::SingleLeader) => f.write_str("mgr-single-leader"),
@@ -94,6 +100,7 @@ impl FromStr for SystemKind {
             "galera" | "galera-flush0" => SystemKind::Galera { flush: 0 },
             "galera-flush1" => SystemKind::Galera { flush: 1 },
             "galera-flush2" => SystemKind::Galera { flush: 2 },
+            "synod-mysql" => SystemKind::SynodMysql,
             "mgr" => SystemKind::Mgr(MgrSettings::Default),
             "mgr-after" => SystemKind::Mgr(MgrSettings::After),
             "mgr-single-leader" => SystemKind::Mgr(MgrSettings::SingleLeader),

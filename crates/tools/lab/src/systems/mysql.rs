@@ -1,9 +1,10 @@
-//! Servers of MySQL: Group Replication, and MySQL's semi-synchronous replication.
+//! Servers of MySQL: Synod's plugin, Group Replication, and MySQL's semi-synchronous replication.
 //!
 //! Debian 12 has no MySQL. `scripts/mysql-root` makes a directory with the one of Debian's unstable
 //! suite, whose own loader runs it here.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -53,6 +54,15 @@ const GROUP: [&str; 6] = [
     "group_replication_autorejoin_tries=3",
 ];
 
+/// The plugin of `scripts/build-mysql-plugin`, and the settings that it asks for: a transaction is
+/// on the disks of a majority before the server commits it.
+const PLUGIN: [&str; 4] = [
+    "plugin_load_add=synod_mysql.so",
+    "log_replica_updates=OFF",
+    "sync_binlog=0",
+    "super_read_only=ON",
+];
+
 /// A transaction is stored by a replica before others see it. The time is long, so that no
 /// transaction is acknowledged without.
 const SEMI_SYNC: [&str; 4] = [
@@ -81,15 +91,33 @@ struct Server {
     process: Option<Child>,
 }
 
-pub(super) fn check(root: &Path) -> Result<()> {
-    if root.join("usr/sbin/mysqld").is_file() {
-        return Ok(());
+pub(super) fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
+    let missing = |name: &'static str, path: &Path, reason: &str| LabError::BadArgument {
+        name,
+        value: path.display().to_string(),
+        reason: reason.into(),
+    };
+    if !setup.mysql.join("usr/sbin/mysqld").is_file() {
+        let reason = "there is no usr/sbin/mysqld in it; run 'scripts/mysql-root'";
+        return Err(missing("--mysql", &setup.mysql, reason));
     }
-    Err(LabError::BadArgument {
-        name: "--mysql",
-        value: root.display().to_string(),
-        reason: "there is no usr/sbin/mysqld in it; run 'scripts/mysql-root'".into(),
-    })
+    if kind == SystemKind::SynodMysql && !plugin(setup).is_file() {
+        let reason = "there is no synod_mysql.so beside it; run 'scripts/build-mysql-plugin'";
+        return Err(missing("--synod", &setup.synod, reason));
+    }
+    Ok(())
+}
+
+/// The plugin, which is beside the library of MariaDB's servers.
+fn plugin(setup: &Setup) -> PathBuf {
+    setup.synod.with_file_name("synod_mysql.so")
+}
+
+/// Places the plugin where servers look for it, and not over one that a server has open.
+fn install_plugin(setup: &Setup) -> Result<()> {
+    let part = setup.mysql.join("usr/lib/mysql/plugin/synod_mysql.part");
+    fs::copy(plugin(setup), &part).context("copy the plugin to", &part)?;
+    fs::rename(&part, part.with_extension("so")).context("rename", &part)
 }
 
 /// The program in that directory, run by its own loader.
@@ -126,7 +154,7 @@ impl MysqlServers {
             }
             let port = Ports::of(setup.base_port, node(number)).sql;
             let mut options = own_options(number, host, &dir, port);
-            options.extend(shared_options(measured, setup, hosts, host, &group));
+            options.extend(shared_options(measured, setup, hosts, number, &group)?);
             servers.push(Server {
                 host: host.clone(),
                 dir,
@@ -134,6 +162,9 @@ impl MysqlServers {
                 options,
                 process: None,
             });
+        }
+        if measured.kind == SystemKind::SynodMysql {
+            install_plugin(setup)?;
         }
         let servers = MysqlServers {
             measured,
@@ -181,17 +212,22 @@ impl MysqlServers {
         for number in 0..self.servers.len() {
             self.await_row(number, "SELECT 1", "1", "to answer")?;
         }
-        if !self.are_formed {
+        let account = format!(
+            "CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON *.* TO '{USER}'@'%'"
+        );
+        let is_synod = self.measured.kind == SystemKind::SynodMysql;
+        if !self.are_formed && !is_synod {
             // Each has the account from itself: replicas need it before they receive anything.
-            let account = format!(
-                "SET sql_log_bin = 0; CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
-                 GRANT ALL ON *.* TO '{USER}'@'%'; SET sql_log_bin = 1"
-            );
+            let account = format!("SET sql_log_bin = 0; {account}; SET sql_log_bin = 1");
             self.query_all(0..self.servers.len(), &account)?;
         }
         match self.measured.kind {
+            SystemKind::SynodMysql => self.await_writer()?,
             SystemKind::Mgr(_) => self.begin_group()?,
             _ => self.connect_replicas()?,
+        }
+        if !self.are_formed && is_synod {
+            self.query(0, &account, SQL_TIMEOUT)?;
         }
         if !self.are_formed {
             let sql = format!("CREATE DATABASE IF NOT EXISTS {DATABASE}");
@@ -205,11 +241,24 @@ impl MysqlServers {
         let server = &self.servers[number];
         let mut command = self.program(server);
         command.args(&server.options);
+        if self.measured.kind == SystemKind::SynodMysql && number == 0 && !self.are_formed {
+            command.arg("--synod_bootstrap=ON");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::null()); // it has an error log
         let process = command.spawn().context("start", "mysqld")?;
         self.servers[number].process = Some(process);
         Ok(())
+    }
+
+    /// The first server has the highest weight, and the others hand over to it.
+    fn await_writer(&self) -> Result<()> {
+        let state = "SELECT VARIABLE_VALUE FROM performance_schema.global_status
+             WHERE VARIABLE_NAME = 'Synod_state'";
+        for number in 1..self.servers.len() {
+            self.await_row(number, state, "replica", "to follow the writer")?;
+        }
+        self.await_row(0, state, "writer", "to become the writer")
     }
 
     /// The first server begins the group again after each full stop: nothing else does.
@@ -359,19 +408,36 @@ fn shared_options(
     measured: MeasuredSystem,
     setup: &Setup,
     hosts: &[Host],
-    host: &Host,
+    number: usize,
     group: &str,
-) -> Vec<String> {
+) -> Result<Vec<String>> {
+    let host = &hosts[number];
+    let port = Ports::of(setup.base_port, 1).group;
+    let members = hosts.iter().map(|host| format!("{}:{port}", host.address));
+    let members = members.collect::<Vec<_>>().join(",");
     let mut options: Vec<String> = Vec::new();
     let mut add = |lines: &[&str]| options.extend(lines.iter().map(|line| format!("--{line}")));
     add(&EVERYWHERE);
-    if let SystemKind::Mgr(settings) = measured.kind {
+    if measured.kind == SystemKind::SynodMysql {
+        add(&PLUGIN);
+        let weight = if number == 0 { 100 } else { 50 };
+        let clear = match measured.encrypted {
+            true => format!("synod.secret_file={}", group_secret(setup)?.display()),
+            // The hosts have addresses that are no loopback ones, so clear must be asked for.
+            false => "synod.insecure=yes".to_owned(),
+        };
+        let provider = format!("synod.leader_handover=yes;synod.leader_weight={weight};{clear}");
+        for (name, value) in [
+            ("group", group),
+            ("name", &host.name),
+            ("address", &format!("{}:{port}", host.address)),
+            ("members", &members),
+            ("options", &provider),
+        ] {
+            add(&[&format!("synod_{name}={value}")]);
+        }
+    } else if let SystemKind::Mgr(settings) = measured.kind {
         add(&GROUP);
-        let port = Ports::of(setup.base_port, 1).group;
-        let seeds: Vec<String> = hosts
-            .iter()
-            .map(|host| format!("{}:{port}", host.address))
-            .collect();
         let (mode, recovery) = match measured.encrypted {
             true => ("REQUIRED", "ON"),
             false => ("DISABLED", "OFF"),
@@ -379,7 +445,7 @@ fn shared_options(
         for (name, value) in [
             ("group_name", group),
             ("local_address", &format!("{}:{port}", host.address)),
-            ("group_seeds", &seeds.join(",")),
+            ("group_seeds", &members),
             ("ssl_mode", mode),
             ("recovery_use_ssl", recovery),
         ] {
@@ -397,7 +463,20 @@ fn shared_options(
         let words: Vec<&str> = line.split('=').map(str::trim).collect();
         add(&[&words.join("=")]);
     }
-    options
+    Ok(options)
+}
+
+/// The file with the secret of a group, made once.
+fn group_secret(setup: &Setup) -> Result<PathBuf> {
+    let file = setup.data.join("synod-mysql.secret");
+    if !file.exists() {
+        let secret = tools::output_of(Command::new(&setup.program).arg("keygen"))?;
+        fs::write(&file, secret).context("write", &file)?;
+        let only_its_owner = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file, only_its_owner).context("protect", &file)?;
+        ServerUser::find()?.give(&file)?;
+    }
+    Ok(file)
 }
 
 fn socket(dir: &Path) -> PathBuf {
