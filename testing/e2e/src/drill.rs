@@ -12,6 +12,9 @@
 //!
 //! Each of these lines stands for a line of the output that has its words in this order; `...`
 //! stands for any words, and is there for the reader.
+//!
+//! A drill may say `All steps are those of [OTHER](...), but`. It then has the numbered steps of
+//! that drill, and its own in the place of those with the same numbers.
 
 use std::fs;
 
@@ -23,6 +26,8 @@ use crate::place;
 pub struct Page(pub &'static str);
 
 const HEADING: &str = "## Drill: ";
+/// Text before the title of another drill of the page, whose steps a drill has.
+const REPEATED: &str = "All steps are those of [";
 /// Blocks of commands are indented by this or more.
 const INDENT: &str = "    ";
 
@@ -102,26 +107,55 @@ impl Page {
 }
 
 fn steps_in(page: &str, title: &str) -> Vec<Step> {
-    let is_it = |line: &&str| line.strip_prefix(HEADING) == Some(title);
-    let section = page.lines().skip_while(|line| !is_it(line)).skip(1);
-    let section = section.take_while(|line| !line.starts_with("## "));
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps = numbered_steps(page, title);
+    if let Some(other) = drill_that_is_repeated(page, title) {
+        let mut repeated = numbered_steps(page, &other);
+        repeated.retain(|(number, _)| steps.iter().all(|(own, _)| own != number));
+        steps.extend(repeated);
+        steps.sort_by_key(|(number, _)| *number);
+    }
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+/// The title of the drill whose steps this one has, except those that it gives itself.
+fn drill_that_is_repeated(page: &str, title: &str) -> Option<String> {
+    let text = section(page, title).collect::<Vec<_>>().join(" ");
+    let (_, link) = text.split_once(REPEATED)?;
+    Some(link.split_once(']')?.0.to_owned())
+}
+
+fn section<'page>(page: &'page str, title: &str) -> impl Iterator<Item = &'page str> {
+    let is_it = move |line: &&str| line.strip_prefix(HEADING) == Some(title);
+    let lines = page.lines();
+    let begin = lines.clone().position(|line| is_it(&line));
+    let lines = lines.skip(begin.map_or(usize::MAX, |at| at + 1));
+    lines.take_while(|line| !line.starts_with("## "))
+}
+
+/// The commands of a section, each with the number of the list's item that it is in, or 0.
+fn numbered_steps(page: &str, title: &str) -> Vec<(u32, Step)> {
+    let mut steps: Vec<(u32, Step)> = Vec::new();
+    let mut number = 0;
     // Steps of the last prompt in this block.
     let mut shown_by = 0;
-    for line in section {
+    for line in section(page, title) {
         if !line.starts_with(INDENT) {
+            let item = line
+                .split_once(". ")
+                .and_then(|(item, _)| item.parse().ok());
+            number = item.unwrap_or(number);
             shown_by = 0;
             continue;
         }
         let typed = typed(line.trim());
         if typed.is_empty() {
             let first = steps.len() - shown_by;
-            for step in &mut steps[first..] {
+            for (_, step) in &mut steps[first..] {
                 step.shows.push(line.trim().to_owned());
             }
         } else {
             shown_by = typed.len();
-            steps.extend(typed);
+            steps.extend(typed.into_iter().map(|step| (number, step)));
         }
     }
     steps
@@ -189,6 +223,40 @@ Text with db1# in it.
         ];
         assert_eq!(steps_in(TEXT, "one"), expected);
         assert_eq!(steps_in(TEXT, "two"), []);
+    }
+
+    #[test]
+    fn drill_that_differs_in_some_steps_has_the_others_of_the_first_one() {
+        let page = "\
+## Drill: first
+
+1. Begin.
+
+       db1# one
+
+2. Continue.
+
+       db1# two
+       shown
+
+3. End.
+
+       db1# three
+
+## Drill: second
+
+All steps are those of [first](#drill-first), but:
+
+2. Instead.
+
+       db2# other
+";
+        let expected = [
+            step("db1", "one", &[]),
+            step("db2", "other", &[]),
+            step("db1", "three", &[]),
+        ];
+        assert_eq!(steps_in(page, "second"), expected);
     }
 
     #[test]

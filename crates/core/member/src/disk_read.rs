@@ -6,14 +6,14 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId};
 use synod_log::{LogError, LogReader};
 use synod_wire::{FetchAnswer, FetchRefusal, FetchedEntries, PeerMessage};
 
-use crate::catch_up::CatchUp;
 use crate::host::{Host, Level};
+use crate::old_entries::OldEntries;
 
 /// A range of the log that the driver wants read, to be dropped when it is answered.
 #[derive(Debug)]
 pub enum DiskRead {
     /// For a follower that lags.
-    CatchUp(CatchUp),
+    OldEntries(OldEntries),
     /// For a member that fetches what its own log lacks.
     Fetch(FetchRead),
 }
@@ -22,7 +22,7 @@ impl DiskRead {
     /// The member that needs the range.
     pub fn to(&self) -> MemberId {
         match self {
-            DiskRead::CatchUp(read) => read.to(),
+            DiskRead::OldEntries(read) => read.to(),
             DiskRead::Fetch(read) => read.to,
         }
     }
@@ -38,7 +38,7 @@ impl DiskRead {
         host: &Arc<dyn Host>,
     ) -> Result<Option<PeerMessage>, LogError> {
         match self {
-            DiskRead::CatchUp(read) => read.answer(reader, host),
+            DiskRead::OldEntries(read) => read.answer(reader, host),
             DiskRead::Fetch(read) => read.answer(reader, host),
         }
     }

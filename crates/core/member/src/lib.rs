@@ -50,7 +50,6 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod catch_up;
 mod certification;
 mod client;
 mod config;
@@ -68,6 +67,7 @@ mod initial_history;
 mod io;
 mod log_growth;
 mod log_holds;
+mod old_entries;
 mod open;
 mod ordered_action;
 mod outcome;
@@ -80,7 +80,6 @@ mod start;
 mod storage;
 mod tuning;
 
-pub use catch_up::CatchUp;
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{
@@ -98,6 +97,7 @@ pub use host::{
 };
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use log_holds::LogHold;
+pub use old_entries::OldEntries;
 pub use open::{OpenError, open_log};
 pub use ordered_action::{OrderedAction, ordered_action};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};

@@ -22,7 +22,7 @@ use crate::protocol::greeting::{
     NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
 };
 use crate::protocol::packet::{Connection, Packets, Refusal};
-use crate::reader::{Relay, not_in_group};
+use crate::reader_connection::{Relay, not_in_group};
 
 /// Time limit for a caller to prove a password, in all.
 pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(5);

@@ -10,11 +10,11 @@ use synod_binlog::writer::FIRST_POSITION;
 use synod_binlog::{BinlogWriter, EventError, EventType, Outgoing, Placed};
 use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
-use crate::late_reader::Pace;
+use crate::connected_readers::Seat;
+use crate::late_readers::Pace;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets, Refusal};
-use crate::reader::{Relay, displaced_by};
-use crate::readers::Seat;
+use crate::reader_connection::{Relay, displaced_by};
 use crate::request::{Identity, Request, file_name};
 use crate::source::{Sink, Source, SourceError, Transactions};
 use crate::upstream_log::history::GtidState;
@@ -418,7 +418,7 @@ mod tests {
     use synod_binlog::Checksum;
 
     use super::*;
-    use crate::late_reader::Permits;
+    use crate::late_readers::Permits;
 
     /// A socket: while bytes are written to it, all permits must be free.
     struct Socket(Permits);

@@ -12,16 +12,16 @@
 pub mod accounts;
 mod admission;
 pub mod config;
+mod connected_readers;
 mod dump;
 pub mod encryption;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod late_reader;
+mod late_readers;
 mod protocol;
 mod pull;
-mod reader;
-mod readers;
+mod reader_connection;
 mod registered_readers;
 mod request;
 mod service;

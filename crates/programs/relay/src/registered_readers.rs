@@ -18,8 +18,8 @@ use synod_node::{
     Action, Class, CommittedLog, KeySet, Node, Pending, ProposalResult, Seqno, WaitPolicy,
 };
 
+use crate::connected_readers::{At, Place};
 use crate::pull::control::OrderRefusal;
-use crate::readers::{At, Place};
 use crate::upstream_log::entry::Note;
 use crate::upstream_log::history::GtidState;
 use crate::upstream_log::registry::{REGISTERED_MAX, Registered, Registry};
@@ -345,7 +345,7 @@ mod readers_order_tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::readers::At;
+    use crate::connected_readers::At;
 
     fn registry(passed: i64) -> Registry {
         let mut registry = Registry::default();

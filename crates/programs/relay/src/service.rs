@@ -21,13 +21,13 @@ use synod_tls::Reading;
 
 use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
+use crate::connected_readers::{NoSeat, Place, ReaderRegistry, Seat};
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
-use crate::late_reader::Permits;
+use crate::late_readers::Permits;
 use crate::lock;
 use crate::protocol::packet::{Answer, Packets, Refusal};
-use crate::reader::{Ended, Reader, Relay};
-use crate::readers::{NoSeat, Place, ReaderRegistry, Seat};
+use crate::reader_connection::{Ended, Reader, Relay};
 use crate::upstream_service::{UpstreamService, shown_readers};
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.

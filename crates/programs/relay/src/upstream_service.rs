@@ -17,11 +17,11 @@ use synod_logger::output::Output;
 use synod_node::{FullLogPolicy, Level, Node, Seqno, WritePermission};
 
 use crate::config::UpstreamSettings;
+use crate::connected_readers::Place;
 use crate::lock;
 use crate::pull::control::{Control, Order, OrderRefusal};
 use crate::pull::puller::Puller;
 use crate::pull::session::Room;
-use crate::readers::Place;
 use crate::registered_readers::{self, Places, ReadersOrder, carry_out, now_s};
 use crate::upstream_log::entry_after;
 use crate::upstream_log::tail::{End, Tail};

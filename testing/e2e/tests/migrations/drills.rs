@@ -52,6 +52,8 @@ struct Drill {
     remain: &'static [u8],
     /// Step at which the drill loses a majority.
     stop: Option<Stop>,
+    /// Pairs of machines that go the way of `db4` and `db1` after these.
+    then: &'static [[&'static str; 2]],
 }
 
 /// The commands between which no client gets an acknowledgement, with their prompts.
@@ -61,6 +63,30 @@ struct Stop {
 }
 
 impl Drill {
+    /// The commands of the page. Those up to a removal are repeated for the other machines.
+    fn steps(&self) -> Outcome<Vec<Step>> {
+        let mut steps = PAGE.steps(self.title)?;
+        if self.then.is_empty() {
+            return Ok(steps);
+        }
+        let removal = steps
+            .iter()
+            .position(|step| step.command.contains("member remove"));
+        let none = || Failure(format!("{} removes no machine", self.title));
+        let check = steps.split_off(removal.ok_or_else(none)? + 1);
+        let first = steps.clone();
+        for [new, old] in self.then {
+            let name = |text: &str| text.replace("db4", new).replace("db1", old);
+            steps.extend(first.iter().map(|step| Step {
+                machine: name(&step.machine),
+                command: name(&step.command),
+                shows: step.shows.iter().map(|line| name(line)).collect(),
+            }));
+        }
+        steps.extend(check);
+        Ok(steps)
+    }
+
     /// Whether the group serves after this command, which it did before or not.
     fn serves_after(&self, command: &str, before: bool) -> bool {
         match &self.stop {
@@ -108,7 +134,7 @@ impl Site {
         }
         writers.await_more(SOME, PATIENCE)?;
         let mut serves = true;
-        for step in PAGE.steps(drill.title)? {
+        for step in drill.steps()? {
             let name = format!("{}# {}", step.machine, step.command);
             self.perform(&step).why(&name)?;
             serves = drill.serves_after(&name, serves);
@@ -278,12 +304,14 @@ fn groups_grow_and_shrink_and_dead_machines_are_replaced() -> Outcome {
             voters: 3..=5,
             remain: &[1, 2, 3, 4, 5],
             stop: None,
+            then: &[],
         },
         Drill {
             title: SHRINK,
             voters: 3..=5,
             remain: &[1, 2, 3],
             stop: None,
+            then: &[],
         },
         Drill {
             title: REPLACE,
@@ -291,6 +319,7 @@ fn groups_grow_and_shrink_and_dead_machines_are_replaced() -> Outcome {
             voters: 2..=3,
             remain: &[1, 2, 4],
             stop: None,
+            then: &[],
         },
     ];
     run("drills", 3, 5, &drills)
@@ -303,6 +332,7 @@ fn groups_move_to_other_machines_one_by_one() -> Outcome {
         voters: 3..=4,
         remain: &[4, 5, 6],
         stop: None,
+        then: &[["db5", "db2"], ["db6", "db3"]],
     };
     run("drills-move", 3, 6, &[moved])
 }
@@ -314,6 +344,7 @@ fn two_data_centres_and_a_witness_lose_each_site_in_turn() -> Outcome {
         voters: 2..=3,
         remain: &[1, 2],
         stop: None,
+        then: &[],
     };
     run("drills-witness", 2, 2, &[witness])
 }
@@ -330,6 +361,7 @@ fn survivor_of_a_lost_majority_continues_and_new_servers_join_it() -> Outcome {
             loss: "db2# poweroff -f",
             order: "db3# synod recover --force --yes",
         }),
+        then: &[],
     };
     run("drills-majority", 3, 5, &[lost])
 }

@@ -142,7 +142,7 @@ impl World {
                 RecordedEffect::Write(job) => self.queue_job(id, job),
                 RecordedEffect::Read(request) => {
                     self.coverage.count(match &request {
-                        DiskRead::CatchUp(_) => "catch-up from disk",
+                        DiskRead::OldEntries(_) => "catch-up from disk",
                         DiskRead::Fetch(_) => "entries read for a member that fetches",
                     });
                     self.process(id).catch_ups.push_back(request);

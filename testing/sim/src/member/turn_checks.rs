@@ -169,7 +169,7 @@ fn ranges_held(requests: &VecDeque<DiskRead>) -> (usize, usize) {
     let mut different = BTreeSet::new();
     let mut fetches = BTreeSet::new();
     for request in requests {
-        let DiskRead::CatchUp(request) = request else {
+        let DiskRead::OldEntries(request) = request else {
             // One for each member that fetches.
             fetches.insert(request.to());
             continue;

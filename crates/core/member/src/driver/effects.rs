@@ -81,7 +81,7 @@ impl Driver {
         let inflight_max = self.ctx.identity.config.limits.inflight_messages_max;
         match self.ctx.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.proposals.send_append(&self.ctx, &range, message),
-            Replication::Read(request) => self.ctx.links.disk.read(DiskRead::CatchUp(request)),
+            Replication::Read(request) => self.ctx.links.disk.read(DiskRead::OldEntries(request)),
             Replication::UnderWay => {}
         }
     }

@@ -11,7 +11,7 @@ use synod_binlog::event::whole_events;
 use synod_binlog::{EventError, Events, Gtid, GtidList, Outgoing};
 use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno};
 
-use crate::reader::own_transaction;
+use crate::reader_connection::own_transaction;
 use crate::source::{Sink, SourceError, Transactions};
 use crate::upstream_log::entry::Entry;
 use crate::upstream_log::history::{GtidState, History, Whole};

@@ -17,8 +17,8 @@ use synod_wire::PeerMessage;
 
 use super::log_times::LogTimes;
 use super::{EntrySender, append_message};
-use crate::catch_up::{CatchUp, OutstandingReads};
 use crate::entry_cache::EntryCache;
+use crate::old_entries::{OldEntries, OutstandingReads};
 use crate::tuning::Tuning;
 
 pub(super) use repair_watch::{RepairNews, RepairWatch};
@@ -27,7 +27,7 @@ pub(super) enum Replication {
     /// In this message.
     Send(PeerMessage),
     /// The disk has to be read.
-    Read(CatchUp),
+    Read(OldEntries),
     /// The range is being read already, or too much is: the core repeats the request.
     UnderWay,
 }

@@ -1,4 +1,4 @@
-//! Catch-up: entries that the entry cache no longer has are read from the log for members that lag.
+//! Old entries, which the entry cache no longer has, are read from the log for members that lag.
 //! The driver asks for a range through [`crate::Disk::read`]; a thread of the node answers it with
 //! [`crate::DiskRead::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait for
 //! the disk.
@@ -16,7 +16,7 @@ use crate::shared::lock;
 
 /// A range of entries that a follower needs. It counts as outstanding until it is dropped.
 #[derive(Debug)]
-pub struct CatchUp {
+pub struct OldEntries {
     sender: EntrySender,
     range: Arc<Mutex<SendEntries>>,
     bytes_max: usize,
@@ -40,7 +40,7 @@ impl OutstandingReads {
         range: SendEntries,
         bytes_max: usize,
         most: usize,
-    ) -> Option<CatchUp> {
+    ) -> Option<OldEntries> {
         let known = self.of_member.entry(range.to).or_default();
         known.retain(|range| range.strong_count() > 0);
         let name = |range: &SendEntries| (range.term, range.prev, range.first, range.last);
@@ -56,7 +56,7 @@ impl OutstandingReads {
         }
         let range = Arc::new(Mutex::new(range));
         known.push(Arc::downgrade(&range));
-        Some(CatchUp {
+        Some(OldEntries {
             sender,
             range,
             bytes_max,
@@ -64,7 +64,7 @@ impl OutstandingReads {
     }
 }
 
-impl CatchUp {
+impl OldEntries {
     pub(crate) fn to(&self) -> MemberId {
         self.range().to
     }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    fn ask(outstanding: &mut OutstandingReads, range: SendEntries) -> Option<CatchUp> {
+    fn ask(outstanding: &mut OutstandingReads, range: SendEntries) -> Option<OldEntries> {
         outstanding.ask(EntrySender::Leader(MemberId(9)), range, 1000, MOST)
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn ranges_of_one_member_are_bounded() {
         let mut outstanding = OutstandingReads::default();
         let asked = (1..100).map(|first| ask(&mut outstanding, range(1, first, 0)));
-        let mut queue: Vec<CatchUp> = asked.flatten().collect();
+        let mut queue: Vec<OldEntries> = asked.flatten().collect();
         assert_eq!(queue.len(), MOST);
         assert!(
             ask(&mut outstanding, range(2, 1, 0)).is_some(),

@@ -156,7 +156,7 @@ impl Feeding {
             Replication::Send(message) => ctx.send(order.learner, message),
             // What is committed is the same when it is read.
             Replication::Read(request) if range.last <= ctx.core.commit_index() => {
-                ctx.links.disk.read(DiskRead::CatchUp(request));
+                ctx.links.disk.read(DiskRead::OldEntries(request));
             }
             Replication::Read(_) => self.orders.wait(order),
             Replication::UnderWay => {}

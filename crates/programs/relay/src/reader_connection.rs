@@ -18,12 +18,12 @@ use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
+use crate::connected_readers::Seat;
 use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encrypting;
-use crate::late_reader::Permits;
+use crate::late_readers::Permits;
 use crate::protocol::packet::{Answer, Connection, Packets, Refusal};
 use crate::protocol::question::{Facts, ReaderVariables, answer};
-use crate::readers::Seat;
 use crate::request::{Identity, Request};
 use crate::upstream_log::history::GtidState;
 
