@@ -12,6 +12,7 @@
 pub mod accounts;
 mod admission;
 pub mod config;
+mod consequences;
 mod dump;
 pub mod encryption;
 #[cfg(feature = "fuzzing")]

@@ -180,7 +180,7 @@ impl Driver {
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
-            retention: Retention::new(&tuning, now, config.in_relay_group),
+            retention: Retention::new(&tuning, now, config.keeps_log_only),
             inconsistency: Inconsistency::default(),
             recovery: Recovery::default(),
             leadership: Leadership::new(me.member, &config, &tuning, now),
