@@ -29,10 +29,11 @@ pub struct MemberConfig {
     pub certificate: Option<String>,
     /// Whether it has a database. If not, it is a logger.
     pub has_data: bool,
-    /// Whether its group is one of relays: no member has a database, and the log is all that the
-    /// group keeps. Such a group may begin with a member without a database, takes the leader's
-    /// actions only, and purges its logs by size and age alone. All members must have the same.
-    pub in_relay_group: bool,
+    /// Whether the log is all that the group keeps: no member has a database, and members with one
+    /// are refused. Such a group may begin with a member without a database, takes the leader's
+    /// actions only, gives new members all of its log, and a full log waits for readers in the
+    /// place of databases. All members must have the same.
+    pub keeps_log_only: bool,
     /// Whether it becomes a voter once it has caught up. If not, it stays a learner; a member that
     /// is a voter already stays one.
     pub wants_vote: bool,

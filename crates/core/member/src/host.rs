@@ -9,6 +9,7 @@ use bytes::Bytes;
 use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId, Term, VersionRange};
 use synod_wire::Region;
 
+use crate::consequence::Consequence;
 use crate::driver::{OwnLogTimes, WritePermission};
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
@@ -146,6 +147,10 @@ pub trait Host: Send + Sync {
     /// The name that operators of this host know a setting by, for texts that ask to change it.
     fn setting_name(&self, setting: Setting) -> &'static str {
         setting.plain_name()
+    }
+    /// Words for a consequence, in texts for the operators of this host.
+    fn consequence(&self, consequence: Consequence) -> &'static str {
+        consequence.for_databases()
     }
     /// Takes a line for the host's log; does not wait for that to be written.
     fn log(&self, level: Level, text: &str);

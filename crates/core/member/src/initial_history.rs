@@ -88,7 +88,7 @@ pub(crate) fn begin_history(
             database.group, database.seqno
         ),
         (true, false) => format!("with what this database holds, up to {seqno}"),
-        (false, _) => "of relays, without a database".to_owned(),
+        (false, _) => "without a database".to_owned(),
     };
     host.log(Level::Info, &format!("beginning group {group} {with}"));
     Ok(group)

@@ -19,7 +19,7 @@
 //! # The loop
 //!
 //! ```text
-//! let mut opened = open_log(files, dir, options, knows_others, in_relay_group, &host)?;
+//! let mut opened = open_log(files, dir, options, knows_others, &host)?;
 //! let start = Start::new(config, tuning, mode, entropy, &mut opened, &host, now)?;
 //! let mut driver = Driver::new(start, links, now);
 //! driver.begin(now);
@@ -53,6 +53,7 @@
 mod certification;
 mod client;
 mod config;
+mod consequence;
 mod deliver;
 mod disk_read;
 mod disk_space;
@@ -82,6 +83,7 @@ mod tuning;
 
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
+pub use consequence::Consequence;
 pub use deliver::{
     DeliverError, Delivered, Deliverer, FollowError, Followed, FollowedAction, Follower,
 };

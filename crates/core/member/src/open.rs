@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use synod_log::{Files, Log, LogError, LogOptions, Opened, RepairPlan};
 
+use crate::consequence::Consequence;
 use crate::host::{Host, Level};
 use crate::setting::Setting;
 
@@ -20,39 +21,21 @@ pub enum OpenError {
     /// The log is damaged, and no other member surely has what is lost.
     #[error(
         "{} is damaged ({}), and this member is the group's only voter: no other member surely \
-         has what is lost, so nothing is changed. Restore the file from a copy made after this \
-         member's last stop. If there is none, what was committed after the damage is in the \
-         databases only: move the synod-*.log files of all servers away, begin a new group with \
-         the server whose database is most advanced, and start the others with empty data \
-         directories",
+         has what is lost, so nothing is changed. {remedy}",
         log_dir.display(), damage.damage().unwrap_or_default()
     )]
     SoleVoterDamaged {
         /// Directory of the log.
         log_dir: PathBuf,
         /// The damage found.
-        damage: LogError,
-    },
-    /// The same in a group of relays, which has no databases.
-    #[error(
-        "{} is damaged ({}), and this relay is the group's only voter: no other relay surely has \
-         what is lost, so nothing is changed. Restore the file from a copy made after this relay's \
-         last stop. If there is none, what was kept after the damage is at the upstream and at \
-         readers only: move the synod-*.log files of all relays away, and begin a new group of \
-         relays where the readers are",
-        log_dir.display(), damage.damage().unwrap_or_default()
-    )]
-    SoleRelayDamaged {
-        /// Directory of the log.
-        log_dir: PathBuf,
-        /// The damage found.
         damage: Box<LogError>,
+        /// Remedy, in sentences.
+        remedy: &'static str,
     },
 }
 
 /// Opens the log in `dir`. If it is damaged, prepares its repair from the other members, provided
-/// that there can be any. `knows_others` says whether the address of some other member is known;
-/// `in_relay_group`, whether the group is one of relays.
+/// that there can be any. `knows_others` says whether the address of some other member is known.
 ///
 /// # Errors
 /// Errors of [`Log::open`]. Damage is an error only if it cannot be repaired.
@@ -61,7 +44,6 @@ pub fn open_log(
     dir: &Path,
     options: LogOptions,
     knows_others: bool,
-    in_relay_group: bool,
     host: &Arc<dyn Host>,
 ) -> Result<Opened, OpenError> {
     let mut is_alone = false;
@@ -73,11 +55,11 @@ pub fn open_log(
     let opened = match opened {
         Err(damage) if is_alone => {
             let log_dir = dir.to_owned();
-            if in_relay_group {
-                let damage = Box::new(damage);
-                return Err(OpenError::SoleRelayDamaged { log_dir, damage });
-            }
-            return Err(OpenError::SoleVoterDamaged { log_dir, damage });
+            return Err(OpenError::SoleVoterDamaged {
+                log_dir,
+                damage: Box::new(damage),
+                remedy: host.consequence(Consequence::SoleVoterDamaged),
+            });
         }
         other => other?,
     };
@@ -85,10 +67,7 @@ pub fn open_log(
     host.log(Level::Info, &text);
     if let Some(reduced) = opened.report.retain_reduced_to {
         let setting = host.setting_name(Setting::LogRetainSize);
-        let absent = match in_relay_group {
-            true => "Readers and relays that are absent for long lose what they lack sooner",
-            false => "Members that are absent for long may need a full copy (SST) sooner",
-        };
+        let absent = host.consequence(Consequence::KeepsLess);
         let text = format!(
             "{setting} is {retain_bytes} bytes, and the log may take twice as much, which is more \
              than a quarter of the file system of {}: {reduced} bytes are used instead. {absent}; \

@@ -23,6 +23,7 @@ use synod_consensus::{
 use synod_log::{Entry, LogError, LogFormat, LogReader, LogWriter, RetentionPoint};
 use synod_planted::planted;
 
+use crate::consequence::Consequence;
 use crate::disk_space::DiskSpaceWatch;
 use crate::host::{Host, Level};
 use crate::log_growth::{LogGrowthWatch, LogSize};
@@ -103,8 +104,6 @@ pub struct Storage {
     reader: LogReader,
     host: Arc<dyn Host>,
     shared: Arc<Shared>,
-    /// The group is one of relays: no member has a database, and none gets a copy.
-    in_relay_group: bool,
     batch_bytes: usize,
     last_ticket: Option<WriteTicket>,
     /// The last batch is not covered by a durable floor yet.
@@ -117,21 +116,18 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Writes with this writer; `reader` reads the same log. `in_relay_group`: the group is one of
-    /// relays, which texts for operators tell apart.
+    /// Writes with this writer; `reader` reads the same log.
     pub fn new(
         writer: LogWriter,
         reader: LogReader,
         host: Arc<dyn Host>,
         shared: Arc<Shared>,
-        in_relay_group: bool,
     ) -> Storage {
         let storage = Storage {
             writer,
             reader,
             host,
             shared,
-            in_relay_group,
             batch_bytes: 0,
             last_ticket: None,
             floor_due: false,
@@ -232,10 +228,7 @@ impl Storage {
     }
 
     fn log_made_room(&self, freed: u64, up_to: LogIndex) {
-        let lacking = match self.in_relay_group {
-            true => "Readers that lack them are told which GTIDs they have lost",
-            false => "Members that need them take a full copy (SST)",
-        };
+        let lacking = self.host.consequence(Consequence::PurgedEarly);
         let text = format!(
             "the disk of the log is full: entries up to {up_to} were purged early, which freed \
              {freed} bytes. {lacking}. Free some space, or this member stops when there is nothing \
@@ -349,16 +342,7 @@ impl Storage {
         if point.forced && purged >= keep_from {
             let setting = self.host.setting_name(Setting::LogRetainSize);
             let min_free = self.host.setting_name(Setting::LogMinFree);
-            let lagging = match self.in_relay_group {
-                true => {
-                    "may be needed by a relay that lags or a reader that is away. That relay begins \
-                     its log again after them, and that reader is told which GTIDs it has lost"
-                }
-                false => {
-                    "may be needed by a member that lags. It fetches them from another member, or \
-                     takes a full copy (SST) if none has them"
-                }
-            };
+            let lagging = self.host.consequence(Consequence::PurgedAtBound);
             let text = format!(
                 "the log has reached its disk bound (twice {setting}, or what leaves {min_free} of \
                  the disk free): entries up to {purged} were purged, although those from \
@@ -383,18 +367,12 @@ impl Storage {
             format!(", in {} minutes at the present rate", left.as_secs() / 60)
         });
         let log_full = self.host.setting_name(Setting::LogFull);
-        let (kept_for, lost, needed) = match self.in_relay_group {
-            true => (
-                "readers and relays that lag, and for at least a minute",
-                "it is purged of what such relays need",
-                "readers need it",
-            ),
-            false => (
-                "members that lag, are absent or are being copied to",
-                "it is purged of what they need, and they take a full copy (SST)",
-                "too few databases have flushed it",
-            ),
-        };
+        let words = |consequence| self.host.consequence(consequence);
+        let (kept_for, lost, needed) = (
+            words(Consequence::KeptFor),
+            words(Consequence::WillReachBound),
+            words(Consequence::HeldAtBound),
+        );
         let text = format!(
             "the log is kept for {kept_for}: {} bytes, {} percent of the room that it has for \
              that. At {} bytes{when}, {lost}; if {needed}, {log_full} decides",
@@ -485,7 +463,7 @@ mod tests {
         let opened = Log::open(files, Path::new("log"), options).unwrap();
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let storage = Storage::new(opened.writer, opened.reader, host, shared.clone(), false);
+        let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
         (storage, shared)
     }
 
@@ -520,7 +498,7 @@ mod tests {
         }
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(writer, opened.reader, host, shared.clone(), false);
+        let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
         let mut purge = |purge_limit| {
             let job = PurgeJob {
                 keep_from: LogIndex(0),
@@ -655,7 +633,7 @@ mod tests {
         files.set_size(400 << 10);
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(opened.writer, opened.reader, host, shared, false);
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared);
         let mut base = LogBase::default();
         for index in 1..=30 {
             storage
@@ -731,7 +709,7 @@ mod tests {
         let storage = |opened: synod_log::Opened| {
             let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
             let host = Arc::new(Sink::default());
-            let storage = Storage::new(opened.writer, opened.reader, host, shared.clone(), false);
+            let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
             (storage, shared)
         };
         let mut writer = open(options.clone()).writer;

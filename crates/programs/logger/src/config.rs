@@ -220,7 +220,7 @@ impl LoggerConfig {
         NodeConfig {
             chunk_bytes: action_bytes,
             pending_bytes,
-            in_relay_group: self.in_relay_group,
+            keeps_log_only: self.in_relay_group,
             ..self.options.node_config(host)
         }
     }

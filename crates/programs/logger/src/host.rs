@@ -6,8 +6,8 @@ use std::sync::mpsc::Sender;
 
 use synod_commands::EventLog;
 use synod_node::{
-    Delivery, DonorRequest, Election, Host, Level, Remedy, Setting, StateTransferEvent, Topic,
-    View, WritePermission,
+    Consequence, Delivery, DonorRequest, Election, Host, Level, Remedy, Setting,
+    StateTransferEvent, Topic, View, WritePermission,
 };
 use synod_options::HostNames;
 
@@ -40,6 +40,10 @@ impl LoggerHost {
 impl Host for LoggerHost {
     fn setting_name(&self, setting: Setting) -> &'static str {
         NAMES.name_of(setting)
+    }
+
+    fn consequence(&self, consequence: Consequence) -> &'static str {
+        self.service.consequence(consequence)
     }
 
     fn log(&self, level: Level, text: &str) {

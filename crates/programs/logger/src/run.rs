@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Reply, Request};
-use synod_node::{GroupId, Level, Node, NodeError, Remedy, StartMode, WritePermission};
+use synod_node::{
+    Consequence, GroupId, Level, Node, NodeError, Remedy, StartMode, WritePermission,
+};
 
 use crate::commands;
 use crate::config::{ConfigError, LoggerConfig};
@@ -101,6 +103,10 @@ pub trait Service: Send + Sync {
     /// Whether this member may write has changed. It is called on the node's threads, also before
     /// [`Service::begin`], and returns at once.
     fn write_permission(&self, _permission: WritePermission) {}
+    /// Words for a consequence, in texts for operators ([`synod_node::Host::consequence`]).
+    fn consequence(&self, consequence: Consequence) -> &'static str {
+        consequence.for_databases()
+    }
     /// Answers a request of the program `synod` that is about this service; none: it is not.
     fn answer(&self, _request: &Request) -> Option<Reply> {
         None

@@ -587,7 +587,7 @@ mod upstream_settings_tests {
     fn relay_of_an_upstream_votes_and_may_be_alone() {
         let config = parse("").unwrap();
         let node = config.member.node();
-        assert!(node.in_relay_group && node.wants_vote && node.seeds.is_empty());
+        assert!(node.keeps_log_only && node.wants_vote && node.seeds.is_empty());
         let upstream = config.upstream.unwrap();
         assert_eq!(upstream.config.address.to_string(), "db1.example:3306");
         assert_eq!(upstream.config.user, "repl");

@@ -13,6 +13,7 @@ pub mod accounts;
 mod admission;
 pub mod config;
 mod connected_readers;
+mod consequences;
 mod dump;
 pub mod encryption;
 #[cfg(feature = "fuzzing")]

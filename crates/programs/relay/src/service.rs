@@ -16,12 +16,13 @@ use synod_admin::relay::RelayStatus;
 use synod_commands::unix_ms;
 use synod_logger::output::Output;
 use synod_logger::{LoggerError, Service, run_with};
-use synod_node::{Level, LogRateLimit, Node, StartMode, WritePermission};
+use synod_node::{Consequence, Level, LogRateLimit, Node, StartMode, WritePermission};
 use synod_tls::Reading;
 
 use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
 use crate::connected_readers::{NoSeat, Place, ReaderRegistry, Seat};
+use crate::consequences::for_readers;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
 use crate::late_readers::Permits;
@@ -109,6 +110,13 @@ impl Service for RelayService {
     fn write_permission(&self, permission: WritePermission) {
         if let Some(upstream) = &self.upstream {
             upstream.may_write(permission);
+        }
+    }
+
+    fn consequence(&self, consequence: Consequence) -> &'static str {
+        match self.upstream {
+            Some(_) => for_readers(consequence),
+            None => consequence.for_databases(),
         }
     }
 

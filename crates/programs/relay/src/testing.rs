@@ -164,7 +164,7 @@ fn config(name: &str, address: &str, seeds: Vec<String>) -> NodeConfig {
         chunk_bytes: 1 << 20,
         suspect: Duration::from_secs(5),
         pending_bytes: 1 << 20,
-        in_relay_group: true,
+        keeps_log_only: true,
         apply_lag_max: Duration::ZERO,
         certification_span: 1000,
         compression: CompressionChoice::Auto,

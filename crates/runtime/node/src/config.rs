@@ -64,12 +64,12 @@ pub struct NodeConfig {
     /// members with data only; [`Host::primary_changed`] says whether the member serves its group.
     /// A logger cannot begin a group.
     ///
-    /// In a group of relays ([`NodeConfig::in_relay_group`]) the member that leads may submit
-    /// actions, and a member without a database begins the group.
+    /// In a group that keeps its log only ([`NodeConfig::keeps_log_only`]) the member that leads
+    /// may submit actions, and a member without a database begins the group.
     pub has_data: bool,
-    /// Whether the group is one of relays: no member has a database, and the log is all that the
-    /// group keeps. All members must have the same.
-    pub in_relay_group: bool,
+    /// Whether the log is all that the group keeps, and no member has a database; see
+    /// [`MemberConfig::keeps_log_only`]. All members must have the same.
+    pub keeps_log_only: bool,
     /// Group of the database, and its last action. Ignored for a member without one.
     pub database: DatabasePosition,
     /// How often the database flushes what it has applied. Ignored for a member without one.
@@ -111,7 +111,7 @@ impl NodeConfig {
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,
-            in_relay_group: self.in_relay_group,
+            keeps_log_only: self.keeps_log_only,
             apply_lag_max: self.apply_lag_max,
             certification_span: self.certification_span,
             database: if self.has_data {
@@ -131,14 +131,7 @@ impl NodeConfig {
     ) -> Result<Opened, OpenError> {
         let own = [&self.address, &self.listen];
         let knows_others = self.seeds.iter().any(|seed| !own.contains(&seed));
-        open_log(
-            files,
-            &self.log_dir,
-            self.log.clone(),
-            knows_others,
-            self.in_relay_group,
-            host,
-        )
+        open_log(files, &self.log_dir, self.log.clone(), knows_others, host)
     }
 
     pub(crate) fn explain(&self, error: StartError) -> NodeError {

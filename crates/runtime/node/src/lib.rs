@@ -75,10 +75,10 @@ pub use synod_log::{
     shows_other_data,
 };
 pub use synod_member::{
-    Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
-    DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,
-    Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, LogHold,
-    MemberPresence, MemberStatus, NodeStatus, NotFetched, OpenError, OrderedAction,
+    Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DatabasePosition,
+    DatabaseStatus, DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed,
+    FollowedAction, Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level,
+    LogHold, MemberPresence, MemberStatus, NodeStatus, NotFetched, OpenError, OrderedAction,
     OutcomeDecision, OwnLogTimes, PaceStatus, PayloadError, Presence, ProposalResult,
     QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent, SurvivorStatus, Topic, View,
     ViewMember, VoterPolicy, WaitPolicy, WritePermission,

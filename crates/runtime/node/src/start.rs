@@ -48,7 +48,7 @@ impl Node {
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
-        if mode != StartMode::Join && !config.has_data && !config.in_relay_group {
+        if mode != StartMode::Join && !config.has_data && !config.keeps_log_only {
             return Err(NodeError::BeginWithoutData);
         }
         // Before the log is opened: a member that should encrypt never takes part without.
@@ -109,7 +109,6 @@ impl Node {
                 self.reader.clone(),
                 self.host.clone(),
                 self.shared.clone(),
-                self.config.in_relay_group,
             ),
             jobs: queues.jobs.1,
             events: self.events.clone(),

@@ -72,7 +72,7 @@ impl Options {
             chunk_bytes: self.size(key::CHUNK_SIZE),
             suspect: self.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: self.size(key::MAX_PENDING_SIZE),
-            in_relay_group: false,
+            keeps_log_only: false,
             apply_lag_max: self.duration(key::MAX_APPLY_LAG),
             certification_span: self.unsigned(key::CERTIFICATION_SPAN),
             compression: self.compression(),

@@ -148,7 +148,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         chunk_bytes: CHUNK_BYTES,
         suspect: Duration::from_secs(2),
         pending_bytes: 8 << 20,
-        in_relay_group: false,
+        keeps_log_only: false,
         apply_lag_max: Duration::from_millis(200),
         certification_span: 100_000,
         compression: CompressionChoice::Auto,

@@ -94,14 +94,7 @@ impl World {
         let node = self.nodes.get(&effects.me());
         let retain_bytes = node.map_or(self.options.retain_bytes, |node| node.retain_bytes);
         let options = self.log_options(retain_bytes);
-        open_log(
-            files,
-            Path::new(LOG_DIR),
-            options,
-            knows_others,
-            false,
-            &host,
-        )
+        open_log(files, Path::new(LOG_DIR), options, knows_others, &host)
     }
 
     /// Contents of an opened log.
@@ -181,7 +174,7 @@ impl World {
             timing: node.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
-            in_relay_group: false,
+            keeps_log_only: false,
             apply_lag_max: self.options.apply_lag_max(),
             certification_span: self.options.span_max,
             database,
@@ -270,7 +263,7 @@ impl World {
         if self.options.drops_full_logs {
             driver.handle(local, Input::FullLogPolicy(FullLogPolicy::Drop));
         }
-        let storage = Storage::new(writer, reader.clone(), host, shared.clone(), false);
+        let storage = Storage::new(writer, reader.clone(), host, shared.clone());
         let parts = ProcessParts {
             session,
             driver,

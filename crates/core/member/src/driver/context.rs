@@ -180,11 +180,10 @@ impl Context {
         }
     }
 
-    /// The setting in force: as the group has set it. In a group of relays always the leader's
-    /// writes: the leader alone pulls from the upstream, and continues what the leaders before it
-    /// have ordered.
+    /// The setting in force: as the group has set it. Always the leader's writes if the group keeps
+    /// its log only: the leader alone fills the log, and continues what others have ordered.
     pub(super) fn writers_in_force(&self) -> Writers {
-        match self.identity.config.in_relay_group {
+        match self.identity.config.keeps_log_only {
             true => Writers::Leader,
             false => self.core.config().config.writers,
         }

@@ -75,8 +75,8 @@ impl Driver {
         });
         let links = &self.ctx.links.peers;
         self.membership
-            .calls
-            .keep_only(|member| links.knows(member));
+            .presence
+            .forget_findings(|member| links.knows(member));
         self.proposals
             .local
             .retain_links(|member| links.knows(member));
@@ -107,7 +107,7 @@ impl Driver {
         if is_first && may_join(&mut self.ctx, &self.membership, seqno) {
             self.membership.join.complete();
             self.ctx.links.peers.stop_seeking();
-            self.membership.calls.forget_listed();
+            self.membership.presence.forget_listed();
             announce_shared_name(&self.ctx);
             self.watch_primary();
             self.ctx.links.host.joined(self.ctx.views.committed());
@@ -165,7 +165,6 @@ impl Driver {
             membership.presence.begin(now, view, me);
         }
         membership.leave.stay_for_others(now);
-        membership.silence.begin();
         self.leadership.begin_leading(&mut self.ctx);
         self.commands.begin_leading();
         self.catch_up.feeding.feeders.begin_leading();

@@ -90,7 +90,7 @@ mod tests {
                 timing: Timing::default(),
                 limits: Limits::default(),
                 suspect: Duration::from_secs(5),
-                in_relay_group: false,
+                keeps_log_only: false,
                 apply_lag_max: Duration::ZERO,
                 certification_span: 1000,
                 database: DatabasePosition::NONE,

@@ -180,7 +180,7 @@ impl Driver {
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
-            retention: Retention::new(&tuning, now, config.in_relay_group),
+            retention: Retention::new(&tuning, now, config.keeps_log_only),
             inconsistency: Inconsistency::default(),
             recovery: Recovery::default(),
             leadership: Leadership::new(me.member, &config, &tuning, now),
@@ -279,7 +279,7 @@ impl Driver {
                     version,
                 };
                 self.proposals.local.link_up(member, link);
-                self.membership.calls.link_up(member);
+                self.membership.presence.link_up(member);
                 self.ctx.core.peer_connected(self.ctx.turns.now, member);
                 self.proposals.repeat_proposals(&self.ctx, member);
                 self.catch_up
@@ -302,7 +302,7 @@ impl Driver {
             }
             Event::LinkDown { member } => {
                 self.catch_up.feeding.feeders.lost(member);
-                self.membership.calls.link_down(member);
+                self.membership.presence.link_down(member);
                 self.ctx.core.peer_disconnected(self.ctx.turns.now, member);
                 self.catch_up.fetching.fetch_elsewhere(&self.ctx, member);
             }
@@ -315,7 +315,9 @@ impl Driver {
                 .found(&self.ctx, &self.authorization, member, &address, group),
             Event::CallFailed(call) => self.membership.call_failed(&mut self.ctx, call),
             Event::DuplicateIdentity { by, text } => {
-                self.membership.calls.refused(self.ctx.turns.now, by, &text);
+                self.membership
+                    .presence
+                    .refused(self.ctx.turns.now, by, &text);
                 self.authorization
                     .duplicate_identity(&mut self.ctx, &self.membership, by, &text)
             }
@@ -536,7 +538,7 @@ impl Driver {
             }
             PeerMessage::Survivor(report) => {
                 self.recovery
-                    .handle_survivor(&self.ctx, &self.membership, from, report)
+                    .handle_survivor(&self.ctx, &mut self.membership, from, report)
             }
             // Between the transports, which measure with them.
             PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => {}

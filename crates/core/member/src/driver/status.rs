@@ -76,7 +76,10 @@ impl Leadership {
 
 impl Membership {
     pub(super) fn publish_databases(&mut self, ctx: &Context, reports: &[Report]) {
-        self.attendance.reported(reports);
+        for report in reports.iter().filter(|report| !report.incoming.is_empty()) {
+            let readers_at = self.readers_at.entry(report.member).or_default();
+            readers_at.clone_from(&report.incoming);
+        }
         let databases = reports.iter().map(|report| DatabaseStatus {
             member: report.member,
             state: report.state,

@@ -11,7 +11,7 @@ use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 fn prepared(name: &str) -> Group {
     Group::prepared_by(3, name, |config| {
         config.has_data = false;
-        config.in_relay_group = true;
+        config.keeps_log_only = true;
     })
 }
 
@@ -145,7 +145,7 @@ fn new_relay_gets_the_whole_log() {
     }
     let mut new = Member::new("node4", "whole");
     new.config.has_data = false;
-    new.config.in_relay_group = true;
+    new.config.keeps_log_only = true;
     new.config.seeds = vec![group.members[leader].config.address.clone()];
     new.start(StartMode::Join).unwrap();
     let found = log_of(&new, last);
@@ -162,14 +162,15 @@ fn database_is_refused_by_a_group_of_relays() {
     let host = server.host.clone();
     host.wait("the refusal", |record| {
         let failed = record.failed.as_deref().unwrap_or_default();
-        failed.contains("a group of relays") || record.says("a group of relays")
+        let refusal = "keeps a log for its readers, and no database";
+        failed.contains(refusal) || record.says(refusal)
     });
 }
 
 #[test]
 fn only_relays_begin_a_group_without_a_database() {
     let mut group = prepared("kinds");
-    group.members[0].config.in_relay_group = false;
+    group.members[0].config.keeps_log_only = false;
     let refused = group.members[0].start(StartMode::Bootstrap).unwrap_err();
     assert!(matches!(refused, NodeError::BeginWithoutData), "{refused}");
 }

@@ -173,28 +173,6 @@ fn only_voter_with_a_damaged_log_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn only_relay_with_a_damaged_log_is_told_nothing_of_databases() {
-    let mut group = Group::prepared_by(1, "relay", |config| {
-        config.has_data = false;
-        config.in_relay_group = true;
-        config.seeds.clear();
-    });
-    let relay = &mut group.members[0];
-    relay.start(StartMode::Bootstrap).unwrap();
-    relay.wait_voter();
-    eventually("the leader", || relay.is_leader());
-    fill(&group, 0, 50);
-    group.members[0].stop();
-    damage(&group.members[0], 1, 0.5);
-    let refused = group.members[0].start(StartMode::Join).unwrap_err();
-    let text = refused.to_string();
-    assert!(
-        text.contains("begin a new group of relays") && !text.contains("database"),
-        "{text}"
-    );
-}
-
-#[test]
 fn damage_met_while_serving_stops_the_member_and_its_restart_repairs_it() {
     let mut group = Group::prepared(3, "serving");
     for member in &mut group.members {

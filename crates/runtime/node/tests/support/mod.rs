@@ -276,7 +276,7 @@ impl Member {
             chunk_bytes: CHUNK_BYTES,
             suspect: SUSPECT,
             pending_bytes: 8 << 20,
-            in_relay_group: false,
+            keeps_log_only: false,
             apply_lag_max: Duration::from_millis(200),
             certification_span: 100_000,
             compression: CompressionChoice::Auto,

@@ -74,7 +74,6 @@ impl Authorization {
         let is_heard = sender.is_known() && judgement != Judgement::Refused;
         if planted!(HeardFromStrangers, is_heard, else true) {
             membership.presence.heard(ctx.turns.now, from);
-            membership.silence.heard(ctx.turns.now, from);
         }
         if sender.is_configured && judgement == Judgement::Allowed {
             self.note_certificate(ctx, from, certificate);

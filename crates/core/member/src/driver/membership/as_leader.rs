@@ -57,7 +57,7 @@ impl Membership {
         if join.group != GroupId::NONE && join.group != ctx.identity.group {
             return refuse_join(ctx, JoinRefusal::WrongGroup, from, certificate, &join);
         }
-        if join.has_data && ctx.identity.config.in_relay_group {
+        if join.has_data && ctx.identity.config.keeps_log_only {
             return refuse_database(&join);
         }
         if let Some(reply) = refuse_removed(ctx, from, certificate, &join) {
@@ -142,10 +142,9 @@ impl Membership {
     }
 
     /// Base of a new member's log: late, but early enough for the actions that its database lacks.
-    /// In a group of relays the log starts where this one does: readers need all of it, and it is
-    /// what the group keeps.
+    /// If the group keeps its log only, the log starts where this one does: readers need all of it.
     fn base_for(&self, ctx: &Context, retention: &Retention, join: &Join) -> LogBase {
-        if ctx.identity.config.in_relay_group {
+        if ctx.identity.config.keeps_log_only {
             return ctx.core.base().clone();
         }
         let oldest = ctx.core.base().last.index;
@@ -458,11 +457,10 @@ fn number_of_first_view(ctx: &Context) -> u64 {
     if is_whole { 1 } else { index.0 }
 }
 
-/// A group of relays has no copy to give to a database.
+/// A group without databases has no copy to give to one.
 fn refuse_database(join: &Join) -> JoinReply {
     let text = format!(
-        "this is a group of relays, which keeps the binlog of an upstream and no database: {} has \
-         one, and gets no copy here. Correct the cluster's name or the addresses on that server",
+        "this group keeps a log for its readers, and no database: {} has one, and gets no copy here. Correct the cluster's name or the addresses on that server",
         join.name
     );
     let reason = JoinRefusal::WrongGroup;

@@ -36,7 +36,7 @@ impl Membership {
         address: &str,
         group: GroupId,
     ) {
-        self.calls.found(address);
+        self.presence.found(address);
         if member == ctx.identity.me.member || !self.is_searching(ctx) {
             return;
         }
@@ -56,7 +56,7 @@ impl Membership {
             level_of(call.sign),
         );
         let is_refusal = is_final || call.member.is_none();
-        self.calls.failed(ctx.turns.now, call);
+        self.presence.call_failed(ctx.turns.now, call);
         if is_refusal {
             self.refused_by_address(ctx, &text, is_final, level);
         }
@@ -249,7 +249,7 @@ impl Membership {
         let follows = is_without_view && ctx.core.leader().is_some();
         if follows && is_committed_member(ctx) && self.join.take_part() {
             ctx.links.peers.stop_seeking();
-            self.calls.forget_listed();
+            self.presence.forget_listed();
             let text = format!(
                 "this member takes part in group {} without a database",
                 ctx.identity.group

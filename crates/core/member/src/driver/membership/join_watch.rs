@@ -87,7 +87,7 @@ impl Membership {
             .iter()
             .filter(|(_, member)| member.role == Role::Voter);
         let (present, absent): (Vec<_>, Vec<_>) =
-            voters.partition(|(id, _)| **id == me || self.calls.is_linked(**id));
+            voters.partition(|(id, _)| **id == me || self.presence.is_linked(**id));
         let all = present.len() + absent.len();
         let text = format!(
             "no leader is heard. {} of {all} voters are connected, and {} must be",
@@ -113,10 +113,8 @@ impl Membership {
 
     /// A voter that is not connected, with what the last call to it has found.
     fn absent(&self, id: MemberId, member: &Member) -> String {
-        let why = self
-            .calls
-            .finding(id)
-            .map(|found| format!(": {}", found.why));
+        let found = self.presence.finding(id);
+        let why = found.map(|found| format!(": {}", found.why));
         format!(
             "{} ({}{})",
             member.name,

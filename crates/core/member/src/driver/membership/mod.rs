@@ -4,31 +4,27 @@
 //!
 //! - [`Join`]: this member's way into the group, until it gives up;
 //! - [`JoinWatch`]: the time that this has taken, to be logged;
-//! - [`Calls`]: what its calls to the others' addresses have found;
 //! - [`Admission`]: the leader's decision about a member that asks to join;
-//! - [`Presence`]: the members that are present for a leader, and their reports;
-//! - [`Attendance`]: the members that are present, as operators are told;
+//! - [`Presence`]: which members live: when each was heard, what calls to it have found, in which
+//!   session it is present for a leader, and what it has reported (`attendance` tells operators);
 //! - [`Views`]: the views in the log, and the one that is committed;
 //! - [`Leave`]: the steps of this member's orderly shutdown;
-//! - [`Silence`]: the time for which members have been silent, for a leader;
 //! - [`ProtocolVersion`]: the group's protocol version, as this member obeys it.
 
 mod admission;
 mod as_leader;
 mod as_member;
 mod attendance;
-mod calls;
 mod join;
 mod join_watch;
 mod leave;
 mod presence;
 mod protocol_version;
-mod silence;
 mod views;
 mod voter_policy;
 mod voters;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use synod_consensus::{Config, MemberId, Seqno};
@@ -39,19 +35,16 @@ use crate::config::StartMode;
 use crate::payload::view::View;
 use crate::tuning::Tuning;
 use admission::Admission;
-use attendance::Attendance;
-use calls::Calls;
 use join::Join;
 use join_watch::JoinWatch;
 use leave::Leave;
 use presence::Presence;
 use protocol_version::ProtocolVersion;
-use silence::Silence;
 
 pub(super) use as_leader::{correct_own_record, raise_protocol};
 pub(super) use as_member::announce_shared_name;
-pub(super) use calls::Finding;
 pub(super) use leave::LEAVE_LIMIT;
+pub(super) use presence::{Finding, Signs};
 pub(super) use views::Views;
 pub use voter_policy::VoterPolicy;
 
@@ -59,15 +52,14 @@ pub use voter_policy::VoterPolicy;
 pub(super) struct Membership {
     pub(super) join: Join,
     pub(super) join_watch: JoinWatch,
-    pub(super) calls: Calls,
     pub(super) admission: Admission,
     pub(super) presence: Presence,
-    pub(super) attendance: Attendance,
+    /// Addresses at which readers reach members, of those that have reported one.
+    pub(super) readers_at: BTreeMap<MemberId, String>,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
     /// The format in which the log is to be written.
     log_format: LogFormat,
-    pub(super) silence: Silence,
     /// Leader only: the learner for which a dead voter has lost its vote, until it votes.
     pub(super) successor: Option<MemberId>,
     /// A learner that was silent for so long is forgotten.
@@ -79,14 +71,12 @@ impl Membership {
         Membership {
             join: Join::new(mode),
             join_watch: JoinWatch::default(),
-            calls: Calls::default(),
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
-            attendance: Attendance::default(),
+            readers_at: BTreeMap::new(),
             leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
             log_format: reader.format(),
-            silence: Silence::default(),
             successor: None,
             learner_patience: tuning.learner_patience,
         }
@@ -197,14 +187,12 @@ mod tests {
         Membership {
             join: Join::new(StartMode::Join),
             join_watch: JoinWatch::default(),
-            calls: Calls::default(),
             admission: Admission::new(1000),
             presence: Presence::default(),
-            attendance: Attendance::default(),
+            readers_at: BTreeMap::new(),
             leave: Leave::new(Duration::from_millis(250)),
             protocol: ProtocolVersion::default(),
             log_format: LogFormat::default(),
-            silence: Silence::default(),
             successor: None,
             learner_patience: Duration::MAX,
         }

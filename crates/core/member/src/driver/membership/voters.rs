@@ -129,14 +129,13 @@ impl Membership {
         }
         let config = &ctx.core.config().config;
         let is_present = |id: &MemberId| self.presence.session_of(*id).is_some();
-        let now = ctx.turns.now;
+        let (now, me) = (ctx.turns.now, ctx.identity.me.member);
+        let others = config.members.keys().filter(|id| **id != me);
         Known {
             answering: ctx.answering(),
             present: config.members.keys().copied().filter(is_present).collect(),
-            silent: config
-                .members
-                .keys()
-                .map(|id| (*id, self.silence.of(now, *id)))
+            silent: others
+                .map(|id| (*id, self.presence.silence(now, *id)))
                 .collect(),
             ready: willing
                 .iter()
@@ -172,11 +171,8 @@ impl Membership {
         ctx: &mut Context,
         commands: &mut Commands,
     ) {
-        let me = ctx.identity.me.member;
-        let others = ctx.core.config().config.members.keys().copied();
         let (now, pause_max) = (ctx.turns.now, ctx.identity.config.suspect);
-        let others = others.filter(|id| *id != me);
-        self.silence.look(now, others, pause_max);
+        self.presence.look(now, pause_max);
         if self.awaits_successor(ctx) {
             return self.let_learners_vote(ctx, commands);
         }
@@ -251,7 +247,7 @@ impl Membership {
 
     pub(in crate::driver) fn forget(&self, ctx: &mut Context, learner: MemberId) -> bool {
         let (name, now) = (ctx.name_of(learner), ctx.turns.now);
-        let silent = self.silence.of(now, learner);
+        let silent = self.presence.silence(now, learner);
         let change = ConfigChange::Remove(learner);
         if ctx.core.change_config(ctx.turns.now, change).is_err() {
             return false;

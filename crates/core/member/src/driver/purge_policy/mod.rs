@@ -30,6 +30,7 @@ use synod_wire::{DataState, Report};
 use super::context::Context;
 use super::fetching::Fetching;
 use super::membership::Membership;
+use crate::consequence::Consequence;
 use crate::host::{Level, Topic};
 use crate::payload::discard::{Discard, PartialActionId};
 use crate::setting::Setting;
@@ -108,7 +109,7 @@ pub(super) struct Retention {
 }
 
 impl Retention {
-    pub(super) fn new(tuning: &Tuning, now: Time, in_relay_group: bool) -> Retention {
+    pub(super) fn new(tuning: &Tuning, now: Time, keeps_log_only: bool) -> Retention {
         let reported = tuning.reported_flush_margin;
         Retention {
             period: tuning.retention_period,
@@ -117,7 +118,7 @@ impl Retention {
             local_flushed: FlushEstimate::new(tuning.local_flush_margin, Duration::ZERO),
             reported_flushed: FlushEstimate::new(reported, reported / REPORTED_SAMPLES),
             readers_at: None,
-            redundancy: Redundancy::new(in_relay_group),
+            redundancy: Redundancy::new(keeps_log_only),
             chunk_starts: ChunkStarts::default(),
             limit: PurgeLimit::default(),
             slowest_applied: None,
@@ -365,35 +366,13 @@ impl Retention {
         let name = |setting| ctx.links.host.setting_name(setting);
         let (retain_size, log_full) = (name(Setting::LogRetainSize), name(Setting::LogFull));
         let config = &ctx.core.config().config;
-        let in_relay_group = ctx.identity.config.in_relay_group;
+        let words = |consequence| ctx.links.host.consequence(consequence);
         if self.drop_to_announce(config, is_full) {
-            let text = match in_relay_group {
-                true => format!(
-                    "the log is full: as {log_full} says, it is purged of what connected readers \
-                     need. They are told which GTIDs they have lost"
-                ),
-                false => format!(
-                    "the log is full, and too few databases have flushed its actions (a majority \
-                     of them must have): as {log_full} says, it is purged of what one database \
-                     has. Until others have caught up, acknowledged commits are lost with that \
-                     disk"
-                ),
-            };
+            let purged = words(Consequence::FullAndPurged);
+            let text = format!("the log is full: as {log_full} says, {purged}");
             ctx.note(Topic::Log, Level::Warning, text);
         }
-        // Relays say up to where none of their readers needs the log, and hold the newest
-        // transaction in the same way: what it is that holds the log is not known here.
-        let holds = match in_relay_group {
-            true => {
-                "it cannot be purged at once (readers need what is in it, or all of it was written \
-                 within seconds, or its newest transaction is as large as the log may be): \
-                 nothing new is taken until it is purged"
-            }
-            false => {
-                "too few databases have flushed its actions (a majority of them must have): \
-                 nothing new is taken until they have"
-            }
-        };
+        let holds = words(Consequence::FullAndHeld);
         match self.fullness_to_announce(is_full) {
             Some(true) => ctx.note(
                 Topic::Log,

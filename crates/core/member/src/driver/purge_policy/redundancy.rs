@@ -7,9 +7,8 @@
 //! it survives the loss of any minority ([`needed`]). Until they have, the leader takes no new
 //! actions.
 //!
-//! A group of relays has no database: its logs are what it keeps, as long as their sizes and ages
-//! allow. What it does not purge from a full log is what readers of a present member need, which
-//! each member reports in the place of a database.
+//! A group that keeps its log only has no database. A full log is not purged there of what readers
+//! of a present member need, which each member reports in the place of a database.
 
 use std::collections::BTreeMap;
 
@@ -22,24 +21,24 @@ use super::FullLogPolicy;
 /// member is absent keeps what it had. Zero: nothing is known of it.
 pub(super) struct Redundancy {
     flushed: BTreeMap<MemberId, Seqno>,
-    in_relay_group: bool,
+    keeps_log_only: bool,
 }
 
 /// Everything, in a form that has a successor.
 const EVERYTHING: Seqno = Seqno(i64::MAX - 1);
 
 impl Redundancy {
-    pub(super) fn new(in_relay_group: bool) -> Redundancy {
+    pub(super) fn new(keeps_log_only: bool) -> Redundancy {
         Redundancy {
             flushed: BTreeMap::new(),
-            in_relay_group,
+            keeps_log_only,
         }
     }
 
     /// Notes what the members present report of their databases, and forgets members that are not
     /// configured.
     pub(super) fn note(&mut self, config: &Config, reports: &[Report]) {
-        if self.in_relay_group {
+        if self.keeps_log_only {
             // An absent member has no readers.
             self.flushed.clear();
         }
@@ -58,7 +57,7 @@ impl Redundancy {
 
     /// Up to where enough databases have flushed, or, with [`FullLogPolicy::Drop`], one has.
     pub(super) fn flushed(&self, config: &Config, policy: FullLogPolicy) -> Seqno {
-        if self.in_relay_group && config.members.values().all(|member| !member.has_data) {
+        if self.keeps_log_only && config.members.values().all(|member| !member.has_data) {
             return self.passed_by_readers(policy);
         }
         let voters = config
@@ -76,7 +75,7 @@ impl Redundancy {
         flushed.get(wanted - 1).copied().unwrap_or_default()
     }
 
-    /// In a group of relays: what no reader needs, or everything with [`FullLogPolicy::Drop`].
+    /// Without databases: what no reader needs, or everything with [`FullLogPolicy::Drop`].
     fn passed_by_readers(&self, policy: FullLogPolicy) -> Seqno {
         match policy {
             FullLogPolicy::Wait => self.flushed.values().min().copied().unwrap_or_default(),
@@ -193,17 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn relays_keep_what_readers_of_present_members_need() {
-        let relays = config(&[], &[1, 2, 3]);
+    fn logs_without_databases_keep_what_readers_of_present_members_need() {
+        let without = config(&[], &[1, 2, 3]);
         let mut redundancy = Redundancy::new(true);
-        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(0));
-        redundancy.note(&relays, &synced(&[(1, 90), (2, 40), (3, 95)]));
-        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(40));
-        redundancy.note(&relays, &synced(&[(1, 90), (3, 95)]));
-        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(90));
-        assert!(redundancy.flushed(&relays, FullLogPolicy::Drop) > Seqno(95));
+        assert_eq!(redundancy.flushed(&without, FullLogPolicy::Wait), Seqno(0));
+        redundancy.note(&without, &synced(&[(1, 90), (2, 40), (3, 95)]));
+        assert_eq!(redundancy.flushed(&without, FullLogPolicy::Wait), Seqno(40));
+        redundancy.note(&without, &synced(&[(1, 90), (3, 95)]));
+        assert_eq!(redundancy.flushed(&without, FullLogPolicy::Wait), Seqno(90));
+        assert!(redundancy.flushed(&without, FullLogPolicy::Drop) > Seqno(95));
         let beside_servers = Redundancy::new(false);
-        let none = beside_servers.flushed(&relays, FullLogPolicy::Drop);
+        let none = beside_servers.flushed(&without, FullLogPolicy::Drop);
         assert_eq!(none, Seqno(0), "loggers of servers that are absent");
     }
 

@@ -12,6 +12,7 @@ use synod_consensus::{
 use synod_planted::planted;
 
 use super::Recovery;
+use crate::consequence::Consequence;
 use crate::driver::context::Context;
 use crate::driver::leadership::has_action;
 use crate::driver::membership::Membership;
@@ -178,13 +179,13 @@ fn may_lose(
     if has_action(index, applied, entry) {
         stop_with_lost_actions(ctx, first, applied);
     } else if membership.join.is_completed() {
-        let again = begins_again(ctx);
+        let again = ctx.links.host.consequence(Consequence::TakesHistory);
         ctx.fail(&format!(
             "the group was ordered to continue without a majority, and without the views in \
              which this member was alone. Start it again: {again}"
         ));
     } else {
-        let again = begins_again(ctx);
+        let again = ctx.links.host.consequence(Consequence::TakesHistory);
         ctx.log(
             Level::Info,
             format!(
@@ -210,19 +211,9 @@ pub(in crate::driver) fn may_join(ctx: &mut Context, membership: &Membership, vi
     fits
 }
 
-/// How this member gets the group's history in place of its own, for texts.
-fn begins_again(ctx: &Context) -> &'static str {
-    match ctx.identity.config.in_relay_group {
-        true => "its log begins again",
-        false => "its database has to be copied again",
-    }
-}
-
 fn stop_with_lost_actions(ctx: &mut Context, first: Seqno, last: Seqno) {
-    let (place, remedy) = match ctx.identity.config.in_relay_group {
-        true => ("log", "move its synod-*.log files away"),
-        false => ("database", "delete this member's data"),
-    };
+    let place = ctx.links.host.consequence(Consequence::LostActionsPlace);
+    let remedy = ctx.links.host.consequence(Consequence::LostActionsRemedy);
     ctx.fail(&format!(
         "the group was ordered to continue without a majority, or most of its logs have lost \
          their end: it continues without actions from {first} to {last} that are in this member's \

@@ -6,7 +6,6 @@
 //! None of them does anything by itself: to continue without a majority is an order
 //! (`Command::Recover`), which this folder refuses where it is not called for.
 //!
-//! - [`Survivors`]: what was heard, and when;
 //! - [`Completeness`]: since when this member's log may lack something that is committed;
 //! - `unheard`: voters that run, or may, and say nothing to this member: then nothing is lost;
 //! - `choice`: the rule that allows or refuses the order;
@@ -15,7 +14,6 @@
 mod choice;
 mod completeness;
 mod histories;
-mod survivors;
 mod unheard;
 
 use std::time::Duration;
@@ -31,14 +29,12 @@ use crate::config::DatabasePosition;
 use crate::shared::{SurvivorStatus, lock};
 use choice::{Facts, choose};
 use completeness::Completeness;
-use survivors::Survivors;
 use unheard::{is_calling, unheard};
 
 pub(super) use histories::{may_join, may_obey, may_write};
 
 #[derive(Default)]
 pub(super) struct Recovery {
-    survivors: Survivors,
     completeness: Completeness,
     /// At the start the log did not hold the position of the database.
     is_unproven: bool,
@@ -56,9 +52,6 @@ impl Recovery {
         }
         let commit = ctx.core.commit_index();
         self.completeness.reached(commit);
-        let members = &ctx.core.config().config.members;
-        let is_kept = |id| members.contains_key(&id);
-        self.survivors.keep_only(is_kept);
         if !ctx.links.shared.is_primary() && ctx.core.leader().is_none() {
             let report = self.survivor_report(ctx, membership);
             for member in ctx.other_members() {
@@ -72,12 +65,11 @@ impl Recovery {
     pub(super) fn handle_survivor(
         &mut self,
         ctx: &Context,
-        membership: &Membership,
+        membership: &mut Membership,
         from: MemberId,
         report: SurvivorReport,
     ) {
-        let now = ctx.turns.now;
-        self.survivors.report(now, from, report);
+        membership.presence.survives(ctx.turns.now, from, report);
         if report.leader.is_none() && ctx.core.leader().is_some() {
             let report = self.survivor_report(ctx, membership);
             ctx.send(from, PeerMessage::Survivor(report));
@@ -117,13 +109,13 @@ impl Recovery {
     fn publish_survivors(&self, ctx: &Context, membership: &Membership) {
         let now = ctx.turns.now;
         let me = ctx.identity.me.member;
-        let survivors = &self.survivors;
+        let presence = &membership.presence;
         let others = ctx
             .other_members()
             .into_iter()
             .map(|member| SurvivorStatus {
                 member,
-                report: survivors.current(now, member).map(|(_, report)| report),
+                report: presence.survivor(now, member),
             });
         let own = SurvivorStatus {
             member: me,
@@ -145,9 +137,8 @@ impl Recovery {
             return Vec::new();
         }
         let now = ctx.turns.now;
-        unheard(ctx, membership, |id| {
-            self.survivors.current(now, id).is_some()
-        })
+        let reports = |id| membership.presence.survivor(now, id).is_some();
+        unheard(ctx, membership, reports)
     }
 
     pub(super) fn advice(&self, ctx: &Context, membership: &Membership) -> String {
@@ -168,12 +159,11 @@ impl Recovery {
     ) -> Result<MemberId, CommandRefusal> {
         let now = ctx.turns.now;
         let leaderless = leadership.primary.leaderless_for(now);
-        let survivors = &self.survivors;
         choose(&Facts {
             me: ctx.identity.me.member,
             config: &ctx.core.config().config,
             own: self.survivor_report(ctx, membership),
-            report_of: &|id| survivors.current(now, id).map(|(_, report)| report),
+            report_of: &|id| membership.presence.survivor(now, id),
             leaderless_for: leaderless.unwrap_or_default(),
             patience: ctx.group_patience(),
             unheard: self.unheard(ctx, membership),

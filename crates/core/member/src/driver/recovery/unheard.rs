@@ -11,7 +11,7 @@ use synod_consensus::{Config, Member, MemberId, Time};
 
 use crate::driver::context::Context;
 use crate::driver::event::SignOfLife;
-use crate::driver::membership::{Finding, Membership};
+use crate::driver::membership::{Finding, Membership, Signs};
 use crate::driver::repeated_warning::seconds;
 use crate::setting::Setting;
 
@@ -38,29 +38,20 @@ impl Doubt {
     }
 }
 
-struct Signs<'a> {
-    now: Time,
-    is_linked: bool,
-    finding: Option<&'a Finding>,
-    /// For how long nothing has come from it to this process, or to its leaders.
-    silent_for: Option<Duration>,
-}
-
 /// Why a voter that says nothing may run; none: it is gone. `is_member`: a member of the group that
 /// is at the address of the voter counts for itself.
-fn doubt(signs: &Signs, is_member: impl Fn(MemberId) -> bool) -> Option<Doubt> {
+fn doubt(now: Time, signs: &Signs, is_member: impl Fn(MemberId) -> bool) -> Option<Doubt> {
     if signs.is_linked {
         return Some(Doubt::Connected);
     }
-    let Some(finding) = signs.finding else {
+    let Some(finding) = &signs.finding else {
         return Some(Doubt::NotCalled);
     };
     match finding.sign {
         SignOfLife::NoneListens => None,
         SignOfLife::OtherMember(other) if is_member(other) => None,
         SignOfLife::Silence => {
-            let answered = finding.answered.map(|at| signs.now.since(at));
-            let last = signs.silent_for.into_iter().chain(answered).min()?;
+            let last = now.since(signs.last_heard().max(finding.answered)?);
             (last < SILENCE_MIN).then_some(Doubt::Silent(last))
         }
         SignOfLife::Listens
@@ -83,16 +74,12 @@ pub(in crate::driver) fn unheard(
 ) -> Vec<String> {
     let config = &ctx.core.config().config;
     let me = ctx.identity.me.member;
-    let signs = |id| Signs {
-        now: ctx.turns.now,
-        is_linked: membership.calls.is_linked(id),
-        finding: membership.calls.finding(id),
-        silent_for: membership.silent_for(ctx, id),
-    };
+    let (now, nothing) = (ctx.turns.now, Signs::default());
+    let signs = |id| membership.presence.signs(id).unwrap_or(&nothing);
     let others = config.voters().filter(|id| *id != me && !reports(*id));
     let doubts = others.filter_map(|id| {
         let member = config.members.get(&id)?;
-        let doubt = doubt(&signs(id), |other| config.members.contains_key(&other))?;
+        let doubt = doubt(now, signs(id), |other| config.members.contains_key(&other))?;
         Some((member, doubt))
     });
     let doubts: Vec<(&Member, Doubt)> = doubts.collect();
@@ -137,7 +124,7 @@ pub(in crate::driver) fn unheard(
 /// Whether no call to some other voter has ended yet: what [`unheard`] says of it is over soon.
 pub(in crate::driver) fn is_calling(ctx: &Context, membership: &Membership) -> bool {
     let (config, me) = (&ctx.core.config().config, ctx.identity.me.member);
-    let calls = &membership.calls;
+    let calls = &membership.presence;
     config
         .voters()
         .any(|id| id != me && !calls.is_linked(id) && calls.finding(id).is_none())
@@ -152,7 +139,7 @@ fn others_of_the_list(config: &Config, membership: &Membership) -> Vec<(String, 
         voters.any(|voter| voter.address == address)
     };
     let is_refusal = |finding: &Finding| finding.sign.is_refusal();
-    let listed = membership.calls.listed();
+    let listed = membership.presence.listed();
     let listed = listed.filter(|(address, finding)| {
         config.members.is_empty() || is_refusal(finding) && !is_voters(address)
     });
@@ -183,7 +170,7 @@ fn sentence(member: &Member, doubt: &Doubt) -> String {
 mod tests {
     use super::*;
 
-    const NOW: Time = Time(1_000_000_000);
+    const NOW: Time = Time(10_000_000_000);
 
     fn finding(sign: SignOfLife, answered_ago: Option<u64>) -> Finding {
         let ago = |seconds: u64| Time(NOW.0 - seconds * 1_000_000);
@@ -195,13 +182,10 @@ mod tests {
     }
 
     fn found(sign: SignOfLife, answered_ago: Option<u64>, silent: Option<u64>) -> Option<Doubt> {
-        let signs = Signs {
-            now: NOW,
-            is_linked: false,
-            finding: Some(&finding(sign, answered_ago)),
-            silent_for: silent.map(Duration::from_secs),
-        };
-        doubt(&signs, |id| id == MemberId(4))
+        let mut signs = Signs::default();
+        signs.heard = silent.map(|seconds| Time(NOW.0 - seconds * 1_000_000));
+        signs.finding = Some(finding(sign, answered_ago));
+        doubt(NOW, &signs, |id| id == MemberId(4))
     }
 
     #[test]
@@ -238,14 +222,10 @@ mod tests {
 
     #[test]
     fn member_that_takes_connections_runs_and_one_not_called_may() {
-        let mut signs = Signs {
-            now: NOW,
-            is_linked: true,
-            finding: None,
-            silent_for: None,
-        };
-        assert_eq!(doubt(&signs, |_| true), Some(Doubt::Connected));
+        let mut signs = Signs::default();
+        signs.is_linked = true;
+        assert_eq!(doubt(NOW, &signs, |_| true), Some(Doubt::Connected));
         signs.is_linked = false;
-        assert_eq!(doubt(&signs, |_| true), Some(Doubt::NotCalled));
+        assert_eq!(doubt(NOW, &signs, |_| true), Some(Doubt::NotCalled));
     }
 }
