@@ -43,6 +43,12 @@ pub struct Status {
 }
 
 impl Status {
+    /// Whether it takes part in a group that commits at the moment.
+    pub fn is_in_service(&self) -> bool {
+        let group = self.group.as_ref();
+        group.is_some_and(|group| group.is_primary && group.can_commit)
+    }
+
     /// The server's own row.
     pub fn own(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.is_own)

@@ -57,6 +57,26 @@ fn server_is_accepted_by_authority_and_name() {
     );
 }
 
+/// MySQL's own authority has signed a certificate that is given to clients, too: who names the
+/// server's certificate in the place of the authority is not deceived by that.
+#[test]
+fn certificate_of_the_server_accepts_no_other_one_of_its_authority() {
+    let mysql = Authority::new("mysql");
+    let server = mysql.issue("server", Kind::Good);
+    let client = mysql.issue("client", Kind::Good);
+    let by_authority = ForeignTls::load(&mysql.file(), false).unwrap();
+    let by_certificate = ForeignTls::load(&server.certificate, false).unwrap();
+    for tls in [&by_authority, &by_certificate] {
+        assert_eq!(heard(tls, HOST, &server).as_deref(), Ok("welcome"));
+    }
+    assert_eq!(
+        heard(&by_authority, HOST, &client).as_deref(),
+        Ok("welcome")
+    );
+    let why = heard(&by_certificate, HOST, &client).unwrap_err();
+    assert!(why.contains("the upstream's authorities"), "{why}");
+}
+
 #[test]
 fn files_and_names_that_cannot_be_used_are_refused() {
     let ours = Authority::new("ours");

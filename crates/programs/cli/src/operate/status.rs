@@ -56,15 +56,10 @@ pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
         return Ok(0);
     }
     print(server.json, &status, || head(&status))?;
-    Ok(match is_in_service(&status) {
+    Ok(match status.is_in_service() {
         true => 0,
         false => OUTSIDE,
     })
-}
-
-fn is_in_service(status: &Status) -> bool {
-    let group = status.group.as_ref();
-    group.is_some_and(|group| group.is_primary && group.can_commit)
 }
 
 pub(super) fn text(status: &Status) -> String {
@@ -382,17 +377,17 @@ mod tests {
     #[test]
     fn group_that_has_lost_its_leader_a_moment_ago_is_not_well() {
         let mut status = status();
-        assert!(text(&status).contains("): primary\n") && is_in_service(&status));
+        assert!(text(&status).contains("): primary\n") && status.is_in_service());
         let group = status.group.as_mut().unwrap();
         group.can_commit = false;
         assert!(text(&status).contains("primary, but nothing commits at the moment"));
-        assert!(!is_in_service(&status));
+        assert!(!status.is_in_service());
         let group = status.group.as_mut().unwrap();
         (group.is_primary, group.can_commit) = (false, true);
         assert!(text(&status).contains("): NOT PRIMARY: no leader"));
-        assert!(!is_in_service(&status));
+        assert!(!status.is_in_service());
         status.group = None;
-        assert!(!is_in_service(&status), "it waits for its first group");
+        assert!(!status.is_in_service(), "it waits for its first group");
     }
 
     #[test]

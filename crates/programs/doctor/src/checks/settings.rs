@@ -40,7 +40,7 @@ impl Applies {
 }
 
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 13] = [
     Setting {
         name: "binlog_format",
         line: "binlog_format = ROW",
@@ -126,6 +126,15 @@ const SETTINGS: [Setting; 12] = [
         severity: Severity::Problem,
         accepts: |value| value.parse().is_ok_and(|kept: u32| kept & 4 == 0),
         applies: Applies::InGroup,
+    },
+    Setting {
+        name: "log_bin_compress",
+        line: "log_bin_compress = OFF",
+        why: "a relay shows rows as they were written, and programs for change data capture may \
+              pass over compressed ones without an error, even if this server has no binlog",
+        severity: Severity::Note,
+        accepts: |value| value == "OFF",
+        applies: Applies::Always,
     },
     Setting {
         name: "wsrep_slave_threads",
@@ -296,6 +305,20 @@ mod tests {
         assert_eq!(found[0].what, "binlog_format is MIXED");
         assert_eq!(found[0].remedy, "binlog_format = ROW");
         assert_eq!(found[0].severity, Severity::Problem);
+    }
+
+    #[test]
+    fn rows_that_readers_of_a_relay_may_lose_are_noted() {
+        assert_eq!(
+            judge(&server(&[("log_bin_compress", "OFF")]))[0].severity,
+            Severity::Good
+        );
+        let found = judge(&server(&[("log_bin_compress", "ON")])).remove(0);
+        assert_eq!(
+            (found.severity, found.remedy.as_str()),
+            (Severity::Note, "log_bin_compress = OFF")
+        );
+        assert!(found.why.contains("change data capture"), "{found:?}");
     }
 
     #[test]

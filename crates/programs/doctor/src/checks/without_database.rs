@@ -1,6 +1,6 @@
 //! A logger or a relay: whether it runs, and whether its file is one of this machine.
 
-use synod_admin::status::{Group, Status};
+use synod_admin::status::Status;
 use synod_options::whereabouts;
 
 use super::{clock, credentials, disk, group, network};
@@ -17,7 +17,7 @@ pub fn judge_member(facts: &MemberFacts) -> Vec<Finding> {
     findings.extend(group::judge(&server, own.ok(), &facts.peers));
     findings.extend(network::judge(&server, &facts.peers));
     // A member that others have reached is where they look for it.
-    if !own.is_ok_and(is_in_group) {
+    if !own.is_ok_and(Status::is_in_service) {
         findings.extend(foreign_address(member, facts.has_own_address));
     }
     findings.push(disk::judge_speed(&facts.disk));
@@ -61,11 +61,6 @@ fn running(member: &WithoutDatabase, own: Result<&Status, &str>) -> Finding {
     )
 }
 
-fn is_in_group(status: &Status) -> bool {
-    let can_commit = |group: &Group| group.can_commit;
-    status.group.as_ref().is_some_and(can_commit)
-}
-
 fn foreign_address(member: &WithoutDatabase, is_here: Option<bool>) -> Option<Finding> {
     let fault = whereabouts::fault_of_own(is_here)?;
     Some(Finding::new(
@@ -86,6 +81,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use synod_admin::status::Group;
     use synod_options::{Address, Defaults, Options};
 
     fn logger(log_dir: &std::path::Path, more: &str) -> WithoutDatabase {
