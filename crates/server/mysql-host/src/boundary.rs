@@ -13,11 +13,11 @@ use synod_node::Level;
 
 use crate::clients::Statement;
 use crate::host::{Decision, Member};
-use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
@@ -67,6 +67,7 @@ pub struct CTransaction {
     hashes: *const u64,
     hash_count: usize,
     runs_alone: i32,
+    began: i64,
 }
 
 /// `struct synod_status`.
@@ -189,6 +190,10 @@ impl ClientTransaction for Client<'_> {
 
     fn runs_alone(&self) -> bool {
         self.0.runs_alone != 0
+    }
+
+    fn began(&self) -> Option<Opening> {
+        (self.0.began >= 0).then_some(Opening(self.0.began))
     }
 }
 
@@ -320,8 +325,8 @@ pub unsafe extern "C" fn synod_host_commit(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn synod_host_is_writer() -> i32 {
-    i32::from(member().is_some_and(|member| member.is_writer()))
+pub extern "C" fn synod_host_opening() -> i64 {
+    member().map_or(Opening::NONE, |member| member.opening()).0
 }
 
 /// # Safety

@@ -16,7 +16,7 @@ use synod_node::{
 };
 
 use crate::clients::{Clients, Statement};
-use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{NAMES, Settings};
 use crate::status::{Counters, Stage, Status};
 use crate::transaction::{self, Origin};
@@ -68,6 +68,9 @@ pub(crate) struct State {
     pub(crate) permission: WritePermission,
     /// Whether clients may write by the server's own settings; none: not known.
     pub(crate) is_open: Option<bool>,
+    /// While this server takes writes, or is about to.
+    pub(crate) opening: Opening,
+    pub(crate) openings: i64,
     pub(crate) problem: String,
 }
 
@@ -232,6 +235,10 @@ impl Member {
     }
 
     fn decide(&self, client: &dyn ClientTransaction, statement: Arc<dyn Statement>) -> Decision {
+        // What it has read before this server was the writer may be old by now.
+        if client.began().is_some_and(|began| began != self.opening()) {
+            return Decision::Refused;
+        }
         let origin = Origin {
             server_version: self.settings.version.number,
             server_id: self.settings.server_id,
@@ -262,8 +269,8 @@ impl Member {
         }
     }
 
-    pub(crate) fn is_writer(&self) -> bool {
-        self.lock().is_open == Some(true)
+    pub(crate) fn opening(&self) -> Opening {
+        self.lock().opening
     }
 
     pub(crate) fn status(&self) -> Status {

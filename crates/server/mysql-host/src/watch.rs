@@ -9,6 +9,7 @@ use std::time::Duration;
 use synod_node::{DataState, Level, Seqno, WritePermission, Writers};
 
 use crate::host::{Member, State};
+use crate::server::Opening;
 use crate::status::Stage;
 
 /// Between two looks while the database is behind the group, or a client waits.
@@ -137,13 +138,18 @@ impl Member {
 
     fn set_gate(&self, open: bool) -> bool {
         // Closed before it is known to be, and open after.
-        if !open {
-            self.change(|state| state.is_open = Some(false));
-        }
+        self.change(|state| {
+            if open {
+                state.openings += 1;
+                state.opening = Opening(state.openings);
+            } else {
+                (state.is_open, state.opening) = (Some(false), Opening::NONE);
+            }
+        });
         if let Err(error) = self.server.set_read_only(!open) {
             let text = format!("super_read_only cannot be changed: {error}");
             self.log(Level::Error, text);
-            self.change(|state| state.is_open = None);
+            self.change(|state| (state.is_open, state.opening) = (None, Opening::NONE));
             return false;
         }
         self.change(|state| state.is_open = Some(open));

@@ -6,3 +6,4 @@ mod crashes;
 mod failures;
 mod load;
 mod statements;
+mod writer_changes;
