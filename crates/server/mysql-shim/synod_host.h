@@ -45,6 +45,8 @@ struct synod_server {
                       void (*take)(void *context, const uint8_t *bytes, size_t length));
   /* Whether clients may write: super_read_only and read_only. May wait for commits under way. */
   int32_t (*set_read_only)(int32_t on);
+  /* Whether ordinary clients are sent away: offline_mode. */
+  int32_t (*set_offline)(int32_t on);
 };
 
 /* Values of the plugin's variables. Texts end with a zero byte. */

@@ -205,10 +205,12 @@ int32_t set_read_only(int32_t on) {
   return on ? set_variable("super_read_only", "ON") : set_variable("read_only", "OFF");
 }
 
+int32_t set_offline(int32_t on) { return set_variable("offline_mode", on ? "ON" : "OFF"); }
+
 const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
                             thread_end,           channel_create_empty, channel_start_applier,
                             channel_stop_applier, channel_queue, channel_is_applying,
-                            executed,             set_read_only};
+                            executed,             set_read_only, set_offline};
 
 /* ---- transactions of clients */
 

@@ -39,6 +39,7 @@ pub struct CServer {
     channel_is_applying: extern "C" fn() -> i32,
     executed: extern "C" fn(*mut c_void, Take) -> i32,
     set_read_only: extern "C" fn(i32) -> i32,
+    set_offline: extern "C" fn(i32) -> i32,
 }
 
 /// `struct synod_settings`.
@@ -157,6 +158,10 @@ impl Server for CServer {
 
     fn set_read_only(&self, on: bool) -> Result<(), ServerError> {
         CServer::result("set read_only", (self.set_read_only)(i32::from(on)))
+    }
+
+    fn set_offline(&self, on: bool) -> Result<(), ServerError> {
+        CServer::result("set offline_mode", (self.set_offline)(i32::from(on)))
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct State {
     /// While this server takes writes, or is about to.
     pub(crate) opening: Opening,
     pub(crate) openings: i64,
+    /// Ordinary clients are sent away.
+    pub(crate) is_offline: bool,
     pub(crate) problem: String,
 }
 
@@ -199,24 +201,40 @@ impl Member {
         self.server.log(level, text.as_ref());
     }
 
-    /// The database cannot follow the group any more. It must not lead, either.
+    /// The database cannot follow the group any more.
     pub(crate) fn fail(&self, why: impl Into<String>) {
-        let why = why.into();
+        self.take_out(Stage::Failed, why.into());
+    }
+
+    /// The server takes no part any more: it must not lead, nor answer clients as if its data were
+    /// the group's.
+    pub(crate) fn take_out(&self, stage: Stage, why: String) {
         self.log(
             Level::Error,
             format!("this server does not follow its group any more: {why}"),
         );
         if let Some(node) = self.node.get() {
             node.set_data_state(DataState::Error);
-            node.set_leader_preference(LeaderPreference {
-                weight: LeaderWeight::new(0).unwrap_or_default(),
-                hands_over: true,
-            });
         }
+        self.set_defers(true);
         self.change(|state| {
-            state.stage = Stage::Failed;
+            state.stage = stage;
             state.problem = why;
         });
+    }
+
+    /// Whether other members should rather lead.
+    pub(crate) fn set_defers(&self, defers: bool) {
+        let preference = match defers {
+            true => LeaderPreference {
+                weight: LeaderWeight::new(0).unwrap_or_default(),
+                hands_over: true,
+            },
+            false => self.settings.options.leader_preference(),
+        };
+        if let Some(node) = self.node.get() {
+            node.set_leader_preference(preference);
+        }
     }
 
     /// Decides a client's transaction. The client waits here, and holds its locks.
@@ -283,7 +301,7 @@ impl Member {
                 (Stage::Joining, _) => "joining",
                 (Stage::Following, Some(true)) => "writer",
                 (Stage::Following, _) => "replica",
-                (Stage::Failed, _) => "failed",
+                (Stage::Stuck | Stage::Failed, _) => "failed",
                 (Stage::Stopped, _) => "stopped",
             },
             writer: node.leader_name.clone(),

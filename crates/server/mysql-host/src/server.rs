@@ -40,6 +40,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn executed(&self) -> Result<MysqlGtidSet, ServerError>;
     /// May wait for commits under way.
     fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
+    /// Whether ordinary clients are sent away.
+    fn set_offline(&self, on: bool) -> Result<(), ServerError>;
 }
 
 pub(crate) trait ClientTransaction {

@@ -1,12 +1,22 @@
 //! Another server becomes the writer: which one, and what transactions may do that began before.
 
+use std::thread;
+use std::time::Duration;
+
 use mysql::Conn;
 use mysql::prelude::Queryable;
 use synod_e2e::mysql_clients::REFUSED;
-use synod_e2e::mysql_group::{MysqlGroup, others};
+use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
 use synod_e2e::{Outcome, Why, ensure};
 
+use crate::load::{ROWS, under_load};
+
 const PORT: u16 = 19680;
+const LAGGING_PORT: u16 = 19700;
+/// For so long a secondary applies nothing.
+const STANDS_FOR: Duration = Duration::from_secs(4);
+/// A writer that has everything takes over within this.
+const FAILOVER_LIMIT: Duration = Duration::from_secs(10);
 
 /// What it has read may be old: the former writer has changed it since.
 #[test]
@@ -95,4 +105,38 @@ fn error_of(client: &mut Conn, statements: &[&str]) -> Outcome<Option<u16>> {
         }
     }
     Ok(None)
+}
+
+/// It would take writes only once it had applied what it lacks.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn secondary_that_lags_does_not_become_the_writer() -> Outcome {
+    let mut group = MysqlGroup::new("lagging", LAGGING_PORT)?;
+    for signal in ["-TERM", "-KILL"] {
+        for lagging in [0, 1] {
+            lagging_secondary(&mut group, signal, lagging)
+                .why(format!("{signal}, secondary {lagging}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// `lagging`: which of the two secondaries stands while the other keeps up.
+fn lagging_secondary(group: &mut MysqlGroup, signal: &str, lagging: usize) -> Outcome {
+    let (writer, clients) = under_load(group)?;
+    let (lagging, quick) = (others(writer)[lagging], others(writer)[1 - lagging]);
+    let mut holds = group.servers[lagging].connect()?;
+    run(&mut holds, &["FLUSH TABLES WITH READ LOCK"])?;
+    thread::sleep(STANDS_FOR);
+    group.servers[writer].end(signal)?;
+    let (next, took) = group.await_writer(&[lagging, quick])?;
+    ensure(next == quick && took <= FAILOVER_LIMIT, || {
+        format!("db{} is the writer after {took:?}", next + 1)
+    })?;
+    eprintln!("writer, {signal}, a secondary lags: another after {took:?}");
+    clients.await_more(ROWS, PATIENCE)?;
+    drop(holds);
+    group.servers[writer].start(&[])?;
+    group.await_whole()?;
+    clients.finish().check(group)
 }
