@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 1
+#define SYNOD_HOST_INTERFACE 2
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -45,6 +45,8 @@ struct synod_server {
                       void (*take)(void *context, const uint8_t *bytes, size_t length));
   /* Whether clients may write: super_read_only and read_only. May wait for commits under way. */
   int32_t (*set_read_only)(int32_t on);
+  /* Whether ordinary clients are sent away: offline_mode. */
+  int32_t (*set_offline)(int32_t on);
 };
 
 /* Values of the plugin's variables. Texts end with a zero byte. */
@@ -73,6 +75,8 @@ struct synod_transaction {
   size_t hash_count;
   /* Nothing may be applied beside it: what it changes is not all in the hashes. */
   int32_t runs_alone;
+  /* synod_host_opening() at its first statement; -1: it is one statement. */
+  int64_t began;
 };
 
 enum synod_decision {
@@ -99,8 +103,8 @@ int32_t synod_host_start(const struct synod_server *server, const struct synod_s
                          char *why, size_t why_size);
 /* Decides a client's transaction. */
 int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *number);
-/* Whether this server takes writes now: 1, or 0. */
-int32_t synod_host_is_writer(void);
+/* Number of the time for which this server takes writes now; 0: it takes none. */
+int64_t synod_host_opening(void);
 void synod_host_status(struct synod_status *status);
 /* Leaves the group in order: another member becomes the writer, if this one is. */
 void synod_host_leave(void);

@@ -29,6 +29,7 @@
 #include "mysql/gtid/tsid.h"
 #include "sql/binlog_ostream.h"
 #include "sql/handler.h"
+#include "sql/query_options.h"
 #include "sql/replication.h"
 #include "sql/rpl_channel_service_interface.h"
 #include "synod_host.h"
@@ -49,6 +50,7 @@ SERVICE(plugin_registry_service_st, plugin_registry_service, VERSION_plugin_regi
 int get_sidno_from_global_tsid_map(const mysql::gtid::Tsid &tsid);
 bool get_server_encoded_gtid_executed(uchar **encoded, size_t *length);
 extern "C" int thd_killed(const void *thd);
+bool thd_in_active_multi_stmt_transaction(const THD *thd);
 
 namespace {
 
@@ -64,6 +66,8 @@ std::atomic<bool> runs{false};
 char start_problem[sizeof(synod_status::problem)];
 /* Hooks of a statement and of its commit run on the client's thread. */
 thread_local bool runs_alone = false;
+/* When the transaction of this thread began: synod_host_opening() at its first statement. */
+thread_local int64_t began = 0;
 
 char *var_group, *var_name, *var_address, *var_members, *var_options;
 bool var_bootstrap;
@@ -201,10 +205,12 @@ int32_t set_read_only(int32_t on) {
   return on ? set_variable("super_read_only", "ON") : set_variable("read_only", "OFF");
 }
 
+int32_t set_offline(int32_t on) { return set_variable("offline_mode", on ? "ON" : "OFF"); }
+
 const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
                             thread_end,           channel_create_empty, channel_start_applier,
                             channel_stop_applier, channel_queue, channel_is_applying,
-                            executed,             set_read_only};
+                            executed,             set_read_only, set_offline};
 
 /* ---- transactions of clients */
 
@@ -274,6 +280,10 @@ int before_commit(Trans_param *param) {
     transaction.hash_count = keys->write_set_size;
   }
   transaction.runs_alone = alone || param->is_atomic_ddl;
+  /* A statement that is its own transaction has passed super_read_only, and closing for writes
+     waits for its end. */
+  const bool has_more = thd_test_options(param->thd, OPTION_BEGIN | OPTION_NOT_AUTOCOMMIT) != 0;
+  transaction.began = has_more ? began : -1;
   int64_t number = 0;
   const int32_t decision = synod_host_commit(&transaction, &number);
   if (keys != nullptr) {
@@ -320,8 +330,11 @@ int after_end(Trans_param *) {
   runs_alone = false;
   return 0;
 }
-int begin(Trans_param *, int &out) {
+/* Called for BEGIN, and for statements outside of its transaction. With autocommit off, also for
+   those within one. */
+int begin(Trans_param *param, int &out) {
   out = 0;
+  if (!thd_in_active_multi_stmt_transaction(param->thd)) began = synod_host_opening();
   return 0;
 }
 

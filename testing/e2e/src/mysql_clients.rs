@@ -182,10 +182,15 @@ fn lock(answers: &Mutex<Answers>) -> MutexGuard<'_, Answers> {
 
 /// Connects to the server at this port, for short waits only.
 pub fn connect(port: u16) -> mysql::Result<Conn> {
+    connect_as("root", port)
+}
+
+/// As [`connect`], as a user without a password.
+pub fn connect_as(user: &str, port: u16) -> mysql::Result<Conn> {
     let options = OptsBuilder::new()
         .ip_or_hostname(Some("127.0.0.1"))
         .tcp_port(port)
-        .user(Some("root"))
+        .user(Some(user))
         .prefer_socket(false)
         .tcp_connect_timeout(Some(ANSWER_LIMIT))
         .read_timeout(Some(ANSWER_LIMIT))

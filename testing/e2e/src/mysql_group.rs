@@ -1,13 +1,14 @@
 //! Three servers of MySQL in one group, by the plugin that `scripts/build-mysql-plugin` builds.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use synod_local_cluster::wait_for;
 
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::mysql_server::{self, MysqlServer};
+use crate::powered_disk::PoweredDisk;
 
 /// Variable with the path of `synod_mysql.so`.
 const PLUGIN: &str = "SYNOD_E2E_MYSQL_PLUGIN";
@@ -15,6 +16,7 @@ const PLUGIN: &str = "SYNOD_E2E_MYSQL_PLUGIN";
 pub const GROUP: &str = "5e0dc0de-0000-4000-8000-0000000000e2";
 /// For what takes seconds, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+const DISK_BYTES: u64 = 1 << 30;
 /// Options of each server, beside those of any server of MySQL in tests.
 const OPTIONS: [&str; 8] = [
     "--report-host=127.0.0.1",
@@ -41,6 +43,25 @@ impl MysqlGroup {
     /// # Errors
     /// When there is no MySQL or no plugin, or no group has formed.
     pub fn new(name: &str, port: u16) -> Outcome<MysqlGroup> {
+        MysqlGroup::form(name, port, |_| Ok(()))
+    }
+
+    /// As [`MysqlGroup::new`], with each server on a disk that can lose its power.
+    pub fn on_disks(name: &str, port: u16) -> Outcome<(MysqlGroup, Vec<PoweredDisk>)> {
+        let mut disks = Vec::new();
+        let group = MysqlGroup::form(name, port, |dir| {
+            disks.push(PoweredDisk::mount(dir, DISK_BYTES)?);
+            Ok(())
+        })?;
+        Ok((group, disks))
+    }
+
+    /// `prepare` is called for the directory of each server.
+    fn form(
+        name: &str,
+        port: u16,
+        mut prepare: impl FnMut(&Path) -> Outcome,
+    ) -> Outcome<MysqlGroup> {
         let root = mysql_server::installed()?;
         let plugin = std::env::var_os(PLUGIN).map(PathBuf::from);
         let plugin = plugin.filter(|path| path.is_file());
@@ -67,6 +88,7 @@ impl MysqlGroup {
             ];
             let options: Vec<&str> = own.iter().map(String::as_str).chain(OPTIONS).collect();
             let name = format!("{name}-{n}");
+            prepare(&mysql_server::directory(&root, &name))?;
             servers.push(MysqlServer::installed(
                 root.clone(),
                 &name,

@@ -2,7 +2,7 @@
 //! and `scripts/test-mysql-group` install that in a directory, which it runs in.
 
 use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use mysql::Conn;
@@ -50,6 +50,11 @@ pub fn installed() -> Outcome<PathBuf> {
     })
 }
 
+/// Directory of the server of this name.
+pub fn directory(root: &Path, name: &str) -> PathBuf {
+    root.join("srv/synod-e2e").join(name)
+}
+
 impl MysqlServer {
     /// Makes an empty database in place of what an earlier run has left, and starts the server.
     pub fn new(root: PathBuf, name: &str, port: u16, options: &[&str]) -> Outcome<MysqlServer> {
@@ -75,10 +80,10 @@ impl MysqlServer {
             process: None,
         };
         let dir = server.dir();
-        if dir.exists() {
-            fs::remove_dir_all(&dir).why("removing the server of an earlier run")?;
-        }
         fs::create_dir_all(&dir).why("the server's directory")?;
+        // A disk may be mounted there: it stays.
+        let empty = ["-mindepth", "1", "-delete"];
+        output_of(Command::new("find").arg(&dir).args(empty), "find")?;
         let mut give = Command::new("chroot");
         give.arg(&server.root).args(["chown", "mysql:"]);
         give.arg(server.inside(""));
@@ -161,7 +166,7 @@ impl MysqlServer {
     }
 
     fn dir(&self) -> PathBuf {
-        self.root.join("srv/synod-e2e").join(&self.name)
+        directory(&self.root, &self.name)
     }
 
     /// A dump of these schemas, taken while clients write, and the set of GTIDs that it has.

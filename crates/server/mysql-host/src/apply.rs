@@ -4,13 +4,43 @@
 //! begins with an empty one, after the last number without a gap in `gtid_executed`. What is
 //! executed beyond that comes again, and the server skips it by its GTID.
 
+use std::collections::VecDeque;
+
 use synod_node::{Delivery, Level, NotFetched, Seqno};
 
 use crate::events::{self, Place};
-use crate::host::Member;
+use crate::host::{Member, State};
 use crate::server::ServerError;
 use crate::status::Stage;
 use crate::transaction::{self, Logged, NotReadable};
+
+/// Bytes that wait in the channel's queue on disk at most: the group's log has them, too.
+const QUEUED_BYTES_MAX: usize = 256 << 20;
+
+/// Transactions in the channel's queue.
+#[derive(Default)]
+struct Queued {
+    all: VecDeque<(Seqno, usize)>,
+    bytes: usize,
+}
+
+impl Queued {
+    /// Whether there is room for further ones once everything up to `applied` has left.
+    fn has_room(&mut self, applied: Seqno) -> bool {
+        while let Some((seqno, bytes)) = self.all.front()
+            && *seqno <= applied
+        {
+            self.bytes -= bytes;
+            self.all.pop_front();
+        }
+        self.bytes < QUEUED_BYTES_MAX
+    }
+
+    fn push(&mut self, seqno: Seqno, bytes: usize) {
+        self.all.push_back((seqno, bytes));
+        self.bytes += bytes;
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
@@ -85,7 +115,7 @@ impl Member {
     }
 
     fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
-        let mut own = after;
+        let (mut own, mut queued) = (after, Queued::default());
         while let Some(delivery) = self.wait_for(|state| state.take()) {
             self.change(|_| ()); // there is room in the queue
             let (seqno, depends_on, data) = match delivery {
@@ -106,12 +136,14 @@ impl Member {
             };
             // A client of this server commits it, and the channel does not know of it: what comes
             // after may depend on it.
-            if self
-                .wait_for(|_| (self.applied() >= own).then_some(()))
-                .is_none()
-            {
+            let may_queue = |_: &mut State| {
+                let applied = self.applied();
+                (applied >= own && queued.has_room(applied)).then_some(())
+            };
+            if self.wait_for(may_queue).is_none() {
                 return Ok(());
             }
+            queued.push(seqno, data.as_ref().map_or(0, bytes::Bytes::len));
             match data {
                 Some(data) => self.queue_transaction(seqno, depends_on, data)?,
                 None => self.queue_nothing(seqno, depends_on)?,
@@ -165,5 +197,22 @@ impl Member {
             self.server.queue(&event)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_of_the_channel_has_room_once_enough_is_applied() {
+        let mut queued = Queued::default();
+        queued.push(Seqno(1), QUEUED_BYTES_MAX + 1);
+        queued.push(Seqno(2), 10);
+        assert!(!queued.has_room(Seqno(0)));
+        assert!(queued.has_room(Seqno(1)));
+        assert_eq!(queued.bytes, 10);
+        assert!(queued.has_room(Seqno(2)));
+        assert_eq!((queued.bytes, queued.all.len()), (0, 0));
     }
 }

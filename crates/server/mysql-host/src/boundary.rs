@@ -13,11 +13,11 @@ use synod_node::Level;
 
 use crate::clients::Statement;
 use crate::host::{Decision, Member};
-use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
@@ -39,6 +39,7 @@ pub struct CServer {
     channel_is_applying: extern "C" fn() -> i32,
     executed: extern "C" fn(*mut c_void, Take) -> i32,
     set_read_only: extern "C" fn(i32) -> i32,
+    set_offline: extern "C" fn(i32) -> i32,
 }
 
 /// `struct synod_settings`.
@@ -67,6 +68,7 @@ pub struct CTransaction {
     hashes: *const u64,
     hash_count: usize,
     runs_alone: i32,
+    began: i64,
 }
 
 /// `struct synod_status`.
@@ -157,6 +159,10 @@ impl Server for CServer {
     fn set_read_only(&self, on: bool) -> Result<(), ServerError> {
         CServer::result("set read_only", (self.set_read_only)(i32::from(on)))
     }
+
+    fn set_offline(&self, on: bool) -> Result<(), ServerError> {
+        CServer::result("set offline_mode", (self.set_offline)(i32::from(on)))
+    }
 }
 
 /// A transaction while its client's thread is in [`synod_host_commit`].
@@ -189,6 +195,10 @@ impl ClientTransaction for Client<'_> {
 
     fn runs_alone(&self) -> bool {
         self.0.runs_alone != 0
+    }
+
+    fn began(&self) -> Option<Opening> {
+        (self.0.began >= 0).then_some(Opening(self.0.began))
     }
 }
 
@@ -320,8 +330,8 @@ pub unsafe extern "C" fn synod_host_commit(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn synod_host_is_writer() -> i32 {
-    i32::from(member().is_some_and(|member| member.is_writer()))
+pub extern "C" fn synod_host_opening() -> i64 {
+    member().map_or(Opening::NONE, |member| member.opening()).0
 }
 
 /// # Safety

@@ -16,7 +16,7 @@ use synod_node::{
 };
 
 use crate::clients::{Clients, Statement};
-use crate::server::{ClientTransaction, Server, ServerError, ThreadToken};
+use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{NAMES, Settings};
 use crate::status::{Counters, Stage, Status};
 use crate::transaction::{self, Origin};
@@ -68,6 +68,11 @@ pub(crate) struct State {
     pub(crate) permission: WritePermission,
     /// Whether clients may write by the server's own settings; none: not known.
     pub(crate) is_open: Option<bool>,
+    /// While this server takes writes, or is about to.
+    pub(crate) opening: Opening,
+    pub(crate) openings: i64,
+    /// Ordinary clients are sent away.
+    pub(crate) is_offline: bool,
     pub(crate) problem: String,
 }
 
@@ -196,24 +201,40 @@ impl Member {
         self.server.log(level, text.as_ref());
     }
 
-    /// The database cannot follow the group any more. It must not lead, either.
+    /// The database cannot follow the group any more.
     pub(crate) fn fail(&self, why: impl Into<String>) {
-        let why = why.into();
+        self.take_out(Stage::Failed, why.into());
+    }
+
+    /// The server takes no part any more: it must not lead, nor answer clients as if its data were
+    /// the group's.
+    pub(crate) fn take_out(&self, stage: Stage, why: String) {
         self.log(
             Level::Error,
             format!("this server does not follow its group any more: {why}"),
         );
         if let Some(node) = self.node.get() {
             node.set_data_state(DataState::Error);
-            node.set_leader_preference(LeaderPreference {
-                weight: LeaderWeight::new(0).unwrap_or_default(),
-                hands_over: true,
-            });
         }
+        self.set_defers(true);
         self.change(|state| {
-            state.stage = Stage::Failed;
+            state.stage = stage;
             state.problem = why;
         });
+    }
+
+    /// Whether other members should rather lead.
+    pub(crate) fn set_defers(&self, defers: bool) {
+        let preference = match defers {
+            true => LeaderPreference {
+                weight: LeaderWeight::new(0).unwrap_or_default(),
+                hands_over: true,
+            },
+            false => self.settings.options.leader_preference(),
+        };
+        if let Some(node) = self.node.get() {
+            node.set_leader_preference(preference);
+        }
     }
 
     /// Decides a client's transaction. The client waits here, and holds its locks.
@@ -232,6 +253,10 @@ impl Member {
     }
 
     fn decide(&self, client: &dyn ClientTransaction, statement: Arc<dyn Statement>) -> Decision {
+        // What it has read before this server was the writer may be old by now.
+        if client.began().is_some_and(|began| began != self.opening()) {
+            return Decision::Refused;
+        }
         let origin = Origin {
             server_version: self.settings.version.number,
             server_id: self.settings.server_id,
@@ -262,8 +287,8 @@ impl Member {
         }
     }
 
-    pub(crate) fn is_writer(&self) -> bool {
-        self.lock().is_open == Some(true)
+    pub(crate) fn opening(&self) -> Opening {
+        self.lock().opening
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -276,7 +301,7 @@ impl Member {
                 (Stage::Joining, _) => "joining",
                 (Stage::Following, Some(true)) => "writer",
                 (Stage::Following, _) => "replica",
-                (Stage::Failed, _) => "failed",
+                (Stage::Stuck | Stage::Failed, _) => "failed",
                 (Stage::Stopped, _) => "stopped",
             },
             writer: node.leader_name.clone(),

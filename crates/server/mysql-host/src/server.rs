@@ -14,6 +14,15 @@ pub(crate) enum ServerError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadToken(pub(crate) usize);
 
+/// Number of a time for which this server takes writes, from 1 on, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opening(pub(crate) i64);
+
+impl Opening {
+    /// It takes none.
+    pub(crate) const NONE: Opening = Opening(0);
+}
+
 /// Functions of the server. But for [`Server::log`], they are called by threads that have begun
 /// ([`Server::begin_thread`]).
 pub(crate) trait Server: Send + Sync + 'static {
@@ -31,6 +40,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn executed(&self) -> Result<MysqlGtidSet, ServerError>;
     /// May wait for commits under way.
     fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
+    /// Whether ordinary clients are sent away.
+    fn set_offline(&self, on: bool) -> Result<(), ServerError>;
 }
 
 pub(crate) trait ClientTransaction {
@@ -42,4 +53,7 @@ pub(crate) trait ClientTransaction {
     fn hashes(&self) -> &[u64];
     /// Whether it changes what is not in the hashes.
     fn runs_alone(&self) -> bool;
+    /// The opening in which its first statement began; none: it is one statement, which the server
+    /// has let begin as a write.
+    fn began(&self) -> Option<Opening>;
 }

@@ -15,6 +15,8 @@ pub(crate) enum Stage {
     #[default]
     Joining,
     Following,
+    /// Its applier stops at a transaction, and is started again from time to time.
+    Stuck,
     /// Takes no part any more; a person, or a restart, helps.
     Failed,
     Stopped,

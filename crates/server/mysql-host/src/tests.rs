@@ -3,7 +3,7 @@
 use synod_binlog::bodies::Query;
 use synod_binlog::{EventHeader, EventType};
 
-use crate::server::ClientTransaction;
+use crate::server::{ClientTransaction, Opening};
 
 /// A client's transaction.
 pub(crate) struct Played {
@@ -58,5 +58,9 @@ impl ClientTransaction for Played {
 
     fn runs_alone(&self) -> bool {
         false
+    }
+
+    fn began(&self) -> Option<Opening> {
+        None
     }
 }

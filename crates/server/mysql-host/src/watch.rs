@@ -4,22 +4,28 @@
 //! They are two because closing waits for commits under way, which wait for the group: meanwhile
 //! the group must hear how far the database is, and waits of killed clients must end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_node::{DataState, Level, Seqno, WritePermission, Writers};
 
 use crate::host::{Member, State};
+use crate::server::Opening;
 use crate::status::Stage;
 
 /// Between two looks while the database is behind the group, or a client waits.
 const BUSY: Duration = Duration::from_millis(5);
 /// Between two looks otherwise.
 const IDLE: Duration = Duration::from_millis(50);
-/// The applier of the channel is started again so often without progress: a lock that was waited
-/// for too long may be free now.
+/// The applier of the channel is started again so often without progress before the server takes no
+/// part: a lock that was waited for too long may be free now.
 const STARTS_MAX: u32 = 5;
-/// Between two starts.
+/// Between two of these starts.
 const START_AGAIN: Duration = Duration::from_secs(1);
+/// Between two starts later: a full disk has room again, or a person has mended the data.
+const START_MUCH_LATER: Duration = Duration::from_secs(10);
+/// A server that needs longer to apply what is committed should not lead: as the writer it would
+/// take writes only after that.
+const LAG_MAX: Duration = Duration::from_secs(1);
 /// The group is asked so long for a change, and its answer is waited for so long.
 const WRITERS_LIMIT: Duration = Duration::from_secs(10);
 const WRITERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -29,17 +35,50 @@ const WRITERS_PATIENCE: Duration = Duration::from_secs(1);
 struct Starts {
     at: Seqno,
     count: u32,
+    /// The next one is not before.
+    next: Option<Instant>,
+}
+
+/// How long the database needs for what is committed.
+#[derive(Default)]
+struct Lag {
+    /// A position that it lacked at this time, and lacks.
+    lacks: Option<(Seqno, Instant)>,
+    last: Duration,
+    /// What the member was told last: whether others should lead. None: nothing since it follows.
+    told: Option<bool>,
+}
+
+impl Lag {
+    fn note(&mut self, applied: Seqno, committed: Seqno, now: Instant) {
+        if applied >= committed {
+            (self.lacks, self.last) = (None, Duration::ZERO);
+            return;
+        }
+        if let Some((_, since)) = self.lacks.take_if(|(lacked, _)| applied >= *lacked) {
+            self.last = now - since;
+        }
+        self.lacks.get_or_insert((committed, now));
+    }
+
+    fn is_long(&self, now: Instant) -> bool {
+        let lacks = self.lacks.map(|(_, since)| now - since);
+        self.last.max(lacks.unwrap_or_default()) > LAG_MAX
+    }
 }
 
 impl Member {
     pub(crate) fn watch(&self) {
         let mut synced_at = None;
-        let mut starts = Starts::default();
+        let (mut starts, mut lag) = (Starts::default(), Lag::default());
         loop {
             self.look();
             self.clients.end_killed();
             self.tell_synced(&mut synced_at);
-            self.keep_applying(&mut starts);
+            if self.keep_applying(&mut starts) {
+                synced_at = None;
+            }
+            self.keep_weight(&mut lag);
             let is_busy = self.node().commit_seqno() > self.applied() || self.clients.count() > 0;
             if self.pause(if is_busy { BUSY } else { IDLE }) {
                 return;
@@ -83,30 +122,77 @@ impl Member {
         }
     }
 
-    fn keep_applying(&self, starts: &mut Starts) {
-        if self.lock().stage != Stage::Following || self.server.is_applying() {
-            return;
+    /// Starts the applier again when it has stopped. Returns whether the server follows the group
+    /// again after it took no part.
+    fn keep_applying(&self, starts: &mut Starts) -> bool {
+        let (stage, at, now) = (self.lock().stage, self.applied(), Instant::now());
+        if !matches!(stage, Stage::Following | Stage::Stuck) {
+            return false;
         }
-        let at = self.applied();
+        let is_due = starts.next.is_none_or(|next| now >= next);
+        let applies = self.server.is_applying();
+        if stage == Stage::Stuck && (at > starts.at || applies && is_due) {
+            self.follow_again();
+            return true;
+        }
+        if applies || !is_due {
+            return false;
+        }
         if starts.at != at {
-            *starts = Starts { at, count: 0 };
+            (starts.at, starts.count) = (at, 0);
         }
         starts.count += 1;
+        starts.next = Some(now + START_AGAIN);
         let see = "see performance_schema.replication_applier_status_by_worker and the error log";
         if starts.count > STARTS_MAX {
-            let why = format!(
-                "the applier of the channel stops after {at}, however often it is started: {see}. \
-                 If its data differ from the others', give it a copy of another server's"
-            );
-            self.fail(why);
-            return;
+            starts.next = Some(now + START_MUCH_LATER);
+            if stage == Stage::Following {
+                let why = format!(
+                    "the applier of the channel stops after {at}, however often it is started: \
+                     {see}. It is tried again every {} s: give it what it lacks, such as room on \
+                     the disk. If its data differ from the others', make the row as it is there, \
+                     or give this server a copy of another server's data",
+                    START_MUCH_LATER.as_secs()
+                );
+                self.take_out(Stage::Stuck, why);
+            }
+        } else {
+            let text = format!("the applier of the channel has stopped after {at}: {see}");
+            self.log(Level::Warning, text);
         }
-        let text = format!("the applier of the channel has stopped after {at}: {see}");
-        self.log(Level::Warning, text);
         if let Err(error) = self.server.start_channel() {
             self.log(Level::Warning, error.to_string());
         }
-        self.pause(START_AGAIN);
+        false
+    }
+
+    fn follow_again(&self) {
+        self.log(
+            Level::Info,
+            "the applier of the channel continues: this server follows its group again",
+        );
+        self.node().set_data_state(DataState::Joined);
+        self.change(|state| {
+            state.stage = Stage::Following;
+            state.problem.clear();
+        });
+    }
+
+    /// Keeps leadership away from a server that lags: writers wait for its applier.
+    fn keep_weight(&self, lag: &mut Lag) {
+        let (committed, now) = (self.node().commit_seqno(), Instant::now());
+        lag.note(self.applied(), committed, now);
+        let (follows, is_open) = {
+            let state = self.lock();
+            (state.stage == Stage::Following, state.is_open == Some(true))
+        };
+        let defers = follows.then_some(lag.is_long(now) && !is_open);
+        if lag.told != defers {
+            lag.told = defers;
+            if let Some(defers) = defers {
+                self.set_defers(defers);
+            }
+        }
     }
 
     pub(crate) fn keep_gate(&self) {
@@ -114,6 +200,7 @@ impl Member {
             let done = match step {
                 Step::OneWriter => self.order_one_writer(),
                 Step::Gate { open } => self.set_gate(open),
+                Step::Offline(offline) => self.set_offline(offline),
             };
             if !done && self.pause(WRITERS_PATIENCE) {
                 return;
@@ -131,19 +218,28 @@ impl Member {
         if state.is_open != Some(open) {
             return Some(Step::Gate { open });
         }
+        let offline = matches!(state.stage, Stage::Stuck | Stage::Failed);
+        if state.is_offline != offline {
+            return Some(Step::Offline(offline));
+        }
         let everywhere = state.permission == WritePermission::Everywhere;
         (everywhere && state.stage == Stage::Following).then_some(Step::OneWriter)
     }
 
     fn set_gate(&self, open: bool) -> bool {
         // Closed before it is known to be, and open after.
-        if !open {
-            self.change(|state| state.is_open = Some(false));
-        }
+        self.change(|state| {
+            if open {
+                state.openings += 1;
+                state.opening = Opening(state.openings);
+            } else {
+                (state.is_open, state.opening) = (Some(false), Opening::NONE);
+            }
+        });
         if let Err(error) = self.server.set_read_only(!open) {
             let text = format!("super_read_only cannot be changed: {error}");
             self.log(Level::Error, text);
-            self.change(|state| state.is_open = None);
+            self.change(|state| (state.is_open, state.opening) = (None, Opening::NONE));
             return false;
         }
         self.change(|state| state.is_open = Some(open));
@@ -152,6 +248,15 @@ impl Member {
             false => "this server takes no writes: the leader of its group does",
         };
         self.log(Level::Info, text);
+        true
+    }
+
+    fn set_offline(&self, offline: bool) -> bool {
+        if let Err(error) = self.server.set_offline(offline) {
+            self.log(Level::Error, error.to_string());
+            return false;
+        }
+        self.change(|state| state.is_offline = offline);
         true
     }
 
@@ -173,4 +278,29 @@ enum Step {
     Gate {
         open: bool,
     },
+    /// Ordinary clients are sent away, or no more.
+    Offline(bool),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_long_from_its_limit_on_until_the_database_keeps_up() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut lag = Lag::default();
+        lag.note(Seqno(1), Seqno(5), at(0));
+        assert!(!lag.is_long(at(900)));
+        lag.note(Seqno(4), Seqno(9), at(1100));
+        assert!(lag.is_long(at(1100)));
+        // What it lacked has taken so long; what it lacks now is younger.
+        lag.note(Seqno(5), Seqno(9), at(1200));
+        assert!(lag.is_long(at(1200)));
+        lag.note(Seqno(9), Seqno(12), at(1300));
+        assert!(!lag.is_long(at(1300)));
+        lag.note(Seqno(12), Seqno(12), at(9000));
+        assert!(!lag.is_long(at(9000)));
+    }
 }

@@ -5,17 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use synod_e2e::mysql_clients::{self, Clients, READ_ONLY};
+use synod_e2e::mysql_clients::{self, Clients};
 use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
-use synod_e2e::{Outcome, Why, ensure, ensure_says};
+use synod_e2e::{Outcome, Why, ensure};
 use synod_local_cluster::wait_for;
+
+use crate::load::{ROWS, under_load};
 
 const PORT: u16 = 19600;
 const PUBLISHED_PORT: u16 = 19620;
-const DIFFERING_PORT: u16 = 19660;
-const CLIENTS: u64 = 8;
-/// Rows that are acknowledged before and after each fault.
-const ROWS: u64 = 300;
 /// Within this, another server is the writer. A busy machine takes most of it.
 const FAILOVER_LIMIT: Duration = Duration::from_secs(10);
 /// In this time, what was under way when servers froze comes to its end.
@@ -36,9 +34,7 @@ fn group_keeps_what_it_acknowledged_whichever_server_fails() -> Outcome {
 }
 
 fn secondary_is_killed(group: &mut MysqlGroup) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
-    clients.await_more(ROWS, PATIENCE)?;
+    let (writer, clients) = under_load(group)?;
     let [secondary, _] = others(writer);
     let at = Instant::now();
     group.servers[secondary].end("-KILL")?;
@@ -56,9 +52,7 @@ fn secondary_is_killed(group: &mut MysqlGroup) -> Outcome {
 
 /// Another server becomes the writer, and this one comes back behind it.
 fn writer_ends(group: &mut MysqlGroup, signal: &str) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
-    clients.await_more(ROWS, PATIENCE)?;
+    let (writer, clients) = under_load(group)?;
     let at = Instant::now();
     group.servers[writer].end(signal)?;
     let (_, took) = group.await_writer(&others(writer))?;
@@ -76,9 +70,7 @@ fn writer_ends(group: &mut MysqlGroup, signal: &str) -> Outcome {
 }
 
 fn all_are_killed(group: &mut MysqlGroup) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
-    clients.await_more(ROWS, PATIENCE)?;
+    let (_, clients) = under_load(group)?;
     for server in &mut group.servers {
         server.end("-KILL")?;
     }
@@ -94,14 +86,8 @@ fn all_are_killed(group: &mut MysqlGroup) -> Outcome {
 
 /// Nothing is acknowledged without a majority; a client that waits can be killed.
 fn both_secondaries_stop(group: &mut MysqlGroup) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
-    clients.await_more(ROWS, PATIENCE)?;
-    for secondary in others(writer) {
-        group.servers[secondary].signal("-STOP")?;
-    }
-    thread::sleep(UNDER_WAY);
-    let before = clients.count();
+    let (writer, clients) = under_load(group)?;
+    let before = freeze_secondaries(group, writer, &clients)?;
     let port = group.servers[writer].port;
     let mut waiting = mysql_clients::connect(port).why("a client that waits")?;
     let id: Option<u64> = waiting
@@ -135,11 +121,7 @@ fn both_secondaries_stop(group: &mut MysqlGroup) -> Outcome {
     ensure(matches!(answer, Err(mysql::Error::MySqlError(_))), || {
         format!("the killed client has got {answer:?}, and no error of the server")
     })?;
-    thread::sleep(NOTHING_FOR);
-    let more = clients.count() - before;
-    ensure(more == 0, || {
-        format!("{more} rows were acknowledged by one server of three")
-    })?;
+    ensure_nothing_since(before, &clients)?;
     for secondary in others(writer) {
         group.servers[secondary].end("-KILL")?;
         group.servers[secondary].start(&[])?;
@@ -150,16 +132,14 @@ fn both_secondaries_stop(group: &mut MysqlGroup) -> Outcome {
 }
 
 fn servers_restart_one_by_one(group: &mut MysqlGroup) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
+    let (_, clients) = under_load(group)?;
     let at = Instant::now();
     for server in 0..3 {
-        clients.await_more(ROWS, PATIENCE)?;
         group.servers[server].end("-TERM")?;
         group.servers[server].start(&[])?;
         group.await_whole()?;
+        clients.await_more(ROWS, PATIENCE)?;
     }
-    clients.await_more(ROWS, PATIENCE)?;
     let answers = clients.finish();
     eprintln!(
         "rolling restart: {:?} at most without a commit",
@@ -180,19 +160,9 @@ fn nothing_is_lost_when_the_secondaries_stopped_before_the_writer_died() -> Outc
 
 /// `then`: signal for the secondaries after the death of the writer.
 fn published_case(group: &mut MysqlGroup, then: &str) -> Outcome {
-    let writer = group.await_whole()?;
-    let clients = Clients::start(group, writer, CLIENTS)?;
-    clients.await_more(ROWS, PATIENCE)?;
-    for secondary in others(writer) {
-        group.servers[secondary].signal("-STOP")?;
-    }
-    thread::sleep(UNDER_WAY);
-    let before = clients.count();
-    thread::sleep(NOTHING_FOR);
-    let during = clients.count() - before;
-    ensure(during == 0, || {
-        format!("{during} rows were acknowledged by one server of three")
-    })?;
+    let (writer, clients) = under_load(group)?;
+    let before = freeze_secondaries(group, writer, &clients)?;
+    ensure_nothing_since(before, &clients)?;
     group.servers[writer].end("-KILL")?;
     let at = Instant::now();
     for secondary in others(writer) {
@@ -211,75 +181,19 @@ fn published_case(group: &mut MysqlGroup, then: &str) -> Outcome {
     clients.finish().check(group)
 }
 
-/// A server whose data differ takes no part any more and says so; the others continue. Once its
-/// data are as the others', it follows again.
-#[test]
-#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
-fn server_with_other_data_stops_in_words_and_follows_once_it_is_repaired() -> Outcome {
-    let mut group = MysqlGroup::new("differing", DIFFERING_PORT)?;
-    let writer = group.await_whole()?;
-    let [differing, other] = others(writer);
-    group.servers[writer].execute(&[
-        "CREATE DATABASE e2e",
-        "CREATE TABLE e2e.t (id INT PRIMARY KEY, v INT)",
-        "INSERT INTO e2e.t VALUES (1, 1), (2, 2)",
-    ])?;
-    group.await_same_position()?;
-    beside_the_group(&group, differing, "DELETE FROM e2e.t WHERE id = 1")?;
-    let change = "UPDATE e2e.t SET v = v + 10";
-    group.servers[writer].execute(&[change])?;
-    group.await_state(differing, "failed")?;
-    let says = group.status(differing, "problem").unwrap_or_default();
-    ensure_says(&says, "the applier of the channel stops")?;
-    ensure_says(&says, "a copy of another server")?;
-    let rows = group.servers[differing].rows("SELECT id, v FROM e2e.t")?;
-    ensure(rows == ["2\t2"], || {
-        format!("part of a transaction is applied: {rows:?}")
-    })?;
-    let write = error_of(&group, differing, change);
-    ensure(write == Some(READ_ONLY), || {
-        format!("a failed server answers a write by {write:?}")
-    })?;
-
-    group.servers[writer].execute(&[change])?;
-    let rows = || {
-        group.servers[other]
-            .rows("SELECT v FROM e2e.t")
-            .unwrap_or_default()
-    };
-    let continues = wait_for(PATIENCE, || (rows() == ["21", "22"]).then_some(()));
-    ensure(continues.is_some(), || {
-        format!("the others have stopped: {:?}", rows())
-    })?;
-
-    // It does not skip at its next start, either.
-    group.servers[differing].end("-KILL")?;
-    group.servers[differing].start(&[])?;
-    group.await_state(differing, "failed")?;
-    beside_the_group(&group, differing, "INSERT INTO e2e.t VALUES (1, 1)")?;
-    group.servers[differing].end("-TERM")?;
-    group.servers[differing].start(&[])?;
-    group.await_state(differing, "replica")?;
-    group
-        .same_rows("SELECT id, v FROM e2e.t ORDER BY id")
-        .map(|_| ())
-}
-
-/// Runs a statement on one server only, as a person with all rights may.
-fn beside_the_group(group: &MysqlGroup, server: usize, sql: &str) -> Outcome {
-    group.servers[server].execute(&[
-        "SET GLOBAL super_read_only = OFF",
-        "SET SESSION sql_log_bin = OFF",
-        sql,
-        "SET GLOBAL super_read_only = ON",
-    ])
-}
-
-/// The error that a server answers a statement with.
-fn error_of(group: &MysqlGroup, server: usize, sql: &str) -> Option<u16> {
-    let mut connection = group.servers[server].connect().ok()?;
-    match connection.query_drop(sql) {
-        Err(mysql::Error::MySqlError(error)) => Some(error.code),
-        _ => None,
+/// Stops both secondaries; the number of rows that were acknowledged before.
+fn freeze_secondaries(group: &MysqlGroup, writer: usize, clients: &Clients) -> Outcome<u64> {
+    for secondary in others(writer) {
+        group.servers[secondary].signal("-STOP")?;
     }
+    thread::sleep(UNDER_WAY);
+    Ok(clients.count())
+}
+
+fn ensure_nothing_since(before: u64, clients: &Clients) -> Outcome {
+    thread::sleep(NOTHING_FOR);
+    let more = clients.count() - before;
+    ensure(more == 0, || {
+        format!("{more} rows were acknowledged by one server of three")
+    })
 }

@@ -1,5 +1,9 @@
 //! Three servers of MySQL 9.7 in a group by the plugin, which is experimental. Needs MySQL:
 //! `scripts/test-mysql-group`.
 
+mod applier;
+mod crashes;
 mod failures;
+mod load;
 mod statements;
+mod writer_changes;
