@@ -252,7 +252,7 @@ fn log(node: &NodeStatus) -> Log {
     }
 }
 
-fn flow_control(node: &NodeStatus) -> FlowControl {
+pub fn flow_control(node: &NodeStatus) -> FlowControl {
     let pace = &node.pace;
     let is_active = pace.rate > 0;
     let slowest = (is_active && !pace.slowest.is_empty()).then(|| pace.slowest.clone());
@@ -267,7 +267,7 @@ fn flow_control(node: &NodeStatus) -> FlowControl {
     }
 }
 
-fn commit_wait(node: &NodeStatus) -> CommitWait {
+pub fn commit_wait(node: &NodeStatus) -> CommitWait {
     let in_force = match node.commit_wait.in_force {
         node::CommitWait::Durable => "durable",
         node::CommitWait::Applied => "applied",

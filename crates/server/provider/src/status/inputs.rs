@@ -6,7 +6,9 @@
 
 use std::time::Instant;
 
-use synod_node::{CommitWait, CompressionStatus, MemberStatus, NodeStatus, RoleName, Writers};
+use synod_admin::status::FlowControl;
+use synod_commands::status::flow_control;
+use synod_node::{CompressionStatus, MemberStatus, NodeStatus, RoleName, Writers};
 
 use crate::api::{Gtid, Uuid};
 use crate::apply::client_waits;
@@ -166,20 +168,6 @@ impl GroupStatus {
         Writer::of(&self.node).filter(|_| self.node.writers == Writers::Leader)
     }
 
-    pub(super) fn writers(&self) -> &'static str {
-        match self.node.writers {
-            Writers::Any => "any",
-            Writers::Leader => "leader",
-        }
-    }
-
-    pub(super) fn commit_wait(&self) -> &'static str {
-        match self.node.commit_wait.in_force {
-            CommitWait::Durable => "durable",
-            CommitWait::Applied => "applied",
-        }
-    }
-
     /// Names of the members to which messages are compressed at the moment, with commas.
     pub(super) fn compressed_to(&self) -> String {
         let members = &self.compression.members;
@@ -195,36 +183,27 @@ impl GroupStatus {
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn is_slowed_down(&self) -> bool {
-        self.node.pace.rate > 0
+    pub(super) fn flow_control(&self) -> FlowControl {
+        flow_control(&self.node)
     }
 
     /// Whether this database is the one that writes wait for.
     pub(super) fn is_waited_for(&self) -> bool {
-        let own = self.own_row().map_or("", |member| &member.name);
-        self.is_slowed_down() && self.node.pace.slowest == own
-    }
-
-    /// Actions per second that are admitted; negative: all are.
-    pub(super) fn admission_rate(&self) -> f64 {
-        if self.is_slowed_down() {
-            self.node.pace.rate as f64 / 1000.0
-        } else {
-            -1.0
-        }
+        let own = self.own_row().map(|member| &member.name);
+        own.is_some() && self.flow_control().slowest.as_ref() == own
     }
 
     /// Reason why not all actions are admitted; empty: all are.
     pub(super) fn admission_reason(&self) -> String {
-        if !self.is_slowed_down() {
-            return String::new();
-        }
-        let pace = &self.node.pace;
-        let lag_ms = pace.slowest_lag.as_millis();
-        format!(
-            "{} lags {lag_ms} ms and is needed for a majority",
-            pace.slowest
-        )
+        let FlowControl {
+            slowest,
+            slowest_lag_ms,
+            ..
+        } = self.flow_control();
+        let lag = slowest.zip(slowest_lag_ms);
+        lag.map_or_else(String::new, |(slowest, lag_ms)| {
+            format!("{slowest} lags {lag_ms} ms and is needed for a majority")
+        })
     }
 
     /// The databases as the leader knows them.

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use synod_commands::status::commit_wait;
+
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
 
@@ -77,6 +79,8 @@ pub enum Reading {
     Text(fn(&StatusInputs) -> String),
     /// A text that exists only while connected.
     Group(fn(&GroupStatus) -> String),
+    /// A text that is empty while not connected.
+    GroupOrEmpty(fn(&GroupStatus) -> String),
     Constant(Zero),
 }
 
@@ -86,7 +90,10 @@ impl Reading {
         match self {
             Reading::Int(_) | Reading::Constant(Zero::Int) => "integer",
             Reading::Double(_) | Reading::Constant(Zero::Double) => "real",
-            Reading::Text(_) | Reading::Group(_) | Reading::Constant(Zero::Text(_)) => "text",
+            Reading::Text(_)
+            | Reading::Group(_)
+            | Reading::GroupOrEmpty(_)
+            | Reading::Constant(Zero::Text(_)) => "text",
         }
     }
 }
@@ -111,6 +118,7 @@ impl Variable {
             Reading::Double(read) => StatValue::Double(read(inputs)),
             Reading::Text(read) => StatValue::Str(read(inputs)),
             Reading::Group(read) => StatValue::Str(read(inputs.group.as_ref()?)),
+            Reading::GroupOrEmpty(read) => StatValue::Str(inputs.of_group(String::new(), read)),
             Reading::Constant(Zero::Int) => StatValue::Int(0),
             Reading::Constant(Zero::Double) => StatValue::Double(0.0),
             Reading::Constant(Zero::Text(text)) => StatValue::Str(text.to_owned()),
@@ -317,7 +325,8 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             Variable {
                 name: "flow_control_active",
                 reading: Reading::Text(|s| {
-                    s.of_group(false, GroupStatus::is_slowed_down).to_string()
+                    s.of_group(false, |g| g.flow_control().is_active)
+                        .to_string()
                 }),
                 text: "`true` while the leader takes writes at the pace of the databases.",
             },
@@ -459,7 +468,7 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_role",
-                reading: Reading::Text(|s| s.of_group("", GroupStatus::role).to_owned()),
+                reading: Reading::GroupOrEmpty(|g| g.role().to_owned()),
                 text: "`leader`, `follower`, `candidate` or `learner`; empty while not connected.",
             },
             Variable {
@@ -474,9 +483,7 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_leader",
-                reading: Reading::Text(|s| {
-                    s.of_group(String::new(), |g| g.node.leader_name.clone())
-                }),
+                reading: Reading::GroupOrEmpty(|g| g.node.leader_name.clone()),
                 text: "Name of the leader; empty: none is known, no write can be committed.",
             },
             Variable {
@@ -506,28 +513,24 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_region",
-                reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::region)),
+                reading: Reading::GroupOrEmpty(GroupStatus::region),
                 text: "This member's `synod.region`; empty: none is named.",
             },
             Variable {
                 name: "synod_writers",
-                reading: Reading::Text(|s| s.of_group("", GroupStatus::writers).to_owned()),
+                reading: Reading::GroupOrEmpty(|g| g.node.writers.to_string()),
                 text: "Whose writes the group takes (`synod.writers`); empty while not connected.",
             },
             Variable {
                 name: "synod_writer",
-                reading: Reading::Text(|s| {
-                    s.of_group(None, GroupStatus::writer)
-                        .map_or_else(String::new, |w| w.name)
-                }),
+                reading: Reading::GroupOrEmpty(|g| g.writer().map_or_else(String::new, |w| w.name)),
                 text: "Name of the only server that takes writes; empty: all do, or there is no \
                      leader.",
             },
             Variable {
                 name: "synod_writer_address",
-                reading: Reading::Text(|s| {
-                    s.of_group(None, GroupStatus::writer)
-                        .map_or_else(String::new, |w| w.incoming)
+                reading: Reading::GroupOrEmpty(|g| {
+                    g.writer().map_or_else(String::new, |w| w.incoming)
                 }),
                 text: "Where clients reach that server; empty: all take writes, or it is not \
                      known.",
@@ -552,20 +555,21 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_apply_lags",
-                reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::lags)),
+                reading: Reading::GroupOrEmpty(GroupStatus::lags),
                 text: "The databases as the leader knows them, with commas: name, actions that it \
                      lacks, lag in milliseconds.",
             },
             Variable {
                 name: "synod_admission_rate",
-                reading: Reading::Double(|s| s.of_group(-1.0, GroupStatus::admission_rate)),
+                reading: Reading::Double(|s| {
+                    let rate = |g: &GroupStatus| g.flow_control().rate_per_second;
+                    s.of_group(None, rate).unwrap_or(-1.0)
+                }),
                 text: "Writes per second that the leader takes; -1: all of them.",
             },
             Variable {
                 name: "synod_admission_reason",
-                reading: Reading::Text(|s| {
-                    s.of_group(String::new(), GroupStatus::admission_reason)
-                }),
+                reading: Reading::GroupOrEmpty(GroupStatus::admission_reason),
                 text: "Why the leader does not take all writes at once; empty: it does.",
             },
             Variable {
@@ -576,7 +580,7 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_compressed_to",
-                reading: Reading::Text(|s| s.of_group(String::new(), GroupStatus::compressed_to)),
+                reading: Reading::GroupOrEmpty(GroupStatus::compressed_to),
                 text: "Members to which messages are compressed now (`synod.compression`), with \
                      commas.",
             },
@@ -588,15 +592,13 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             },
             Variable {
                 name: "synod_commit_wait",
-                reading: Reading::Text(|s| s.of_group("", GroupStatus::commit_wait).to_owned()),
+                reading: Reading::GroupOrEmpty(|g| commit_wait(&g.node).in_force),
                 text: "What commits on this server wait for now: `durable` or `applied`. It \
                      differs from `synod.commit_wait` while a member's program is too old.",
             },
             Variable {
                 name: "synod_commit_wait_excluded",
-                reading: Reading::Text(|s| {
-                    s.of_group(String::new(), |g| g.node.commit_wait.excluded.join(","))
-                }),
+                reading: Reading::GroupOrEmpty(|g| g.node.commit_wait.excluded.join(",")),
                 text: "Synced servers that commits do not wait for, with commas: they lacked one \
                      for `evs.suspect_timeout` and have not caught up.",
             },
