@@ -371,6 +371,7 @@ std::string wrong_setting() {
       {"innodb_flush_log_at_trx_commit", "1",
        "after a crash the binlog would claim transactions that InnoDB has lost"},
       {"log_replica_updates", "OFF", "the position of the applier would be the binlog's, too"},
+      {"binlog_order_commits", "ON", "a crash would lose earlier commits, and keep later ones"},
       {"replica_preserve_commit_order", "ON", "commits would be seen in another order"},
       {"binlog_error_action", "ABORT_SERVER",
        "a transaction that the group has would be missing here only"},

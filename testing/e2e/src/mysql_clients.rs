@@ -185,7 +185,7 @@ pub fn connect(port: u16) -> mysql::Result<Conn> {
     connect_as("root", port)
 }
 
-/// As [`connect`], as a user without a password.
+/// Connects as a user without a password, for short waits only.
 pub fn connect_as(user: &str, port: u16) -> mysql::Result<Conn> {
     let options = OptsBuilder::new()
         .ip_or_hostname(Some("127.0.0.1"))

@@ -46,7 +46,7 @@ impl MysqlGroup {
         MysqlGroup::form(name, port, |_| Ok(()))
     }
 
-    /// As [`MysqlGroup::new`], with each server on a disk that can lose its power.
+    /// Makes a group as [`MysqlGroup::new`] does, each server on a disk that can lose its power.
     pub fn on_disks(name: &str, port: u16) -> Outcome<(MysqlGroup, Vec<PoweredDisk>)> {
         let mut disks = Vec::new();
         let group = MysqlGroup::form(name, port, |dir| {

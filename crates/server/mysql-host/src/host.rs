@@ -50,6 +50,8 @@ pub(crate) struct Member {
     pub(crate) clients: Clients,
     pub(crate) counters: Counters,
     node: OnceLock<Arc<Node>>,
+    /// The last number that the database had at the start, with or without gaps before it.
+    pub(crate) had_at_start: Seqno,
     /// Everything up to here is in the database. Only one thread changes it.
     applied: AtomicI64,
     state: Mutex<State>,
@@ -94,6 +96,7 @@ impl Member {
             clients: Clients::default(),
             counters: Counters::default(),
             node: OnceLock::new(),
+            had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
             state: Mutex::default(),
             changed: Condvar::new(),

@@ -19,7 +19,7 @@ pub(crate) struct ThreadToken(pub(crate) usize);
 pub(crate) struct Opening(pub(crate) i64);
 
 impl Opening {
-    /// It takes none.
+    /// No time: writes are refused.
     pub(crate) const NONE: Opening = Opening(0);
 }
 

@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_millis(50);
 const STARTS_MAX: u32 = 5;
 /// Between two of these starts.
 const START_AGAIN: Duration = Duration::from_secs(1);
-/// Between two starts later: a full disk has room again, or a person has mended the data.
+/// Between two starts later: a full disk has room again, or a person has repaired the data.
 const START_MUCH_LATER: Duration = Duration::from_secs(10);
 /// A server that needs longer to apply what is committed should not lead: as the writer it would
 /// take writes only after that.
@@ -45,7 +45,7 @@ struct Lag {
     /// A position that it lacked at this time, and lacks.
     lacks: Option<(Seqno, Instant)>,
     last: Duration,
-    /// What the member was told last: whether others should lead. None: nothing since it follows.
+    /// Answer given last to whether others should lead. None: none since this server follows.
     told: Option<bool>,
 }
 

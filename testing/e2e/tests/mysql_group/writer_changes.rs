@@ -18,7 +18,7 @@ const STANDS_FOR: Duration = Duration::from_secs(4);
 /// A writer that has everything takes over within this.
 const FAILOVER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What it has read may be old: the former writer has changed it since.
+/// Rows that it has read may be old: the former writer has changed it since.
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn transaction_that_began_before_the_writer_changed_does_not_write() -> Outcome {
@@ -107,7 +107,7 @@ fn error_of(client: &mut Conn, statements: &[&str]) -> Outcome<Option<u16>> {
     Ok(None)
 }
 
-/// It would take writes only once it had applied what it lacks.
+/// A writer takes writes only once it has applied what it lacks.
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn secondary_that_lags_does_not_become_the_writer() -> Outcome {

@@ -196,6 +196,14 @@ impl MysqlGtidSet {
         run.map_or(1, |run| run.last.saturating_add(1))
     }
 
+    /// The last number of this server or group, counted without a tag; zero: it has none.
+    pub fn last(&self, uuid: Uuid) -> u64 {
+        let at = self.place((uuid, Tag::default()));
+        let source = at.ok().and_then(|at| self.sources.get(at));
+        let run = source.and_then(|(_, runs)| runs.last());
+        run.map_or(0, |run| run.last)
+    }
+
     /// The run with this number, or the first one after it.
     fn run_from(&self, source: Source, number: u64) -> Option<Run> {
         let (_, runs) = self.sources.get(self.place(source).ok()?)?;
@@ -423,6 +431,8 @@ mod tests {
         assert_eq!(missing(&format!("{ONE}:2-9")), 1);
         assert_eq!(missing(&format!("{ONE}:1-5:7-9")), 6);
         assert_eq!(missing(&format!("{ONE}:tag:1-5")), 1);
+        assert_eq!(set(&format!("{ONE}:1-5:7-9")).last(one), 9);
+        assert_eq!(set(&format!("{ONE}:tag:1-5")).last(one), 0);
     }
 
     #[test]
