@@ -45,8 +45,7 @@ struct Lag {
     /// A position that it lacked at this time, and lacks.
     lacks: Option<(Seqno, Instant)>,
     last: Duration,
-    /// Answer that the member was given last: whether others should lead. None: none since it
-    /// follows.
+    /// Answer given last to whether others should lead. None: none since this server follows.
     told: Option<bool>,
 }
 
