@@ -29,7 +29,7 @@ pub struct PeerFacts {
     pub is_own: bool,
     pub seen: Result<Reached, String>,
     /// The port there at which full copies arrive, and why it is not reached; none: it is let
-    /// through, or nothing of the peer is reached.
+    /// through, or was not tried. Only that of a server which says that it is synced is.
     pub blocked_copies: Option<(u16, String)>,
     /// A node of Galera answers there. Asked only for a server that runs Synod; one that encrypts
     /// its connections is not recognised.
@@ -70,9 +70,9 @@ impl Asker {
         let is_own = is_here == Some(true) && self.is_at(peer);
         let seen = reach(peer);
         let is_reached = seen.is_ok();
-        let copy_port = copy_port.filter(|_| is_reached && !is_own);
-        let blocked_copies = copy_port.and_then(|port| Some((port, blocked(peer, port)?)));
         let answer = is_reached.then(|| self.ask(peer)).flatten();
+        let copy_port = copy_port.filter(|_| !is_own && awaits_no_copy(answer.as_ref()));
+        let blocked_copies = copy_port.and_then(|port| Some((port, blocked(peer, port)?)));
         // Costs a second for each that is none.
         let may_be_galera = self.is_in_group && is_reached && !matches!(answer, Some(Ok(_)));
         PeerFacts {
@@ -120,6 +120,13 @@ fn address_of(peer: &Peer) -> Result<SocketAddr, String> {
     let mut addresses = addresses.map_err(|error| format!("its name is not known: {error}"))?;
     let address = addresses.next();
     address.ok_or_else(|| "its name has no address".to_owned())
+}
+
+/// Whether its port for full copies may be tried: the script of a server that waits for a copy
+/// takes the first connection for its donor's.
+fn awaits_no_copy(answer: Option<&Result<Box<Status>, String>>) -> bool {
+    let status = answer.and_then(|answer| answer.as_ref().ok());
+    status.is_some_and(|status| status.server.state == "Synced")
 }
 
 /// Why the port is not reached. Nothing listens there until a copy arrives: a machine that refuses
@@ -213,6 +220,29 @@ mod tests {
             .map(|peer| peer.is_galera)
             .collect::<Vec<_>>();
         assert_eq!(is_galera, [true, false]);
+    }
+
+    #[test]
+    fn port_of_a_server_that_may_wait_for_its_donor_is_not_tried() {
+        let copies = TcpListener::bind("127.0.0.1:0").unwrap();
+        copies.set_nonblocking(true).unwrap();
+        let peers = [peer_that_says(b"")];
+        let asker = Asker {
+            address: Address::any(1),
+            cluster_name: String::new(),
+            credentials: None,
+            is_in_group: false,
+        };
+        let seen = look(&asker, &peers, Some(copies.local_addr().unwrap().port()));
+        assert!(seen[0].seen.is_ok());
+        assert!(copies.accept().is_err(), "the donor's place was taken");
+        let says = |state: &str| {
+            let mut status = Status::default();
+            status.server.state = state.to_owned();
+            awaits_no_copy(Some(&Ok(Box::new(status))))
+        };
+        assert!(says("Synced") && !says("Joining") && !says("Donor/Desynced"));
+        assert!(!awaits_no_copy(Some(&Err("refused".to_owned()))));
     }
 
     #[test]
