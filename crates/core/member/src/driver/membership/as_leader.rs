@@ -460,7 +460,8 @@ fn number_of_first_view(ctx: &Context) -> u64 {
 /// A group without databases has no copy to give to one.
 fn refuse_database(join: &Join) -> JoinReply {
     let text = format!(
-        "this group keeps a log for its readers, and no database: {} has one, and gets no copy here. Correct the cluster's name or the addresses on that server",
+        "this group keeps a log for its readers, and no database: {} has one, and gets no copy \
+         here. Correct the cluster's name or the addresses on that server",
         join.name
     );
     let reason = JoinRefusal::WrongGroup;

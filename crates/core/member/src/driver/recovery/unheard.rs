@@ -103,9 +103,10 @@ pub(in crate::driver) fn unheard(
     }
     if is_refused {
         lines.push(format!(
-            "Correct the settings of this member that do not fit ({}; the cluster's name; {}), and \
-             restart it: it joins by itself. If the one that refuses is no member any more, stop \
-             it, or block the way from here to it, so that connections are refused",
+            "Do what a refusal says. If it names a setting of this member ({}; the cluster's name; \
+             {}), correct that and restart this member: it joins by itself. If the one that \
+             refuses is no member any more, stop it, or block the way from here to it, so that \
+             connections are refused",
             name(Setting::Encryption),
             name(Setting::MemberAddress),
         ));
