@@ -23,8 +23,8 @@ use synod_consensus::{
 use synod_fuzz::log_directory::{DIR, control_path, segment_path, shrink};
 use synod_fuzz::{frames::message_frame, put_part};
 use synod_log::{
-    Behind, DatabaseRecord, DatabaseRecordFile, DoubtfulStreams, Entry, Log, LogOptions, LogWriter,
-    MemoryFiles, database_record_path,
+    Behind, DatabaseRecord, DatabaseRecordFile, DoubtfulStreams, Entry, ExecutingStatement, Log,
+    LogOptions, LogWriter, MemoryFiles, database_record_path,
 };
 use synod_wire::{CLIENT_VERSIONS, ClientHello};
 
@@ -421,6 +421,10 @@ fn database_records() -> Vec<Vec<u8>> {
             applied_again_after: Some(Seqno(41)),
         }),
         settled: vec![Seqno(38), Seqno(40)],
+        executing: Some(ExecutingStatement {
+            seqno: Seqno(43),
+            boot: 11,
+        }),
         doubtful: Some(DoubtfulStreams {
             member: MemberId(7),
             session: SessionId(8),
