@@ -79,19 +79,34 @@ impl MysqlServer {
             options: options.iter().map(ToString::to_string).collect(),
             process: None,
         };
-        let dir = server.dir();
+        server.wipe()?;
+        Ok(server)
+    }
+
+    /// Makes an empty database in the place of the one that it has. It must not run.
+    pub fn wipe(&self) -> Outcome {
+        let dir = self.dir();
         fs::create_dir_all(&dir).why("the server's directory")?;
         // A disk may be mounted there: it stays.
         let empty = ["-mindepth", "1", "-delete"];
         output_of(Command::new("find").arg(&dir).args(empty), "find")?;
         let mut give = Command::new("chroot");
-        give.arg(&server.root).args(["chown", "mysql:"]);
-        give.arg(server.inside(""));
+        give.arg(&self.root).args(["chown", "mysql:"]);
+        give.arg(self.inside(""));
         output_of(&mut give, "chown")?;
-        let mut install = server.command();
+        let mut install = self.command();
         install.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
-        output_of(&mut install, "mysqld --initialize-insecure")?;
-        Ok(server)
+        output_of(&mut install, "mysqld --initialize-insecure").map(|_| ())
+    }
+
+    /// Options of its starts, beside those of any server of tests.
+    pub fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Sets the options of later starts, in the place of those that it was made with.
+    pub fn set_options(&mut self, options: Vec<String>) {
+        self.options = options;
     }
 
     /// Starts it, with these options beside those that it always has.

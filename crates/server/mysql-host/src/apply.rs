@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use synod_binlog::mysql_gtid::MysqlGtidSet;
 use synod_node::{Delivery, Level, NotFetched, Seqno};
 
 use crate::events::{self, Place};
@@ -66,6 +67,12 @@ enum ApplyError {
          the data of another server with the clone plugin, and start this server again"
     )]
     LogTooShort { applied: Seqno, asked: String },
+    #[error(
+        "the group began with other data than this server has: the servers had executed \
+         '{group}' then, and this one has executed '{here}'. Copy the data of another server with \
+         the clone plugin, and start this server again"
+    )]
+    OtherBeginning { group: String, here: String },
 }
 
 impl Member {
@@ -121,6 +128,9 @@ impl Member {
             let (seqno, depends_on, data) = match delivery {
                 Delivery::Action {
                     seqno, data: None, ..
+                } if self.lock().founds => (seqno, Seqno(seqno.0 - 1), None),
+                Delivery::Action {
+                    seqno, data: None, ..
                 } => {
                     own = seqno;
                     continue;
@@ -159,6 +169,10 @@ impl Member {
         data: bytes::Bytes,
     ) -> Result<(), ApplyError> {
         let logged = Logged::decode(data).map_err(|why| ApplyError::Entry { seqno, why })?;
+        if logged.is_beginning {
+            self.check_beginning(&logged)?;
+            return self.queue_nothing(seqno, depends_on);
+        }
         // A statement of this server whose number is missing before later ones. Those came after it
         // was carried out here, as it conflicts with all that has not seen it; and the engine loses
         // nothing before what it has. So only its number is lost, with the end of the binlog, as
@@ -182,6 +196,19 @@ impl Member {
             self.server.queue(&event)?;
         }
         Ok(())
+    }
+
+    /// A server that begins with other data would apply the group's changes to them.
+    fn check_beginning(&self, logged: &Logged) -> Result<(), ApplyError> {
+        let here = self.server.executed()?.of_others(self.settings.group);
+        let group = String::from_utf8_lossy(&logged.events);
+        if group.parse::<MysqlGtidSet>().ok().as_ref() == Some(&here) {
+            return Ok(());
+        }
+        Err(ApplyError::OtherBeginning {
+            group: group.into_owned(),
+            here: here.to_string(),
+        })
     }
 
     /// A number of the order that is no transaction: it becomes an empty one, so that

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use synod_node::{
     DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level, Node,
-    NodeError, ProposalResult, Remedy, Seqno, Setting, StateTransferEvent, View, WaitPolicy,
-    WritePermission,
+    NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode, StateTransferEvent, View,
+    WaitPolicy, WritePermission,
 };
 
 use crate::clients::{Clients, Statement};
@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) openings: i64,
     /// Ordinary clients are sent away.
     pub(crate) is_offline: bool,
+    /// This server has begun the group, and has not said yet with which data.
+    pub(crate) founds: bool,
     pub(crate) problem: String,
 }
 
@@ -260,12 +262,7 @@ impl Member {
         if client.began().is_some_and(|began| began != self.opening()) {
             return Decision::Refused;
         }
-        let origin = Origin {
-            server_version: self.settings.version.number,
-            server_id: self.settings.server_id,
-            committed_us: transaction::now_us(),
-        };
-        let action = match transaction::action(client, origin) {
+        let action = match transaction::action(client, self.origin()) {
             Ok(action) => action,
             Err(why) => {
                 self.log(Level::Warning, format!("a transaction is refused: {why}"));
@@ -287,6 +284,14 @@ impl Member {
             | ProposalResult::Rejected
             | ProposalResult::Withdrawn
             | ProposalResult::NotProposed => Decision::Refused,
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            server_version: self.settings.version.number,
+            server_id: self.settings.server_id,
+            committed_us: transaction::now_us(),
         }
     }
 
@@ -370,7 +375,10 @@ impl Host for Member {
     }
 
     fn joined(&self, view: &View) {
-        self.change(|state| state.joined = Some(view.seqno));
+        self.change(|state| {
+            state.founds = self.settings.mode == StartMode::TakeOver && view.number == 1;
+            state.joined = Some(view.seqno);
+        });
     }
 
     fn primary_changed(&self, primary: bool) {

@@ -4,6 +4,9 @@
 //! version u8 | flags u8 | reserved u16 | server version u32 | commit time u64, microseconds
 //!     | server id u32 | events
 //! ```
+//! With the flag of a beginning, the text of a set of GTIDs stands in the place of events: what
+//! the servers had executed of others when the group began, without which its history is nothing.
+//!
 //! Numbers are little-endian. The events are those of the server's binlog cache, without checksums
 //! and without a GTID: that is made from the place in the order.
 
@@ -12,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BufMut, Bytes};
 use synod_binlog::bodies::Query;
+use synod_binlog::mysql_gtid::MysqlGtidSet;
 use synod_binlog::{Event, EventError, EventType, Events};
 use synod_node::{Action, Class, KeySet, KeyType};
 
@@ -20,6 +24,7 @@ use crate::server::ClientTransaction;
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
 const HAS_STATEMENTS: u8 = 1;
+const IS_BEGINNING: u8 = 2;
 /// A compressed transaction: it is not looked into.
 const PAYLOAD: EventType = EventType(40);
 /// Transactions with more keys conflict with all others, instead of holding each key.
@@ -63,6 +68,8 @@ pub(crate) struct Origin {
 pub(crate) struct Logged {
     pub(crate) origin: Origin,
     pub(crate) has_statements: bool,
+    /// `events` is the text of a set.
+    pub(crate) is_beginning: bool,
     pub(crate) events: Bytes,
 }
 
@@ -85,6 +92,7 @@ impl Logged {
         Ok(Logged {
             origin,
             has_statements: flags & HAS_STATEMENTS != 0,
+            is_beginning: flags & IS_BEGINNING != 0,
             events: data,
         })
     }
@@ -114,12 +122,7 @@ pub(crate) fn action(
     if bytes > BYTES_MAX {
         return Err(NotOrderable::TooLarge { bytes });
     }
-    let mut data = Vec::with_capacity(HEADER_BYTES + bytes as usize);
-    data.put_u8(VERSION);
-    data.put_bytes(0, 3);
-    data.put_u32_le(origin.server_version);
-    data.put_u64_le(origin.committed_us);
-    data.put_u32_le(origin.server_id);
+    let mut data = header(origin, 0, bytes as usize);
     if !transaction.read(&mut data) {
         return Err(NotOrderable::Unreadable);
     }
@@ -145,6 +148,29 @@ pub(crate) fn action(
         last_seen: 0,
         data: data.into(),
     })
+}
+
+/// The action that says what the servers had executed of others when the group began.
+pub(crate) fn beginning(executed: &MysqlGtidSet, origin: Origin) -> Action {
+    let text = executed.to_string();
+    let mut data = header(origin, IS_BEGINNING, text.len());
+    data.put_slice(text.as_bytes());
+    Action {
+        class: Class::WriteSet { pa_unsafe: true },
+        keys: keys(&[], true),
+        last_seen: 0,
+        data: data.into(),
+    }
+}
+
+/// What stands before `bytes` bytes of events, with room for them.
+fn header(origin: Origin, flags: u8, bytes: usize) -> Vec<u8> {
+    let mut data = Vec::with_capacity(HEADER_BYTES + bytes);
+    data.put_slice(&[VERSION, flags, 0, 0]);
+    data.put_u32_le(origin.server_version);
+    data.put_u64_le(origin.committed_us);
+    data.put_u32_le(origin.server_id);
+    data
 }
 
 /// Whether the event changes something that no row event tells.
@@ -196,6 +222,16 @@ mod tests {
         assert!(!logged.has_statements);
         let events: Vec<Bytes> = logged.each().map(Result::unwrap).collect();
         assert_eq!(events, [begin, commit]);
+    }
+
+    #[test]
+    fn beginning_has_the_set_and_conflicts_with_all() {
+        let set: MysqlGtidSet = "5e0dc0de-0000-4000-8000-000000000001:1-7".parse().unwrap();
+        let action = beginning(&set, origin());
+        assert_eq!(action.class, Class::WriteSet { pa_unsafe: true });
+        let logged = Logged::decode(action.data).unwrap();
+        assert!(logged.is_beginning && !logged.has_statements);
+        assert_eq!(logged.events, set.to_string().as_bytes());
     }
 
     #[test]

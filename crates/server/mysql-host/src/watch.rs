@@ -6,11 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use synod_node::{DataState, Level, Seqno, WritePermission, Writers};
+use synod_node::{DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers};
 
 use crate::host::{Member, State};
 use crate::server::Opening;
 use crate::status::Stage;
+use crate::transaction;
 
 /// Between two looks while the database is behind the group, or a client waits.
 const BUSY: Duration = Duration::from_millis(5);
@@ -199,7 +200,7 @@ impl Member {
         while let Some(step) = self.wait_for(|state| self.next_step(state)) {
             let done = match step {
                 Step::OneWriter => self.order_one_writer(),
-                Step::Gate { open } => self.set_gate(open),
+                Step::Gate { open } => (!open || self.say_beginning()) && self.set_gate(open),
                 Step::Offline(offline) => self.set_offline(offline),
             };
             if !done && self.pause(WRITERS_PATIENCE) {
@@ -224,6 +225,32 @@ impl Member {
         }
         let everywhere = state.permission == WritePermission::Everywhere;
         (everywhere && state.stage == Stage::Following).then_some(Step::OneWriter)
+    }
+
+    /// Tells the group with which data it began, before the first of its transactions. Those that
+    /// join later compare it with what they have.
+    fn say_beginning(&self) -> bool {
+        if !self.lock().founds {
+            return true;
+        }
+        let executed = match self.server.executed() {
+            Ok(executed) => executed.of_others(self.settings.group),
+            Err(error) => {
+                self.log(Level::Error, error.to_string());
+                return false;
+            }
+        };
+        let action = transaction::beginning(&executed, self.origin());
+        let pending = self.node().submit(&action);
+        let WaitResult::ProposalResult(ProposalResult::Ordered { seqno, .. }) = pending.wait()
+        else {
+            return false;
+        };
+        // Until then the delivery of this number is not one of a client's transaction.
+        let is_applied = |_: &mut State| (self.applied() >= seqno).then_some(());
+        let is_applied = self.wait_for(is_applied).is_some();
+        self.change(|state| state.founds = !is_applied);
+        is_applied
     }
 
     fn set_gate(&self, open: bool) -> bool {

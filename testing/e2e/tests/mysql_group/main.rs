@@ -5,5 +5,6 @@ mod applier;
 mod crashes;
 mod failures;
 mod load;
+mod other_data;
 mod statements;
 mod writer_changes;

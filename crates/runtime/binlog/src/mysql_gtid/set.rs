@@ -189,6 +189,14 @@ impl MysqlGtidSet {
         bytes.is_empty().then_some(set)
     }
 
+    /// What is not of this server or group.
+    pub fn of_others(&self, uuid: Uuid) -> MysqlGtidSet {
+        let others = self.sources.iter().filter(|((of, _), _)| *of != uuid);
+        MysqlGtidSet {
+            sources: others.cloned().collect(),
+        }
+    }
+
     /// The first number of this server or group, counted without a tag, that is not in the set.
     pub fn first_missing(&self, uuid: Uuid) -> u64 {
         let first = self.run_from((uuid, Tag::default()), 1);
@@ -421,6 +429,14 @@ mod tests {
         ];
         let set = set(&format!("{ONE}:1-11:b_2:1:orders:1-2"));
         assert_eq!(set.bytes_for_dump(), expected.concat());
+    }
+
+    #[test]
+    fn set_of_others_leaves_out_one_server_with_all_its_tags() {
+        let one = "5e0dc0de-0000-4000-8000-000000000001";
+        let other = "5e0dc0de-0000-4000-8000-000000000002:3";
+        let all = set(&format!("{one}:1-5:tag:1,{other}"));
+        assert_eq!(all.of_others(one.parse().unwrap()), set(other));
     }
 
     #[test]
