@@ -5,9 +5,10 @@
    The other side is crates/server/mysql-host/src/boundary.rs; both have the same number of this
    interface, and the host refuses to start with another one.
 
-   Threads. A thread of a client waits in synod_host_commit only: for the group, at most until the
-   group is lost, the statement is killed, or the host stops. Nothing else that the shim calls waits
-   for the group, but for synod_host_leave (some seconds) and synod_host_stop. Functions of the
+   Threads. A thread of a client waits in synod_host_commit, for the group, at most until the group
+   is lost, the statement is killed, or the host stops; and in synod_host_position and
+   synod_host_lead, at most as long as they are told. Nothing else that the shim calls waits for the
+   group, but for synod_host_leave (some seconds) and synod_host_stop. Functions of the
    server's table are called from the host's own threads, each within thread_begin and thread_end;
    but log, which comes from any thread and must not wait, and is_killed, which comes from another
    thread while the client waits. No lock of the host is held in a call of the table. */
@@ -21,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 2
+#define SYNOD_HOST_INTERFACE 3
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -56,7 +57,7 @@ struct synod_settings {
   const char *address;  /* host:port for the other members */
   const char *members;  /* host:port, separated by commas */
   const char *options;  /* as in wsrep_provider_options */
-  const char *incoming; /* host:port for clients */
+  const char *incoming; /* host:port (server_uuid): the server, for clients */
   const char *data_dir;
   int32_t bootstrap;
   uint32_t server_version; /* such as 90704 */
@@ -75,6 +76,8 @@ struct synod_transaction {
   size_t hash_count;
   /* Nothing may be applied beside it: what it changes is not all in the hashes. */
   int32_t runs_alone;
+  /* It is acknowledged once all present servers have applied it. */
+  int32_t waits_for_others;
   /* synod_host_opening() at its first statement; -1: it is one statement. */
   int64_t began;
 };
@@ -98,6 +101,23 @@ struct synod_status {
   int32_t primary;
 };
 
+/* A server that is present in the group. */
+struct synod_member {
+  char server[40]; /* its server_uuid */
+  char name[64];
+  char host[256];
+  char state[16]; /* ONLINE, RECOVERING, UNREACHABLE, ERROR */
+  uint32_t port;
+  int32_t is_writer;
+  int32_t is_self;
+};
+
+/* Positions that a transaction sees at least. */
+enum synod_position {
+  SYNOD_NEW_WRITER = 0, /* all before the time of this server, if it is about to be the writer */
+  SYNOD_LATEST = 1      /* all that was acknowledged anywhere before the call */
+};
+
 /* Starts the host. On failure, the reason is in `why`. */
 int32_t synod_host_start(const struct synod_server *server, const struct synod_settings *settings,
                          char *why, size_t why_size);
@@ -106,6 +126,15 @@ int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *
 /* Number of the time for which this server takes writes now; 0: it takes none. */
 int64_t synod_host_opening(void);
 void synod_host_status(struct synod_status *status);
+/* Finds out the position that a transaction sees at least, in `seconds` at most; 0: none. On
+   failure, the reason is in `why`. */
+int32_t synod_host_position(int32_t kind, uint32_t seconds, void *context,
+                            int32_t (*is_killed)(void *context), int64_t *number, char *why,
+                            size_t why_size);
+/* Puts the servers that are present into the places, and returns how many. */
+size_t synod_host_members(struct synod_member *members, size_t places);
+/* Has the server with this server_uuid become the writer. On failure, the reason is in `why`. */
+int32_t synod_host_lead(const char *server, char *why, size_t why_size);
 /* Leaves the group in order: another member becomes the writer, if this one is. */
 void synod_host_leave(void);
 /* Ends all threads of the host, and all waits. */

@@ -9,11 +9,7 @@
 #define MYSQL_SERVER 1
 #include <mysql/components/services/mysql_string.h>
 #include <mysql/components/services/mysql_system_variable.h>
-#include <mysql/components/services/registry.h>
-#include <mysql/plugin.h>
-#include <mysql/service_my_plugin_log.h>
 #include <mysql/service_mysql_alloc.h>
-#include <mysql/service_plugin_registry.h>
 #include <mysql/service_rpl_transaction_ctx.h>
 #include <mysql/service_rpl_transaction_write_set.h>
 #include <mysql/service_srv_session.h>
@@ -33,6 +29,7 @@
 #include "sql/replication.h"
 #include "sql/rpl_channel_service_interface.h"
 #include "synod_host.h"
+#include "synod_mysql.h"
 
 /* The server finds these by their names, and writes the addresses in when it loads the plugin. */
 #define SERVICE(type, name, version) \
@@ -47,15 +44,16 @@ SERVICE(srv_session_service_st, srv_session_service, VERSION_srv_session_service
 SERVICE(plugin_registry_service_st, plugin_registry_service, VERSION_plugin_registry_service);
 
 /* Exported by mysqld, without a header that plugins may include. */
+extern char server_uuid[37];
 int get_sidno_from_global_tsid_map(const mysql::gtid::Tsid &tsid);
 bool get_server_encoded_gtid_executed(uchar **encoded, size_t *length);
 extern "C" int thd_killed(const void *thd);
 bool thd_in_active_multi_stmt_transaction(const THD *thd);
+/* Waits until gtid_executed has these; a timeout of zero: for ever. True: not in time, or killed. */
+bool wait_for_gtid_set_committed(const char *gtids, double seconds, bool update_thd_status);
 
 namespace {
 
-/* The server treats a channel of this name as that of a group: users cannot change or start it. */
-const char *const CHANNEL = "group_replication_applier";
 /* Of stopping the applier, in seconds. */
 constexpr long STOP_TIMEOUT = 60;
 
@@ -64,6 +62,8 @@ int group_sidno;
 std::atomic<bool> runs{false};
 /* Why the host does not run. */
 char start_problem[sizeof(synod_status::problem)];
+/* The UUID of the group that the member was started for. */
+std::string group_text;
 /* Hooks of a statement and of its commit run on the client's thread. */
 thread_local bool runs_alone = false;
 /* When the transaction of this thread began: synod_host_opening() at its first statement. */
@@ -76,29 +76,6 @@ unsigned int var_workers;
 void say(plugin_log_level level, const char *text, size_t length) {
   my_plugin_log_message(&self, level, "%.*s", static_cast<int>(length), text);
 }
-
-void say(plugin_log_level level, const std::string &text) { say(level, text.data(), text.size()); }
-
-/* A service of the server's components, for as long as it is used. */
-template <typename Service>
-class Use {
- public:
-  explicit Use(const char *name) : registry_(mysql_plugin_registry_acquire()) {
-    if (registry_ != nullptr && registry_->acquire(name, &handle_)) handle_ = nullptr;
-  }
-  ~Use() {
-    if (handle_ != nullptr) registry_->release(handle_);
-    if (registry_ != nullptr) mysql_plugin_registry_release(registry_);
-  }
-  Use(const Use &) = delete;
-  Use &operator=(const Use &) = delete;
-  explicit operator bool() const { return handle_ != nullptr; }
-  Service *operator->() const { return reinterpret_cast<Service *>(handle_); }
-
- private:
-  SERVICE_TYPE(registry) * registry_;
-  my_h_service handle_ = nullptr;
-};
 
 /* The global value of a variable of the server; "?": it cannot be read. */
 std::string variable(const char *name) {
@@ -243,6 +220,8 @@ int64_t read_cache(void *context, const uint8_t **piece) {
 
 int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(context)->thd); }
 
+int32_t is_thread_killed(void *thread) { return thd_killed(static_cast<THD *>(thread)); }
+
 int refuse(Trans_param *param) {
   Transaction_termination_ctx end{};
   end.m_thread_id = param->thread_id;
@@ -280,6 +259,8 @@ int before_commit(Trans_param *param) {
     transaction.hash_count = keys->write_set_size;
   }
   transaction.runs_alone = alone || param->is_atomic_ddl;
+  transaction.waits_for_others =
+      param->group_replication_consistency >= GROUP_REPLICATION_CONSISTENCY_AFTER;
   /* A statement that is its own transaction has passed super_read_only, and closing for writes
      waits for its end. */
   const bool has_more = thd_test_options(param->thd, OPTION_BEGIN | OPTION_NOT_AUTOCOMMIT) != 0;
@@ -325,6 +306,27 @@ int before_dml(Trans_param *param, int &out) {
   return 0;
 }
 
+/* Whether this server has what the transaction must see, by group_replication_consistency. */
+bool sees_enough(Trans_param *param) {
+  const auto level = param->group_replication_consistency;
+  if (level == GROUP_REPLICATION_CONSISTENCY_EVENTUAL ||
+      level == GROUP_REPLICATION_CONSISTENCY_AFTER)
+    return true;
+  const bool latest = level != GROUP_REPLICATION_CONSISTENCY_BEFORE_ON_PRIMARY_FAILOVER;
+  const auto seconds = static_cast<uint32_t>(std::min(param->hold_timeout, 31536000UL));
+  int64_t number = 0;
+  char why[sizeof start_problem];
+  if (synod_host_position(latest ? SYNOD_LATEST : SYNOD_NEW_WRITER, seconds, param->thd,
+                          is_thread_killed, &number, why, sizeof why) != 0) {
+    say(MY_WARNING_LEVEL, std::string("a transaction with group_replication_consistency is not "
+                                      "begun: ") + why);
+    return false;
+  }
+  if (number == 0) return true;
+  const std::string gtids = group_uuid() + ":1-" + std::to_string(number);
+  return !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
+}
+
 int nothing(Trans_param *) { return 0; }
 int after_end(Trans_param *) {
   runs_alone = false;
@@ -334,7 +336,9 @@ int after_end(Trans_param *) {
    those within one. */
 int begin(Trans_param *param, int &out) {
   out = 0;
-  if (!thd_in_active_multi_stmt_transaction(param->thd)) began = synod_host_opening();
+  if (thd_in_active_multi_stmt_transaction(param->thd)) return 0;
+  out = !sees_enough(param);
+  began = synod_host_opening();
   return 0;
 }
 
@@ -347,15 +351,15 @@ Trans_observer transactions = {sizeof(Trans_observer), before_dml, before_commit
    thread with a session only (9.7.4 crashes in the thread that is about to let clients in): they
    are read when the plugin is loaded. */
 struct Fixed {
-  std::string data_dir, version, incoming, server_id;
+  std::string data_dir, version, address, server_id;
 } fixed;
 
 void read_fixed() {
   const std::string host = variable("report_host");
   fixed.data_dir = variable("datadir");
   fixed.version = variable("version");
-  fixed.incoming = (host.empty() || host == "?" ? "127.0.0.1" : host) + ":" + variable("port");
   fixed.server_id = variable("server_id");
+  fixed.address = (host.empty() || host == "?" ? "127.0.0.1" : host) + ":" + variable("port");
 }
 
 /* Settings without which the position after a crash is not exact, or members would differ. */
@@ -388,39 +392,63 @@ std::string wrong_setting() {
   return "";
 }
 
-void start_host() {
-  std::string why = wrong_setting();
+/* What the member is started with: of the plugin's own variables, and where they are empty, of
+   those of Group Replication. */
+struct Chosen {
+  std::string group, name, address, members, options, incoming;
+};
+
+Chosen choose(const GroupReplicationSettings &other) {
+  const auto first = [](const char *own, const std::string &second) {
+    return own == nullptr || *own == '\0' ? second : std::string(own);
+  };
+  Chosen chosen;
+  chosen.group = first(var_group, other.group);
+  chosen.name = first(var_name, other.group.empty() ? "" : "server" + fixed.server_id);
+  chosen.address = first(var_address, other.address);
+  chosen.members = first(var_members, other.members);
+  /* What the plugin's own options say comes later, and counts. */
+  chosen.options = "synod.leader_weight=" + other.weight + ";" + first(var_options, "");
+  chosen.incoming = fixed.address + " (" + server_uuid + ")";
+  return chosen;
+}
+
+std::string try_to_start() {
+  const GroupReplicationSettings other = group_replication_settings();
+  std::string why = other.problem.empty() ? wrong_setting() : other.problem;
+  if (!why.empty()) return why;
+  const Chosen chosen = choose(other);
   mysql::gtid::Tsid group;
-  if (why.empty() && group.from_cstring(var_group) == 0)
-    why = "synod_group is not set to the UUID of the group";
-  if (why.empty()) {
-    group_sidno = get_sidno_from_global_tsid_map(group);
-    synod_settings settings{};
-    settings.group = var_group;
-    settings.name = var_name;
-    settings.address = var_address;
-    settings.members = var_members;
-    settings.options = var_options;
-    settings.incoming = fixed.incoming.c_str();
-    settings.data_dir = fixed.data_dir.c_str();
-    settings.bootstrap = var_bootstrap;
-    settings.server_version = MYSQL_VERSION_ID;
-    settings.server_version_text = fixed.version.c_str();
-    settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
-    char text[sizeof start_problem];
-    if (synod_host_start(&table, &settings, text, sizeof text) == 0) {
-      runs = true;
-      return;
-    }
-    why = text;
-  }
-  snprintf(start_problem, sizeof start_problem, "%s", why.c_str());
-  say(MY_ERROR_LEVEL, "this server takes no part in its group, and no writes: " + why);
+  if (group.from_cstring(chosen.group.c_str()) == 0)
+    return "synod_group is not set to the UUID of the group";
+  group_sidno = get_sidno_from_global_tsid_map(group);
+  group_text = chosen.group;
+  synod_settings settings{};
+  settings.group = chosen.group.c_str();
+  settings.name = chosen.name.c_str();
+  settings.address = chosen.address.c_str();
+  settings.members = chosen.members.c_str();
+  settings.options = chosen.options.c_str();
+  settings.incoming = chosen.incoming.c_str();
+  settings.data_dir = fixed.data_dir.c_str();
+  settings.bootstrap = var_bootstrap || other.bootstrap;
+  settings.server_version = MYSQL_VERSION_ID;
+  settings.server_version_text = fixed.version.c_str();
+  settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
+  char text[sizeof start_problem];
+  if (synod_host_start(&table, &settings, text, sizeof text) != 0) return text;
+  start_problem[0] = '\0';
+  runs = true;
+  return "";
+}
+
+void start_with_server() {
+  if (group_replication_settings().starts_with_server) start_member();
 }
 
 int state_nothing(Server_state_param *) { return 0; }
 int before_clients(Server_state_param *) {
-  start_host();
+  start_with_server();
   return 0;
 }
 int before_shutdown(Server_state_param *) {
@@ -493,7 +521,7 @@ int init(MYSQL_PLUGIN plugin) {
     return 1;
   }
   /* INSTALL PLUGIN in a running server: no hook says that it is ready. */
-  if (srv_session_server_is_available()) start_host();
+  if (srv_session_server_is_available()) start_with_server();
   return 0;
 }
 
@@ -561,6 +589,30 @@ struct st_mysql_daemon info = {MYSQL_DAEMON_INTERFACE_VERSION};
 
 }  // namespace
 
+void say(plugin_log_level level, const std::string &text) { say(level, text.data(), text.size()); }
+
+bool member_runs() { return runs; }
+
+std::string start_member() {
+  const std::string why = self == nullptr ? "the plugin synod of the same file is not loaded: "
+                                            "INSTALL PLUGIN synod SONAME 'synod_mysql.so'"
+                                          : try_to_start();
+  if (why.empty()) return why;
+  snprintf(start_problem, sizeof start_problem, "%s", why.c_str());
+  say(MY_ERROR_LEVEL, "this server takes no part in its group, and no writes: " + why);
+  return why;
+}
+
+/* Nothing that is not the group's is written afterwards. */
+void stop_member() {
+  set_read_only(1);
+  before_shutdown(nullptr);
+}
+
+std::string group_uuid() { return group_text; }
+
+std::string own_uuid() { return server_uuid; }
+
 mysql_declare_plugin(synod){MYSQL_DAEMON_PLUGIN,
                             &info,
                             "synod",
@@ -574,4 +626,18 @@ mysql_declare_plugin(synod){MYSQL_DAEMON_PLUGIN,
                             status_variables,
                             variables,
                             nullptr,
-                            PLUGIN_OPT_NO_UNINSTALL} mysql_declare_plugin_end;
+                            PLUGIN_OPT_NO_UNINSTALL},
+    {MYSQL_GROUP_REPLICATION_PLUGIN,
+     &group_replication_calls,
+     "group_replication",
+     "Synod",
+     "Statements, tables and variables of MySQL's Group Replication, for Synod (experimental)",
+     PLUGIN_LICENSE_GPL,
+     group_replication_init,
+     nullptr,
+     group_replication_deinit,
+     0x0001,
+     nullptr,
+     group_replication_variables,
+     nullptr,
+     PLUGIN_OPT_NO_UNINSTALL} mysql_declare_plugin_end;

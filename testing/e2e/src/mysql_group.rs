@@ -63,17 +63,7 @@ impl MysqlGroup {
         mut prepare: impl FnMut(&Path) -> Outcome,
     ) -> Outcome<MysqlGroup> {
         let root = mysql_server::installed()?;
-        let plugin = std::env::var_os(PLUGIN).map(PathBuf::from);
-        let plugin = plugin.filter(|path| path.is_file());
-        let plugin = plugin.ok_or_else(|| {
-            Failure(format!(
-                "no plugin in {PLUGIN}: run scripts/test-mysql-group"
-            ))
-        })?;
-        // By its name, and not over the one that a server has open.
-        let part = root.join("usr/lib/mysql/plugin/synod_mysql.part");
-        fs::copy(plugin, &part).why("copying the plugin")?;
-        fs::rename(&part, part.with_extension("so")).why("placing the plugin")?;
+        install_plugin()?;
         let members = [11, 12, 13]
             .map(|at| format!("127.0.0.1:{}", port + at))
             .join(",");
@@ -185,6 +175,24 @@ impl MysqlGroup {
         }
         Ok(first)
     }
+}
+
+/// Puts the plugin where servers load it from.
+///
+/// # Errors
+/// When there is no MySQL or no plugin.
+pub fn install_plugin() -> Outcome {
+    let plugin = std::env::var_os(PLUGIN).map(PathBuf::from);
+    let plugin = plugin.filter(|path| path.is_file());
+    let plugin = plugin.ok_or_else(|| {
+        Failure(format!(
+            "no plugin in {PLUGIN}: run scripts/test-mysql-group"
+        ))
+    })?;
+    // By its name, and not over the one that a server has open.
+    let part = mysql_server::installed()?.join("usr/lib/mysql/plugin/synod_mysql.part");
+    fs::copy(plugin, &part).why("copying the plugin")?;
+    fs::rename(&part, part.with_extension("so")).why("placing the plugin")
 }
 
 /// The servers beside this one.

@@ -7,17 +7,19 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use synod_binlog::mysql_gtid::MysqlGtidSet;
 use synod_node::Level;
 
 use crate::clients::Statement;
 use crate::host::{Decision, Member};
+use crate::members;
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
@@ -68,6 +70,7 @@ pub struct CTransaction {
     hashes: *const u64,
     hash_count: usize,
     runs_alone: i32,
+    waits_for_others: i32,
     began: i64,
 }
 
@@ -85,6 +88,21 @@ pub struct CStatus {
     unknown: u64,
     primary: i32,
 }
+
+/// `struct synod_member`.
+#[repr(C)]
+pub struct CMember {
+    server: [u8; 40],
+    name: [u8; 64],
+    host: [u8; 256],
+    state: [u8; 16],
+    port: u32,
+    is_writer: i32,
+    is_self: i32,
+}
+
+/// `SYNOD_LATEST` of `enum synod_position`.
+const LATEST: i32 = 1;
 
 const ORDERED: i32 = 0;
 const REFUSED: i32 = 1;
@@ -197,6 +215,10 @@ impl ClientTransaction for Client<'_> {
         self.0.runs_alone != 0
     }
 
+    fn waits_for_others(&self) -> bool {
+        self.0.waits_for_others != 0
+    }
+
     fn began(&self) -> Option<Opening> {
         (self.0.began >= 0).then_some(Opening(self.0.began))
     }
@@ -231,24 +253,10 @@ pub unsafe extern "C" fn synod_host_start(
 ) -> i32 {
     // SAFETY: the caller's promise.
     let (server, settings) = unsafe { (*server, &*settings) };
-    // SAFETY: the caller's promise; the bytes are set before they are read.
-    let why = unsafe {
-        why.cast::<u8>().write_bytes(0, why_size);
-        std::slice::from_raw_parts_mut(why.cast::<u8>(), why_size)
-    };
     // SAFETY: the caller's promise.
     let started = catch_unwind(AssertUnwindSafe(|| unsafe { start(server, settings) }));
-    match started {
-        Ok(Ok(())) => 0,
-        Ok(Err(text)) => {
-            put_text(why, &text);
-            1
-        }
-        Err(_) => {
-            put_text(why, "the plugin has a defect; see the lines before");
-            1
-        }
-    }
+    // SAFETY: the caller's promise.
+    unsafe { answer(started, why, why_size) }.map_or(1, |()| 0)
 }
 
 /// # Safety
@@ -357,6 +365,106 @@ pub unsafe extern "C" fn synod_host_status(status: *mut CStatus) {
     out.refused = status.refused;
     out.unknown = status.unknown;
     out.primary = i32::from(status.is_primary);
+}
+
+/// # Safety
+/// The pointers are those that `synod_host.h` describes, and stay valid during the call; `why` has
+/// room for `why_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_position(
+    kind: i32,
+    seconds: u32,
+    context: *mut c_void,
+    is_killed: extern "C" fn(*mut c_void) -> i32,
+    number: *mut i64,
+    why: *mut c_char,
+    why_size: usize,
+) -> i32 {
+    let statement = KilledFlag { context, is_killed };
+    let limit = Duration::from_secs(u64::from(seconds));
+    let found = catch_unwind(AssertUnwindSafe(|| match (member(), kind) {
+        (None, LATEST) => Err("this server takes no part in its group".to_owned()),
+        (None, _) => Ok(0),
+        (Some(member), LATEST) => match member.latest_position(limit, &statement) {
+            Ok(seqno) => Ok(seqno.0),
+            Err(error) => Err(error.to_string()),
+        },
+        (Some(member), _) => Ok(member.position_of_new_writer().map_or(0, |seqno| seqno.0)),
+    }));
+    // SAFETY: the caller's promise.
+    unsafe { answer(found, why, why_size) }.map_or(1, |found| {
+        // SAFETY: the caller's promise.
+        unsafe { *number = found };
+        0
+    })
+}
+
+/// # Safety
+/// `members` has that many places.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_members(members: *mut CMember, places: usize) -> usize {
+    let list = member().map(|member| members::list(&member.node().status()));
+    let list = list.unwrap_or_default();
+    // SAFETY: the caller's promise; all fields may be zero.
+    let out = unsafe {
+        members.write_bytes(0, places);
+        std::slice::from_raw_parts_mut(members, places)
+    };
+    for (place, member) in out.iter_mut().zip(&list) {
+        put_text(&mut place.server, &member.server.to_string());
+        put_text(&mut place.name, &member.name);
+        put_text(&mut place.host, &member.host);
+        put_text(&mut place.state, member.state);
+        place.port = u32::from(member.port);
+        place.is_writer = i32::from(member.is_writer);
+        place.is_self = i32::from(member.is_self);
+    }
+    list.len().min(places)
+}
+
+/// # Safety
+/// `server` ends with a zero byte, and `why` has room for `why_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_lead(
+    server: *const c_char,
+    why: *mut c_char,
+    why_size: usize,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let server = unsafe { CStr::from_ptr(server) }.to_string_lossy();
+    let done = catch_unwind(AssertUnwindSafe(|| match member() {
+        None => Err("this server takes no part in its group".to_owned()),
+        Some(member) => member.hand_over_to(&server),
+    }));
+    // SAFETY: the caller's promise.
+    unsafe { answer(done, why, why_size) }.map_or(1, |()| 0)
+}
+
+/// The value of a call; none: it failed, and `why` says how.
+///
+/// # Safety
+/// `why` has room for `why_size` bytes.
+unsafe fn answer<T>(
+    answered: std::thread::Result<Result<T, String>>,
+    why: *mut c_char,
+    why_size: usize,
+) -> Option<T> {
+    // SAFETY: the caller's promise; the bytes are set before they are read.
+    let why = unsafe {
+        why.cast::<u8>().write_bytes(0, why_size);
+        std::slice::from_raw_parts_mut(why.cast::<u8>(), why_size)
+    };
+    match answered {
+        Ok(Ok(value)) => Some(value),
+        Ok(Err(text)) => {
+            put_text(why, &text);
+            None
+        }
+        Err(_) => {
+            put_text(why, "the plugin has a defect; see the lines before");
+            None
+        }
+    }
 }
 
 #[unsafe(no_mangle)]

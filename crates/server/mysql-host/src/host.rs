@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use synod_node::{
-    DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level, Node,
-    NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode, StateTransferEvent, View,
+    CommitWait, DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level,
+    Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode, StateTransferEvent, View,
     WaitPolicy, WritePermission,
 };
 
@@ -54,12 +54,13 @@ pub(crate) struct Member {
     pub(crate) had_at_start: Seqno,
     /// Everything up to here is in the database. Only one thread changes it.
     applied: AtomicI64,
+    /// Whether the group is asked how far the other databases are.
+    pub(crate) knows_others: AtomicBool,
     state: Mutex<State>,
-    changed: Condvar,
+    pub(crate) changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
 pub(crate) struct State {
     pub(crate) stage: Stage,
     pub(crate) is_stopping: bool,
@@ -77,7 +78,29 @@ pub(crate) struct State {
     pub(crate) is_offline: bool,
     /// This server has begun the group, and has not said yet with which data.
     pub(crate) founds: bool,
+    /// All other present databases have everything up to here, if the group is asked for that.
+    pub(crate) others_applied: Seqno,
     pub(crate) problem: String,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            stage: Stage::default(),
+            is_stopping: false,
+            joined: None,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            permission: WritePermission::default(),
+            is_open: None,
+            opening: Opening::default(),
+            openings: 0,
+            is_offline: false,
+            founds: false,
+            others_applied: Seqno(i64::MAX),
+            problem: String::new(),
+        }
+    }
 }
 
 impl Member {
@@ -100,6 +123,7 @@ impl Member {
             node: OnceLock::new(),
             had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
+            knows_others: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
             threads: Mutex::default(),
@@ -270,12 +294,22 @@ impl Member {
             }
         };
         let node = self.node();
+        let waits_for_others =
+            client.waits_for_others() || self.settings.options.commit_wait() == CommitWait::Applied;
+        if waits_for_others {
+            self.ask_for_other_databases();
+        }
         let pending = node.pending(WaitPolicy::UntilGroupLost);
-        let result = self.clients.wait(&pending, statement, || {
+        let result = self.clients.wait(&pending, statement.clone(), || {
             node.hand_over(&action, &pending, || self.applied());
         });
         match result {
-            ProposalResult::Ordered { seqno, .. } => Decision::Ordered(seqno),
+            ProposalResult::Ordered { seqno, .. } => {
+                if waits_for_others {
+                    self.await_others(seqno, statement.as_ref());
+                }
+                Decision::Ordered(seqno)
+            }
             ProposalResult::Unknown => Decision::Unknown,
             ProposalResult::Conflict { .. }
             | ProposalResult::TooOld
@@ -391,6 +425,10 @@ impl Host for Member {
         };
         let level = if primary { Level::Info } else { Level::Warning };
         self.log(level, text);
+    }
+
+    fn applied_everywhere(&self, seqno: Seqno) {
+        self.change(|state| state.others_applied = seqno);
     }
 
     fn write_permission(&self, permission: WritePermission) {

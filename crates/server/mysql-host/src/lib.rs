@@ -7,8 +7,10 @@
 mod apply;
 pub mod boundary;
 mod clients;
+mod consistency;
 mod events;
 mod host;
+mod members;
 mod server;
 mod settings;
 mod status;

@@ -53,6 +53,8 @@ pub(crate) trait ClientTransaction {
     fn hashes(&self) -> &[u64];
     /// Whether it changes what is not in the hashes.
     fn runs_alone(&self) -> bool;
+    /// Whether it is acknowledged only once all present servers have applied it.
+    fn waits_for_others(&self) -> bool;
     /// The opening in which its first statement began; none: it is one statement, which the server
     /// has let begin as a write.
     fn began(&self) -> Option<Opening>;

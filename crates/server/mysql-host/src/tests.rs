@@ -56,6 +56,10 @@ impl ClientTransaction for Played {
         &self.hashes
     }
 
+    fn waits_for_others(&self) -> bool {
+        false
+    }
+
     fn runs_alone(&self) -> bool {
         false
     }

@@ -2,8 +2,10 @@
 //! `scripts/test-mysql-group`.
 
 mod applier;
+mod consistency;
 mod crashes;
 mod failures;
+mod group_replication;
 mod load;
 mod other_data;
 mod statements;
