@@ -163,7 +163,7 @@ pub(crate) fn beginning(executed: &MysqlGtidSet, origin: Origin) -> Action {
     }
 }
 
-/// What stands before `bytes` bytes of events, with room for them.
+/// The header of an action, with room for `bytes` bytes behind it.
 fn header(origin: Origin, flags: u8, bytes: usize) -> Vec<u8> {
     let mut data = Vec::with_capacity(HEADER_BYTES + bytes);
     data.put_slice(&[VERSION, flags, 0, 0]);

@@ -189,7 +189,7 @@ impl MysqlGtidSet {
         bytes.is_empty().then_some(set)
     }
 
-    /// What is not of this server or group.
+    /// The part that is not of this server or group.
     pub fn of_others(&self, uuid: Uuid) -> MysqlGtidSet {
         let others = self.sources.iter().filter(|((of, _), _)| *of != uuid);
         MysqlGtidSet {
