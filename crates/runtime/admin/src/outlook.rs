@@ -83,7 +83,8 @@ fn absence(member: &Member) -> String {
         (true, None) => format!("{name} silent"),
         (true, Some(silent)) => format!("{name} silent for {}", span::text(silent)),
         (false, Some(silent)) => format!("{name} absent for {}", span::text(silent)),
-        (false, None) => format!("{name} absent"),
+        // Also absent: one that was there before this process began.
+        (false, None) => format!("{name} not heard yet"),
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
         for hears_leader in [true, false] {
             let outlook = Outlook::of(&three, hears_leader);
             assert!(!outlook.can_commit && outlook.tolerates == 0);
-            let expected = "3 voters, 1 answers (db2 absent for 9 s, db3 absent): nothing commits \
+            let expected = "3 voters, 1 answers (db2 absent for 9 s, db3 not heard yet): nothing commits \
                             until 2 answer";
             assert_eq!(outlook.text, expected);
         }

@@ -13,8 +13,9 @@ use crate::status;
 pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
 
 /// Reason for a member that keeps no upstream's binlog.
-const NO_UPSTREAM: &str = "this is no relay that keeps the binlog of an upstream: name the log \
-                           directory of one with --dir. 'synod status' shows what this member is";
+const NO_UPSTREAM: &str = "this member keeps no binlog of an upstream. On a machine with a relay \
+                           of one, name its log directory with --dir. A relay of a group has no \
+                           more to say than 'synod status'";
 
 /// Longest wait of an order for the group: less than clients wait for the answer.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);

@@ -418,7 +418,8 @@ mod tests {
             let shown = rows(&node);
             assert!(!shown[lost].is_present && !shown[lost].answers(), "{name}");
             let outlook = super::group("g", &node, &shown).outlook;
-            let expected = format!("4 voters, 3 answer ({name} absent): no further one may fail");
+            let expected =
+                format!("4 voters, 3 answer ({name} not heard yet): no further one may fail");
             assert_eq!(outlook, expected);
         }
     }

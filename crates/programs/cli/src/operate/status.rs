@@ -114,7 +114,9 @@ fn head(status: &Status) -> String {
     if let Some(election) = &status.last_election {
         let at = utc::text(election.at_unix_ms);
         let (term, leader, why) = (election.term, &election.leader, &election.why);
-        lines.push(format!("last election: {at}, term {term}, {leader}: {why}"));
+        lines.push(format!(
+            "leader heard since {at}, term {term}, {leader}: {why}"
+        ));
     }
     lines.join("\n")
 }

@@ -228,9 +228,8 @@ fn check_loss(facts: &Facts, voter: MemberId, force: bool) -> Result<(), Command
     if tolerance < before && !force {
         let name = facts.name(voter);
         let text = format!(
-            "without the vote of {name}, the group stops when {} of its voters are lost; now it \
-             survives the loss of {before}. Promote another member first, or force the command",
-            tolerance + 1
+            "without the vote of {name} the group survives the loss of {tolerance} voters, and now \
+             that of {before}. Promote another member first, or repeat the command with --yes",
         );
         return Err(refuse(RefusalReason::WouldLoseTolerance, text));
     }

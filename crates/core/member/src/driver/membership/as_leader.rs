@@ -378,7 +378,8 @@ fn refuse_join(
             format!(
                 "the group has {} already, and this server says that it is '{name}' at {address}: \
                  two members cannot have one name or one address. Give this server a {} and a {} \
-                 of its own",
+                 of its own. If it is that member, without its former data: it is let in once the \
+                 group misses its former process",
                 holders.collect::<Vec<_>>().join(" and "),
                 setting(Setting::MemberName),
                 setting(Setting::MemberAddress),
