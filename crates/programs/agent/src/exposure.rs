@@ -15,8 +15,8 @@ use crate::token::Token;
 pub enum ExposureError {
     #[error(
         "every machine that reaches {listen} could read about this group. Make a token \
-         ((umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token), owned by the user of \
-         the agent), and add --token-file /etc/mysql/synod-agent.token; or have clients show \
+         ((umask 077; openssl rand -hex 32 > /etc/synod/agent.token), owned by the user of \
+         the agent), and add --token-file /etc/synod/agent.token; or have clients show \
          certificates (--tls-cert, --tls-key, --tls-client-ca). Or listen on this machine only: \
          --listen 127.0.0.1:{}", listen.port()
     )]

@@ -80,9 +80,9 @@ impl TlsArgs {
 }
 
 const EXAMPLE: &str = "\
-Runs as root or as the user that the server runs as, because only they may ask a server. It only
-reads. The manual has a unit for systemd, and what HAProxy, keepalived, Kubernetes and Prometheus
-need: docs/operating/agent.md.
+Runs as root, as the user that the server runs as, or as one in the group synod-status: others may
+not ask a server. It only reads. The manual has a unit for systemd, and what HAProxy, keepalived,
+Kubernetes and Prometheus need: docs/operating/agent.md.
 
 Example, for this machine only:
 
@@ -92,13 +92,13 @@ Example, for this machine only:
 
 For other machines:
 
-  (umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token)
-  synod agent --listen 0.0.0.0:4580 --token-file /etc/mysql/synod-agent.token \\
-      --tls-cert /etc/mysql/agent.pem --tls-key /etc/mysql/agent.key
+  (umask 077; openssl rand -hex 32 > /etc/synod/agent.token)
+  synod agent --listen 0.0.0.0:4580 --token-file /etc/synod/agent.token \\
+      --tls-cert /etc/synod/agent.pem --tls-key /etc/synod/agent.key
 
 The agent of a member on another machine:
 
-  synod agent --member db2:4567 --secret-file /etc/mysql/synod.secret
+  synod agent --member db2:4567 --secret-file /etc/synod/group.secret
 
 Exit codes:
   0  it was told to end (SIGTERM)

@@ -49,7 +49,7 @@ fn name_of_another(server: &ServerFacts, peers: &[PeerFacts]) -> Option<Finding>
         ),
         "the name is unique in a group. Is it the sample's, or that of the server from which the \
          file was copied?",
-        "wsrep_node_name = $(hostname --short)",
+        "wsrep_node_name = a name of its own; hostname --short shows the machine's",
     ))
 }
 

@@ -64,6 +64,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             findings.extend(limits::judge(server, &local.machine));
             findings.extend(boot::judge(&local.machine));
             findings.extend(memory::judge(server, &local.machine));
+            findings.extend(programs::judge_library(local.missing_library.as_deref()));
             findings.push(programs::judge(
                 server.variable("wsrep_sst_method"),
                 local.programs,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::{PeerFacts, ServerFacts};
+use crate::facts::{PeerFacts, ServerFacts, is_on};
 use crate::finding::{Finding, Severity, Subject};
 
 /// Above it, each commit of a client far from the leader is noticed by people.
@@ -21,7 +21,36 @@ pub(super) fn judge(server: &ServerFacts, peers: &[PeerFacts]) -> Vec<Finding> {
     let half_way = server.is_in_group().then(|| half_way(peers)).flatten();
     let others = peers.iter().filter(|peer| !peer.is_own);
     let each = others.flat_map(judge_peer);
-    half_way.into_iter().chain(each).collect()
+    let findings = half_way.into_iter().chain(no_address(server, peers));
+    findings.chain(each).collect()
+}
+
+/// A server that is to join a group, and knows no other one of it.
+fn no_address(server: &ServerFacts, peers: &[PeerFacts]) -> Option<Finding> {
+    let is_wanted = server.in_files.get("wsrep_on").is_some_and(|on| is_on(on));
+    let is_named = !server.planned("wsrep_cluster_address").is_empty();
+    let is_alone = server.is_silent() && !peers.is_empty() && peers.iter().all(|peer| peer.is_own);
+    let (severity, what, why) = match (is_wanted, is_named) {
+        (true, false) => (
+            Severity::Problem,
+            "wsrep_on is set, and wsrep_cluster_address is not",
+            "the server knows no member of its group, and does not start",
+        ),
+        (true, true) if is_alone => (
+            Severity::Warning,
+            "wsrep_cluster_address names this server only",
+            "one that has not been in a group looks for it there, in vain, and ends",
+        ),
+        _ => return None,
+    };
+    Some(Finding::new(
+        Subject::Network,
+        severity,
+        what,
+        why,
+        "wsrep_cluster_address = synod://db1,db2,db3, with the names of all servers. Only the \
+         first server of a new group: galera_new_cluster",
+    ))
 }
 
 /// A server that may take a full copy cannot see whether the others get through to it.
@@ -172,6 +201,32 @@ mod tests {
         assert_eq!(judged(Ok((150, 1500))), [Severity::Note]);
         assert_eq!(judged(Ok((1, 900))), [Severity::Good, Severity::Warning]);
         assert_eq!(judged(Err("Connection refused")), [Severity::Warning]);
+    }
+
+    #[test]
+    fn server_that_is_to_join_a_group_needs_the_address_of_another() {
+        let findings = |in_files: &[(&str, &str)], is_own: bool| {
+            let pairs = in_files.iter();
+            let server = ServerFacts {
+                in_files: pairs
+                    .map(|(name, value)| (name.to_string(), value.to_string()))
+                    .collect(),
+                silence: Some("it does not run".to_owned()),
+                ..ServerFacts::default()
+            };
+            let peer = PeerFacts {
+                is_own,
+                ..peer(Err("refused".to_owned()))
+            };
+            no_address(&server, &[peer]).map(|found| found.severity)
+        };
+        let address = ("wsrep_cluster_address", "synod://db1");
+        let on = ("wsrep_on", "ON");
+        assert_eq!(findings(&[on], false), Some(Severity::Problem));
+        assert_eq!(findings(&[on, address], true), Some(Severity::Warning));
+        assert_eq!(findings(&[on, address], false), None);
+        assert_eq!(findings(&[("wsrep_on", "OFF")], true), None);
+        assert_eq!(findings(&[], true), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Programs that full copies need.
+//! The library that the server loads, and programs that full copies need.
 
 use crate::facts::Programs;
 use crate::finding::{Finding, Severity, Subject};
@@ -28,9 +28,30 @@ pub(super) fn judge(sst_method: &str, programs: Programs) -> Finding {
     )
 }
 
+/// `missing`: the file that the configuration names, and that is not there.
+pub(super) fn judge_library(missing: Option<&str>) -> Option<Finding> {
+    missing.map(|path| {
+        Finding::new(
+            Subject::Programs,
+            Severity::Problem,
+            format!("wsrep_provider is {path}, and there is no such file"),
+            "the server ends when it starts: it cannot load its library",
+            "wsrep_provider = /usr/lib/libsynod.so, where the package synod-provider has put it",
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_that_is_not_there_is_named() {
+        let found = judge_library(Some("/usr/lib/synod.so")).unwrap();
+        assert!(found.what.contains("/usr/lib/synod.so"), "{found:?}");
+        assert_eq!(found.severity, Severity::Problem);
+        assert_eq!(judge_library(None), None);
+    }
 
     #[test]
     fn what_the_method_needs_is_asked_for() {

@@ -70,6 +70,8 @@ pub struct LocalFacts {
     /// Whether the clock is set by others; none: it cannot be told.
     pub is_clock_synchronised: Option<bool>,
     pub programs: Programs,
+    /// The library that the server's files name, if there is no such file.
+    pub missing_library: Option<String>,
     /// Ports that a group needs, and at which a program listens.
     pub busy_ports: Vec<u16>,
     /// Files of Galera's in the data directory, with their sizes in bytes.
@@ -211,6 +213,7 @@ impl LocalFacts {
             machine: MachineFacts::gather(server.variable("pid_file")),
             is_clock_synchronised: clock::is_synchronised(),
             programs: Programs::look(),
+            missing_library: missing_library(server),
             busy_ports: ports::busy(&[group_port(options), copy_port(server)]),
             leftovers: leftovers.collect(),
             has_own_address: whereabouts::is_here(&own_address(server, options).host),
@@ -218,6 +221,13 @@ impl LocalFacts {
             data_dir,
         }
     }
+}
+
+/// A path that is not absolute is the linker's to search.
+fn missing_library(server: &ServerFacts) -> Option<String> {
+    let named = server.in_files.get("wsrep_provider")?;
+    let path = Path::new(named);
+    (path.is_absolute() && !path.exists()).then(|| named.clone())
 }
 
 /// The data directory, unless an option names another.
@@ -243,5 +253,23 @@ mod tests {
         assert_eq!(dir_of(""), Path::new("/data"));
         assert_eq!(dir_of("synod.log_dir=/log"), Path::new("/log"));
         assert_eq!(dir_of("no option"), Path::new("/data"), "refused");
+    }
+
+    #[test]
+    fn library_in_the_files_is_looked_for() {
+        let missing = |value: &str| {
+            let in_files = [("wsrep_provider".to_owned(), value.to_owned())].into();
+            missing_library(&ServerFacts {
+                in_files,
+                ..ServerFacts::default()
+            })
+        };
+        assert_eq!(
+            missing("/nowhere/synod.so").as_deref(),
+            Some("/nowhere/synod.so")
+        );
+        assert_eq!(missing(env!("CARGO_MANIFEST_DIR")), None, "it is there");
+        assert_eq!(missing("none"), None);
+        assert_eq!(missing_library(&ServerFacts::default()), None);
     }
 }

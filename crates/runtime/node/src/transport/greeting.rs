@@ -213,7 +213,7 @@ fn warn_of_double(transport: &Transport, hello: &Hello, from: SocketAddr) {
     let setting = |setting| transport.host.setting_name(setting);
     let why = format!(
         "says that it is '{}' at {}, and this member is '{own_name}' at {}: two members cannot \
-         have one name or one address. Correct {} and {} there",
+         have one name or one address. Correct {} and {} of the one to which they do not belong",
         hello.name,
         hello.address,
         transport.address,
