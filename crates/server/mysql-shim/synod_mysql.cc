@@ -521,7 +521,7 @@ MYSQL_SYSVAR_BOOL(bootstrap, var_bootstrap, PLUGIN_VAR_READONLY | PLUGIN_VAR_OPC
                   "Begin the group with this server's data, unless its log has one already",
                   nullptr, nullptr, false);
 MYSQL_SYSVAR_UINT(workers, var_workers, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
-                  "Threads that apply the group's transactions", nullptr, nullptr, 4, 1, 1024, 0);
+                  "Threads that apply the group's transactions", nullptr, nullptr, 16, 1, 1024, 0);
 SYS_VAR *variables[] = {MYSQL_SYSVAR(group),     MYSQL_SYSVAR(name),    MYSQL_SYSVAR(address),
                         MYSQL_SYSVAR(members),   MYSQL_SYSVAR(options), MYSQL_SYSVAR(bootstrap),
                         MYSQL_SYSVAR(workers), nullptr};
