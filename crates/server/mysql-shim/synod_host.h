@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 3
+#define SYNOD_HOST_INTERFACE 4
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -48,6 +48,8 @@ struct synod_server {
   int32_t (*set_read_only)(int32_t on);
   /* Whether ordinary clients are sent away: offline_mode. */
   int32_t (*set_offline)(int32_t on);
+  /* Whether each commit waits for its flush: innodb_flush_log_at_trx_commit is 1, or 0. */
+  int32_t (*set_flush)(int32_t on);
 };
 
 /* Values of the plugin's variables. Texts end with a zero byte. */

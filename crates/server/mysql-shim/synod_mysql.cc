@@ -117,6 +117,14 @@ bool set_variable(const char *name, const char *value) {
   return update->set(nullptr, "GLOBAL", nullptr, name_text.get(), value_text.get());
 }
 
+bool set_number(const char *name, unsigned long long value) {
+  Use<SERVICE_TYPE(mysql_system_variable_update_integer)> update(
+      "mysql_system_variable_update_integer");
+  Text name_text(name);
+  if (!update || name_text.get() == nullptr) return true;
+  return update->set_unsigned(nullptr, "GLOBAL", nullptr, name_text.get(), value);
+}
+
 /* ---- the table of the host */
 
 void host_log(int32_t level, const char *text, size_t length) {
@@ -184,10 +192,13 @@ int32_t set_read_only(int32_t on) {
 
 int32_t set_offline(int32_t on) { return set_variable("offline_mode", on ? "ON" : "OFF"); }
 
+int32_t set_flush(int32_t on) { return set_number("innodb_flush_log_at_trx_commit", on ? 1 : 0); }
+
 const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
                             thread_end,           channel_create_empty, channel_start_applier,
                             channel_stop_applier, channel_queue, channel_is_applying,
-                            executed,             set_read_only, set_offline};
+                            executed,             set_read_only, set_offline,
+                            set_flush};
 
 /* ---- transactions of clients */
 
@@ -374,6 +385,8 @@ std::string wrong_setting() {
       {"binlog_row_image", "FULL", "other servers find rows by all their values"},
       {"innodb_flush_log_at_trx_commit", "1",
        "after a crash the binlog would claim transactions that InnoDB has lost"},
+      {"innodb_flush_log_at_timeout", "1",
+       "the group's log is kept for what a replica has not flushed"},
       {"log_replica_updates", "OFF", "the position of the applier would be the binlog's, too"},
       {"binlog_order_commits", "ON", "a crash would lose earlier commits, and keep later ones"},
       {"replica_preserve_commit_order", "ON", "commits would be seen in another order"},
@@ -549,7 +562,7 @@ MYSQL_SYSVAR_BOOL(bootstrap, var_bootstrap, PLUGIN_VAR_READONLY | PLUGIN_VAR_OPC
                   "Begin the group with this server's data, unless its log has one already",
                   nullptr, nullptr, false);
 MYSQL_SYSVAR_UINT(workers, var_workers, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
-                  "Threads that apply the group's transactions", nullptr, nullptr, 4, 1, 1024, 0);
+                  "Threads that apply the group's transactions", nullptr, nullptr, 16, 1, 1024, 0);
 SYS_VAR *variables[] = {MYSQL_SYSVAR(group),     MYSQL_SYSVAR(name),    MYSQL_SYSVAR(address),
                         MYSQL_SYSVAR(members),   MYSQL_SYSVAR(options), MYSQL_SYSVAR(bootstrap),
                         MYSQL_SYSVAR(workers), nullptr};
@@ -607,6 +620,8 @@ std::string start_member() {
 void stop_member() {
   set_read_only(1);
   before_shutdown(nullptr);
+  /* As the member found it. */
+  set_flush(1);
 }
 
 std::string group_uuid() { return group_text; }

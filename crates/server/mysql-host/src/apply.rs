@@ -10,7 +10,7 @@ use synod_binlog::mysql_gtid::MysqlGtidSet;
 use synod_node::{Delivery, Level, NotFetched, Seqno};
 
 use crate::events::{self, Place};
-use crate::host::{Member, State};
+use crate::host::Member;
 use crate::server::ServerError;
 use crate::status::Stage;
 use crate::transaction::{self, Logged, NotReadable};
@@ -123,40 +123,37 @@ impl Member {
 
     fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
         let (mut own, mut queued) = (after, Queued::default());
-        while let Some(delivery) = self.wait_for(|state| state.take()) {
-            self.change(|_| ()); // there is room in the queue
-            let (seqno, depends_on, data) = match delivery {
-                Delivery::Action {
-                    seqno, data: None, ..
-                } if self.lock().founds => (seqno, Seqno(seqno.0 - 1), None),
-                Delivery::Action {
-                    seqno, data: None, ..
-                } => {
-                    own = seqno;
-                    continue;
+        while let Some(deliveries) = self.deliveries.take() {
+            for delivery in deliveries {
+                let (seqno, depends_on, data) = match delivery {
+                    Delivery::Action {
+                        seqno, data: None, ..
+                    } if self.lock().founds => (seqno, Seqno(seqno.0 - 1), None),
+                    Delivery::Action {
+                        seqno, data: None, ..
+                    } => {
+                        own = seqno;
+                        continue;
+                    }
+                    Delivery::Action {
+                        seqno,
+                        depends_on,
+                        data: Some(data),
+                        ..
+                    } => (seqno, depends_on, Some(data)),
+                    // Nothing is applied beside it.
+                    Delivery::View(view) => (view.seqno, Seqno(view.seqno.0 - 1), None),
+                };
+                // A client of this server commits it, and the channel does not know of it: what
+                // comes after may depend on it.
+                if !self.wait_for_applied(|applied| applied >= own && queued.has_room(applied)) {
+                    return Ok(());
                 }
-                Delivery::Action {
-                    seqno,
-                    depends_on,
-                    data: Some(data),
-                    ..
-                } => (seqno, depends_on, Some(data)),
-                // Nothing is applied beside it.
-                Delivery::View(view) => (view.seqno, Seqno(view.seqno.0 - 1), None),
-            };
-            // A client of this server commits it, and the channel does not know of it: what comes
-            // after may depend on it.
-            let may_queue = |_: &mut State| {
-                let applied = self.applied();
-                (applied >= own && queued.has_room(applied)).then_some(())
-            };
-            if self.wait_for(may_queue).is_none() {
-                return Ok(());
-            }
-            queued.push(seqno, data.as_ref().map_or(0, bytes::Bytes::len));
-            match data {
-                Some(data) => self.queue_transaction(seqno, depends_on, data)?,
-                None => self.queue_nothing(seqno, depends_on)?,
+                queued.push(seqno, data.as_ref().map_or(0, bytes::Bytes::len));
+                match data {
+                    Some(data) => self.queue_transaction(seqno, depends_on, data)?,
+                    None => self.queue_nothing(seqno, depends_on)?,
+                }
             }
         }
         Ok(())

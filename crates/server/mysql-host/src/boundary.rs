@@ -19,7 +19,7 @@ use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
@@ -42,6 +42,7 @@ pub struct CServer {
     executed: extern "C" fn(*mut c_void, Take) -> i32,
     set_read_only: extern "C" fn(i32) -> i32,
     set_offline: extern "C" fn(i32) -> i32,
+    set_flush: extern "C" fn(i32) -> i32,
 }
 
 /// `struct synod_settings`.
@@ -180,6 +181,11 @@ impl Server for CServer {
 
     fn set_offline(&self, on: bool) -> Result<(), ServerError> {
         CServer::result("set offline_mode", (self.set_offline)(i32::from(on)))
+    }
+
+    fn set_flush(&self, on: bool) -> Result<(), ServerError> {
+        let code = (self.set_flush)(i32::from(on));
+        CServer::result("set innodb_flush_log_at_trx_commit", code)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The member in this server: what its threads share, the calls of clients' threads, and what the
 //! node asks of its host.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -16,12 +15,12 @@ use synod_node::{
 };
 
 use crate::clients::{Clients, Statement};
+use crate::deliveries::Deliveries;
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{NAMES, Settings};
 use crate::status::{Counters, Stage, Status};
 use crate::transaction::{self, Origin};
 
-const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// A thread that the server does not take yet tries again.
 const BEGIN_AGAIN: Duration = Duration::from_millis(50);
 
@@ -48,6 +47,7 @@ pub(crate) struct Member {
     pub(crate) server: Arc<dyn Server>,
     pub(crate) settings: Settings,
     pub(crate) clients: Clients,
+    pub(crate) deliveries: Deliveries,
     pub(crate) counters: Counters,
     node: OnceLock<Arc<Node>>,
     /// The last number that the database had at the start, with or without gaps before it.
@@ -58,6 +58,8 @@ pub(crate) struct Member {
     pub(crate) knows_others: AtomicBool,
     state: Mutex<State>,
     pub(crate) changed: Condvar,
+    /// The thread that feeds the channel waits for a position.
+    advanced: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -66,8 +68,6 @@ pub(crate) struct State {
     pub(crate) is_stopping: bool,
     /// The place of this session in the order, once the group has it.
     pub(crate) joined: Option<Seqno>,
-    pub(crate) queue: VecDeque<Delivery>,
-    queue_bytes: usize,
     pub(crate) permission: WritePermission,
     /// Whether clients may write by the server's own settings; none: not known.
     pub(crate) is_open: Option<bool>,
@@ -89,8 +89,6 @@ impl Default for State {
             stage: Stage::default(),
             is_stopping: false,
             joined: None,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
             permission: WritePermission::default(),
             is_open: None,
             opening: Opening::default(),
@@ -119,6 +117,7 @@ impl Member {
         let member = Arc::new(Member {
             server,
             clients: Clients::default(),
+            deliveries: Deliveries::default(),
             counters: Counters::default(),
             node: OnceLock::new(),
             had_at_start: Seqno(executed.last(settings.group) as i64),
@@ -126,6 +125,7 @@ impl Member {
             knows_others: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
+            advanced: Condvar::new(),
             threads: Mutex::default(),
             settings,
         });
@@ -223,7 +223,18 @@ impl Member {
         let before = self.applied.swap(seqno.0, Ordering::AcqRel);
         assert!(before <= seqno.0, "a database does not lose what it has");
         self.node().set_applied(seqno);
-        self.change(|_| ());
+        let opens_later = self.lock().opens_later();
+        self.advanced.notify_one();
+        if opens_later {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until `is_enough` of the position; false: the member stops before.
+    pub(crate) fn wait_for_applied(&self, mut is_enough: impl FnMut(Seqno) -> bool) -> bool {
+        let must_wait = |state: &mut State| !state.is_stopping && !is_enough(self.applied());
+        let waited = self.advanced.wait_while(self.lock(), must_wait);
+        !waited.unwrap_or_else(PoisonError::into_inner).is_stopping
     }
 
     pub(crate) fn log(&self, level: Level, text: impl AsRef<str>) {
@@ -368,6 +379,8 @@ impl Member {
             state.is_stopping = true;
             state.stage = Stage::Stopped;
         });
+        self.advanced.notify_all();
+        self.deliveries.end();
         self.clients.end_all();
         if let Some(node) = self.node.get() {
             node.stop();
@@ -390,22 +403,14 @@ impl Host for Member {
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
-        let bytes = match &delivery {
-            Delivery::Action { data, .. } => data.as_ref().map_or(0, |data| data.len()),
-            Delivery::View(_) => 0,
-        };
-        let has_room = |state: &mut State| {
-            let has_room = state.queue.is_empty() || state.queue_bytes + bytes <= QUEUE_BYTES_MAX;
-            has_room.then_some(())
-        };
-        if self.wait_for(has_room).is_none() {
-            return ControlFlow::Break(());
+        match self.deliveries.push(delivery) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
-        self.change(|state| {
-            state.queue.push_back(delivery);
-            state.queue_bytes += bytes;
-        });
-        ControlFlow::Continue(())
+    }
+
+    fn takes_now(&self) -> bool {
+        self.deliveries.takes_now()
     }
 
     fn joined(&self, view: &View) {
@@ -461,14 +466,8 @@ impl Host for Member {
 }
 
 impl State {
-    pub(crate) fn take(&mut self) -> Option<Delivery> {
-        let delivery = self.queue.pop_front()?;
-        if let Delivery::Action {
-            data: Some(data), ..
-        } = &delivery
-        {
-            self.queue_bytes -= data.len();
-        }
-        Some(delivery)
+    /// Whether this server is to take writes once its database has reached a position.
+    fn opens_later(&self) -> bool {
+        self.is_open != Some(true) && matches!(self.permission, WritePermission::Here { .. })
     }
 }

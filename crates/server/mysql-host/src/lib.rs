@@ -8,6 +8,7 @@ mod apply;
 pub mod boundary;
 mod clients;
 mod consistency;
+mod deliveries;
 mod events;
 mod host;
 mod members;

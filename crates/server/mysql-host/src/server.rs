@@ -42,6 +42,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
     /// Whether ordinary clients are sent away.
     fn set_offline(&self, on: bool) -> Result<(), ServerError>;
+    /// Whether each commit waits until the engine has flushed it.
+    fn set_flush(&self, on: bool) -> Result<(), ServerError>;
 }
 
 pub(crate) trait ClientTransaction {

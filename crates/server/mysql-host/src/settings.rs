@@ -132,8 +132,8 @@ impl Settings {
                 group: GroupId(self.group.0),
                 seqno: applied,
             },
-            // Settings of the server that are checked at its start flush each commit.
-            flush_period: std::time::Duration::ZERO,
+            // innodb_flush_log_at_timeout, which is checked at the server's start.
+            flush_period: std::time::Duration::from_secs(1),
         })
     }
 }

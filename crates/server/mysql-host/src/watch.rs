@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use synod_node::{DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers};
 
 use crate::host::{Member, State};
-use crate::server::Opening;
+use crate::server::{Opening, ServerError};
 use crate::status::Stage;
 use crate::transaction;
 
@@ -263,19 +263,37 @@ impl Member {
                 (state.is_open, state.opening) = (Some(false), Opening::NONE);
             }
         });
-        if let Err(error) = self.server.set_read_only(!open) {
-            let text = format!("super_read_only cannot be changed: {error}");
+        if let Err(error) = self.move_gate(open) {
+            let text = format!("this server cannot be opened or closed for writes: {error}");
             self.log(Level::Error, text);
             self.change(|state| (state.is_open, state.opening) = (None, Opening::NONE));
             return false;
         }
         self.change(|state| state.is_open = Some(open));
         let text = match open {
-            true => "this server is the writer of its group",
-            false => "this server takes no writes: the leader of its group does",
+            true => "this server is the writer of its group (innodb_flush_log_at_trx_commit=1)",
+            false => {
+                "this server takes no writes: the leader of its group does. What this one applies \
+                 is in the group's log (innodb_flush_log_at_trx_commit=0)"
+            }
         };
         self.log(Level::Info, text);
         true
+    }
+
+    /// Opens or closes the server, and changes its flushes while it is closed. A replica has what
+    /// it applies in the group's log, so it does not flush each commit. A writer does, before its
+    /// binlog has the commit: after a crash the server takes the numbers of both, and the binlog
+    /// would claim what the engine has lost.
+    fn move_gate(&self, open: bool) -> Result<(), ServerError> {
+        if open {
+            self.server.set_flush(true)?;
+            self.server.set_read_only(false)
+        } else {
+            // Waits for commits under way.
+            self.server.set_read_only(true)?;
+            self.server.set_flush(false)
+        }
     }
 
     fn set_offline(&self, offline: bool) -> bool {

@@ -7,7 +7,8 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use synod_e2e::mysql_clients::REFUSED;
 use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
-use synod_e2e::{Outcome, Why, ensure};
+use synod_e2e::{Failure, Outcome, Why, ensure};
+use synod_local_cluster::wait_for;
 
 use crate::load::{ROWS, under_load};
 
@@ -23,6 +24,7 @@ const FAILOVER_LIMIT: Duration = Duration::from_secs(10);
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn transaction_that_began_before_the_writer_changed_does_not_write() -> Outcome {
     let mut group = MysqlGroup::new("began", PORT)?;
+    await_flushes(&group)?;
     let writer = group.await_whole()?;
     group.servers[writer].execute(&[
         "CREATE DATABASE e2e",
@@ -85,9 +87,27 @@ fn transaction_that_began_before_the_writer_changed_does_not_write() -> Outcome 
     }
     drop(open);
     group.servers[writer].start(&[])?;
-    group.await_whole()?;
+    await_flushes(&group)?;
     let rows = group.same_rows("SELECT id FROM e2e.tickets ORDER BY id")?;
     ensure(rows == ["0", "1", "2", "3"], || format!("{rows:?}"))
+}
+
+/// The writer flushes each commit before its binlog has it; what replicas apply is in the log.
+fn await_flushes(group: &MysqlGroup) -> Outcome {
+    let writer = group.await_whole()?;
+    for (at, server) in group.servers.iter().enumerate() {
+        let wanted = [if at == writer { "1" } else { "0" }];
+        let sql = "SELECT @@global.innodb_flush_log_at_trx_commit";
+        let flushes = || server.rows(sql).ok().filter(|rows| *rows == wanted);
+        wait_for(PATIENCE, flushes).ok_or_else(|| {
+            Failure(format!(
+                "db{}: {:?}, not {wanted:?}",
+                at + 1,
+                server.rows(sql)
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 fn run(client: &mut Conn, statements: &[&str]) -> Outcome {
