@@ -76,11 +76,7 @@ fn log(dir: &Path) -> Figures {
             index: LogIndex(i),
             seqno: Seqno(i as i64),
             kind: EntryKind::Action,
-            origin: Origin {
-                member: MemberId(1),
-                session: SessionId(1),
-                number: i,
-            },
+            origin: Origin::new(MemberId(1), SessionId(1), i),
             depends_on: Seqno(0),
             payload_len: 0,
             payload_crc: 0,

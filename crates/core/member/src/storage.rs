@@ -714,10 +714,7 @@ mod tests {
         };
         let mut writer = open(options.clone()).writer;
         while writer.size_bytes() < 5 * options.segment_bytes {
-            let vote = HardState {
-                term: Term(1),
-                voted_for: None,
-            };
+            let vote = HardState::new(Term(1), None);
             (0..500).for_each(|_| writer.save_vote(vote).unwrap());
             writer.sync().unwrap();
         }

@@ -128,10 +128,7 @@ impl Settings {
             seeds: self.members.iter().map(ToString::to_string).collect(),
             log_dir: options.log_dir(&self.data_dir),
             has_data: true,
-            database: DatabasePosition {
-                group: GroupId(self.group.0),
-                seqno: applied,
-            },
+            database: DatabasePosition::new(GroupId(self.group.0), applied),
             // Settings of the server that are checked at its start flush each commit.
             flush_period: std::time::Duration::ZERO,
         })

@@ -64,11 +64,7 @@ fn save(dir: &Path, target: &str, inputs: Vec<Vec<u8>>) -> io::Result<()> {
 
 /// A binlog with a transaction, and lists of GTIDs.
 fn binlog_events() -> Vec<Vec<u8>> {
-    let gtid = Gtid {
-        domain: 1,
-        server_id: 2,
-        sequence: 3,
-    };
+    let gtid = Gtid::new(1, 2, 3);
     let table = b"\x01\0\0\0\0\0\x01\0\x01d\0\x01t\0\x01\x03\0\x01";
     let rows = b"\x01\0\0\0\0\0\x01\0\x01\xff\xfe\x05\0\0\0";
     let query = b"\x04\0\0\0\0\0\0\0\x01\0\0\0\0d\0SELECT 1";
@@ -353,18 +349,12 @@ fn config_entry(term: u64, index: u64) -> Entry {
 }
 
 fn vote(term: u64) -> HardState {
-    HardState {
-        term: Term(term),
-        voted_for: Some(MemberId(7)),
-    }
+    HardState::new(Term(term), Some(MemberId(7)))
 }
 
 fn base() -> LogBase {
     LogBase {
-        last: EntryId {
-            term: Term(2),
-            index: LogIndex(100),
-        },
+        last: EntryId::new(Term(2), LogIndex(100)),
         seqno: Seqno(90),
         config: ConfigAt {
             index: LogIndex(2),

@@ -163,11 +163,7 @@ mod tests {
             index: LogIndex(1),
             seqno: Seqno(0),
             kind: EntryKind::Action,
-            origin: Origin {
-                member,
-                session: SessionId(5),
-                number,
-            },
+            origin: Origin::new(member, SessionId(5), number),
             depends_on: Seqno(0),
             payload_len: 0,
             payload_crc: 0,

@@ -40,10 +40,7 @@ impl Run {
 
     fn at(&self, index: LogIndex) -> EntrySummary {
         EntrySummary {
-            id: EntryId {
-                term: self.term,
-                index,
-            },
+            id: EntryId::new(self.term, index),
             seqno: self.seqno_at(index),
             kind: self.kind,
         }

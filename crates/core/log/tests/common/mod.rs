@@ -37,11 +37,7 @@ pub fn entry(term: u64, index: u64, seqno: i64, kind: EntryKind, bytes: usize) -
         index: LogIndex(index),
         seqno: Seqno(seqno),
         kind,
-        origin: Origin {
-            member: MemberId(1),
-            session: SessionId(2),
-            number: index,
-        },
+        origin: Origin::new(MemberId(1), SessionId(2), index),
         depends_on: Seqno(-1),
         payload_len: 0,
         payload_crc: 0,
@@ -64,18 +60,12 @@ pub fn actions(term: u64, from: u64, to: u64, bytes: usize) -> Vec<Entry> {
 }
 
 pub fn vote(term: u64, member: u64) -> HardState {
-    HardState {
-        term: Term(term),
-        voted_for: Some(MemberId(member)),
-    }
+    HardState::new(Term(term), Some(MemberId(member)))
 }
 
 pub fn base(term: u64, index: u64, seqno: i64) -> LogBase {
     LogBase {
-        last: EntryId {
-            term: Term(term),
-            index: LogIndex(index),
-        },
+        last: EntryId::new(Term(term), LogIndex(index)),
         seqno: Seqno(seqno),
         config: ConfigAt::default(),
     }

@@ -53,11 +53,7 @@ impl Log {
 }
 
 fn origin(number: u64) -> Origin {
-    Origin {
-        member: MEMBER,
-        session: SessionId(7),
-        number,
-    }
+    Origin::new(MEMBER, SessionId(7), number)
 }
 
 /// An origin whose locks do not protect the actions of `origin`.

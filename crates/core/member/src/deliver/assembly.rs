@@ -317,11 +317,7 @@ mod tests {
     use synod_consensus::{MemberId, Origin, Seqno, SessionId, Term};
 
     fn origin() -> Origin {
-        Origin {
-            member: MemberId(1),
-            session: SessionId(2),
-            number: 3,
-        }
+        Origin::new(MemberId(1), SessionId(2), 3)
     }
 
     fn id(action_no: u64) -> PartialActionId {

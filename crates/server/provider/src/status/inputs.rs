@@ -303,10 +303,7 @@ pub(crate) fn gather(
 ) -> StatusInputs {
     let saved = position.current();
     let mut inputs = StatusInputs {
-        last_committed: Gtid {
-            group: saved.group,
-            seqno: saved.seqno.0,
-        },
+        last_committed: Gtid::new(saved.group, saved.seqno.0),
         counters: counters.shown(),
         open_transactions: to_i64(transactions.len()),
         trouble: trouble(connection, position),

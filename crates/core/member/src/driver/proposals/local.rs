@@ -149,11 +149,7 @@ impl LocalProposals {
             }
             let propose = Propose {
                 tag: send.tag,
-                origin: Origin {
-                    member: self.me.member,
-                    session: self.me.session,
-                    number,
-                },
+                origin: Origin::new(self.me.member, self.me.session, number),
                 kind: submitted.kind,
                 oldest_outstanding: self.outbox.oldest_outstanding().unwrap_or(number),
                 payload: submitted.payload.clone(),
@@ -336,11 +332,7 @@ mod tests {
             index: LogIndex(1),
             seqno: Seqno(1),
             kind: EntryKind::Action,
-            origin: Origin {
-                member: ME.member,
-                session: ME.session,
-                number,
-            },
+            origin: Origin::new(ME.member, ME.session, number),
             depends_on: Seqno(0),
             payload_len: 0,
             payload_crc: 0,
