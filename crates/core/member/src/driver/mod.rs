@@ -44,6 +44,7 @@ mod coordination;
 mod effects;
 mod event;
 #[cfg(test)]
+#[path = "testing/example_groups.rs"]
 mod example_groups;
 mod failed_actions;
 mod fetching;
