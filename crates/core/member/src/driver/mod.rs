@@ -22,8 +22,8 @@
 //! | [`FlowControl`] | how far do databases lag, and may the leader append another action now? |
 //! | [`CommitWaits`] | up to where have all databases applied; who wants to know it of this one? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
-//! | [`Retention`] | how far may the log be purged? |
-//! | [`Inconsistency`] | which outcome of a failed action wins? |
+//! | [`PurgePolicy`] | how far may the log be purged? |
+//! | [`FailedActions`] | which outcome of a failed action wins? |
 //! | [`Recovery`] | what do the survivors of a lost majority have, and which one may continue? |
 //! | [`Leadership`] | who leads, who should, and is this member primary? |
 //! | [`CatchUp`] | how does a member get what it lacks: entries, or a full copy? |
@@ -82,7 +82,7 @@ use clock::Turns;
 use commands::Commands;
 use commit_wait::CommitWaits;
 use context::Context;
-use failed_actions::{Decisions, Inconsistency};
+use failed_actions::{Decisions, FailedActions};
 use fetching::Fetching;
 use flow_control::FlowControl;
 use identity::Identity;
@@ -90,7 +90,7 @@ use leadership::Leadership;
 use membership::{LEAVE_LIMIT, Membership, Views};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
 use proposals::{Link, Proposals};
-use purge_policy::Retention;
+use purge_policy::PurgePolicy;
 use recovery::{Recovery, may_obey};
 use regional_feeding::Feeding;
 use stalled_logs::Standstill;
@@ -149,8 +149,8 @@ pub struct Driver {
     flow_control: FlowControl,
     commit_wait: CommitWaits,
     membership: Membership,
-    retention: Retention,
-    inconsistency: Inconsistency,
+    purge_policy: PurgePolicy,
+    failed_actions: FailedActions,
     recovery: Recovery,
     leadership: Leadership,
     catch_up: CatchUp,
@@ -181,8 +181,8 @@ impl Driver {
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
-            retention: Retention::new(&tuning, now, config.keeps_log_only),
-            inconsistency: Inconsistency::default(),
+            purge_policy: PurgePolicy::new(&tuning, now, config.keeps_log_only),
+            failed_actions: FailedActions::default(),
             recovery: Recovery::default(),
             leadership: Leadership::new(me.member, &config, &tuning, now),
             catch_up: CatchUp::default(),
@@ -367,7 +367,7 @@ impl Driver {
             }
             Event::QuorumLossPolicy(policy) => self.leadership.forced_primary.set_policy(policy),
             Event::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
-            Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
+            Event::FullLogPolicy(policy) => self.purge_policy.set_full_log_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
             Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
             Event::LeaderPlacement(placement) => {
@@ -377,11 +377,11 @@ impl Driver {
             Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
             Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => {
-                self.inconsistency
+                self.failed_actions
                     .action_failed(&mut self.ctx, &self.membership, seqno, outcome)
             }
             Event::Applied => {
-                self.inconsistency
+                self.failed_actions
                     .answer_outcome_queries(&mut self.ctx, &self.membership);
                 self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
             }
@@ -389,7 +389,7 @@ impl Driver {
             Event::OrderWriters(request) => {
                 self.proposals.writers.order_writers(&mut self.ctx, request)
             }
-            Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
+            Event::InconsistencyPolicy(policy) => self.failed_actions.set_policy(policy),
             Event::Leave(done) => {
                 self.membership
                     .begin_leave(&mut self.ctx, done, Some(LEAVE_LIMIT))
@@ -428,7 +428,7 @@ impl Driver {
             PeerMessage::Fetch(request) => {
                 self.catch_up
                     .fetching
-                    .handle_fetch(&self.ctx, &self.retention, from, request)
+                    .handle_fetch(&self.ctx, &self.purge_policy, from, request)
             }
             PeerMessage::Fetched(answer) => self
                 .catch_up
@@ -470,14 +470,14 @@ impl Driver {
                     .handle_report(&mut self.ctx, &mut self.commands, from, report)
             }
             PeerMessage::Status(status) => self.handle_status(from, status),
-            PeerMessage::OutcomeReport(report) => self.inconsistency.handle_outcome_report(
+            PeerMessage::OutcomeReport(report) => self.failed_actions.handle_outcome_report(
                 &mut self.ctx,
                 &self.membership,
                 from,
                 report,
             ),
             PeerMessage::OutcomeQuery { term, seqno } => {
-                self.inconsistency.handle_outcome_query(
+                self.failed_actions.handle_outcome_query(
                     &mut self.ctx,
                     &self.membership,
                     from,
