@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use synod_node::{
-    DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level, Node,
-    NodeError, ProposalResult, Remedy, Seqno, Setting, StateTransferEvent, View, WaitPolicy,
+    DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level, LiveSetting,
+    Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StateTransferEvent, View, WaitPolicy,
     WritePermission,
 };
 
@@ -106,9 +106,11 @@ impl Member {
         let config = member.settings.node(Seqno(applied));
         let node = Node::start(config, member.settings.mode, member.clone())?;
         let options = &member.settings.options;
-        node.set_full_log_policy(options.full_log_policy());
-        node.set_inconsistency_policy(options.inconsistency_policy());
-        node.set_leader_preference(options.leader_preference());
+        node.set(LiveSetting::FullLogPolicy(options.full_log_policy()));
+        node.set(LiveSetting::InconsistencyPolicy(
+            options.inconsistency_policy(),
+        ));
+        node.set(LiveSetting::LeaderPreference(options.leader_preference()));
         node.set_applied(Seqno(applied));
         let _ = member.node.set(node); // it was empty
         let started = member
@@ -236,7 +238,7 @@ impl Member {
             false => self.settings.options.leader_preference(),
         };
         if let Some(node) = self.node.get() {
-            node.set_leader_preference(preference);
+            node.set(LiveSetting::LeaderPreference(preference));
         }
     }
 

@@ -99,7 +99,9 @@ use state_transfer::StateTransfers;
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
 pub(crate) use effects::{EntrySender, append_message};
-pub use event::{Event, FailedCall, ForceDone, LeaveDone, ReadDone, Reply, SignOfLife, Submission};
+pub use event::{
+    Event, FailedCall, ForceDone, LeaveDone, LiveSetting, ReadDone, Reply, SignOfLife, Submission,
+};
 pub use inspect::Load;
 pub use leadership::{LeaderPlacement, QuorumLossPolicy};
 pub use log_times::OwnLogTimes;
@@ -365,17 +367,7 @@ impl Driver {
                 let forced = self.leadership.force_new_primary(&mut self.ctx);
                 (done.0)(forced);
             }
-            Event::QuorumLossPolicy(policy) => self.leadership.forced_primary.set_policy(policy),
-            Event::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
-            Event::FullLogPolicy(policy) => self.purge_policy.set_full_log_policy(policy),
-            Event::LeaderPreference(preference) => self.set_leader_preference(preference),
-            Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
-            Event::LeaderPlacement(placement) => {
-                let now = self.ctx.turns.now;
-                self.leadership.writers.set_placement(now, placement);
-            }
-            Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
-            Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
+            Event::Set(setting) => self.set(setting),
             Event::ActionFailed { seqno, outcome } => {
                 self.failed_actions
                     .action_failed(&mut self.ctx, &self.membership, seqno, outcome)
@@ -385,11 +377,9 @@ impl Driver {
                     .answer_outcome_queries(&mut self.ctx, &self.membership);
                 self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
             }
-            Event::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
             Event::OrderWriters(request) => {
                 self.proposals.writers.order_writers(&mut self.ctx, request)
             }
-            Event::InconsistencyPolicy(policy) => self.failed_actions.set_policy(policy),
             Event::Leave(done) => {
                 self.membership
                     .begin_leave(&mut self.ctx, done, Some(LEAVE_LIMIT))
@@ -398,6 +388,26 @@ impl Driver {
                 self.membership.begin_leave(&mut self.ctx, done, None)
             }
             Event::Stop => self.ctx.turns.stop(),
+        }
+    }
+
+    fn set(&mut self, setting: LiveSetting) {
+        match setting {
+            LiveSetting::QuorumLossPolicy(policy) => {
+                self.leadership.forced_primary.set_policy(policy)
+            }
+            LiveSetting::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
+            LiveSetting::FullLogPolicy(policy) => self.purge_policy.set_full_log_policy(policy),
+            LiveSetting::LeaderPreference(preference) => self.set_leader_preference(preference),
+            LiveSetting::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
+            LiveSetting::LeaderPlacement(placement) => {
+                let now = self.ctx.turns.now;
+                self.leadership.writers.set_placement(now, placement);
+            }
+            LiveSetting::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
+            LiveSetting::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
+            LiveSetting::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
+            LiveSetting::InconsistencyPolicy(policy) => self.failed_actions.set_policy(policy),
         }
     }
 
