@@ -80,10 +80,7 @@ fn learners_far_away_are_fed_by_one_of_them_until_it_fails() {
 /// member.
 fn forged(leader: &Member, learner: &Member) -> PeerMessage {
     let at = learner.node().status();
-    let prev = EntryId {
-        term: at.term,
-        index: at.last_index,
-    };
+    let prev = EntryId::new(at.term, at.last_index);
     let entry = EntryHeader {
         term: at.term,
         index: at.last_index.next(),
@@ -95,17 +92,17 @@ fn forged(leader: &Member, learner: &Member) -> PeerMessage {
         payload_crc: crc32c::crc32c(&[]),
     };
     PeerMessage::Fed {
-        message: Message {
-            from: leader.node().identity().0,
-            to: at.member,
-            term: at.term,
-            body: Body::Append(Append {
+        message: Message::new(
+            leader.node().identity().0,
+            at.member,
+            at.term,
+            Body::Append(Append {
                 prev,
                 commit: entry.index,
                 entries: vec![entry],
                 sent_at: Time(1),
             }),
-        },
+        ),
         payloads: vec![Some(bytes::Bytes::new())],
     }
 }

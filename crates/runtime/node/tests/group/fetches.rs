@@ -98,12 +98,12 @@ fn forged(asker: &Member, had: Seqno) -> [PeerMessage; 3] {
             result: Ok(FetchedEntries { headers, payloads }),
         })
     };
-    let odd = PeerMessage::Consensus(Message {
-        from: MemberId(member.0 ^ 1),
-        to: member,
-        term: status.term,
-        body: Body::TimeoutNow,
-    });
+    let odd = PeerMessage::Consensus(Message::new(
+        MemberId(member.0 ^ 1),
+        member,
+        status.term,
+        Body::TimeoutNow,
+    ));
     [answer(Vec::new()), answer(vec![header]), odd]
 }
 
