@@ -192,7 +192,7 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             "Bytes of these keys.";
         Int "repl_data_bytes" = |s| s.counters.repl_data_bytes,
             "Bytes of row events in the local write sets.";
-        Int "repl_other_bytes" = |s| s.counters.repl_other_bytes,
+        Int "repl_other_bytes" = |s| s.counters.repl_other_bytes(),
             "Bytes that are neither keys nor row events.";
         Int "received" = |s| s.counters.received,
             "Actions of other members and views received in order.";
