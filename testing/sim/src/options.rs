@@ -22,145 +22,91 @@ const REGIONS: [&str; 2] = ["north", "south"];
 /// Most members that a simulated group may begin with.
 const MEMBERS_MAX: usize = 15;
 
-/// A kind of fault, or of action of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// Messages vanish.
-    Loss,
-    /// Messages arrive twice, the second time late.
-    Duplicates,
-    /// Messages overtake each other.
-    Reordering,
-    /// Some links are slow.
-    SlowLinks,
-    /// Links carry a limited number of bytes per second.
-    Bandwidth,
-    /// Some members cannot exchange messages with the others.
-    Partition,
-    /// A link carries in one direction only.
-    OneWay,
-    /// Connections break; both ends notice.
-    Resets,
-    /// Processes end.
-    Crash,
-    /// The power of one machine fails: some of what was not synced is lost.
-    PowerCut,
-    /// The power of all machines fails at once.
-    Blackout,
-    /// Processes pause.
-    Pause,
-    /// A disk is lost; its member comes back as a new one, under the same name.
-    Wipe,
-    /// Syncs take long.
-    SlowDisk,
-    /// Bytes change on the disk of a member that is down.
-    BitRot,
-    /// Bytes change on the disk under a running member.
-    RotWhileRunning,
-    /// A write lands elsewhere on the disk: in the same file or in another one.
-    MisdirectedWrite,
-    /// Writes fail because the disk is full.
-    NoSpace,
-    /// A sync fails.
-    FailedSync,
-    /// The power fails while a log is being recovered.
-    TornRecovery,
-    /// Clocks run fast or slow.
-    Drift,
-    /// Clocks jump ahead or stand still.
-    Jumps,
-    /// Databases apply slowly.
-    SlowApply,
-    /// Operators add, remove, demote and promote members.
-    Members,
-    /// Operators transfer leadership.
-    LeaderTransfer,
-    /// Logs are kept so short that members need full copies.
-    Purge,
-    /// Members shut down in an orderly way, and come back.
-    Leave,
-    /// Operators change leader weights.
-    Weights,
-    /// In the end most voters are lost, and an operator makes one of the others a forced primary.
-    ForcedPrimary,
-    /// Members run programs of different versions, which operators upgrade and downgrade.
-    Versions,
-    /// Machines are suspended: all their clocks stand still.
-    Suspend,
+/// Makes the enum, the list of its values, and their names.
+macro_rules! faults {
+    ($(#[$doc:meta] $fault:ident = $name:literal;)*) => {
+        /// A kind of fault, or of action of an operator.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault {
+            $(#[$doc] $fault,)*
+        }
+
+        impl Fault {
+            pub const ALL: &[Fault] = &[$(Fault::$fault),*];
+
+            /// A short name for reports and for the hash of a run.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; 31] = [
-        Fault::Loss,
-        Fault::Duplicates,
-        Fault::Reordering,
-        Fault::SlowLinks,
-        Fault::Bandwidth,
-        Fault::Partition,
-        Fault::OneWay,
-        Fault::Resets,
-        Fault::Crash,
-        Fault::PowerCut,
-        Fault::Blackout,
-        Fault::Pause,
-        Fault::Wipe,
-        Fault::SlowDisk,
-        Fault::BitRot,
-        Fault::RotWhileRunning,
-        Fault::MisdirectedWrite,
-        Fault::NoSpace,
-        Fault::FailedSync,
-        Fault::TornRecovery,
-        Fault::Drift,
-        Fault::Jumps,
-        Fault::SlowApply,
-        Fault::Members,
-        Fault::LeaderTransfer,
-        Fault::Purge,
-        Fault::Leave,
-        Fault::Weights,
-        Fault::ForcedPrimary,
-        Fault::Versions,
-        Fault::Suspend,
-    ];
-
-    /// A short name for reports and for the hash of a run.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::Loss => "loss",
-            Fault::Duplicates => "duplicates",
-            Fault::Reordering => "reordering",
-            Fault::SlowLinks => "slow links",
-            Fault::Bandwidth => "bandwidth",
-            Fault::Partition => "partition",
-            Fault::OneWay => "one way",
-            Fault::Resets => "resets",
-            Fault::Crash => "crash",
-            Fault::PowerCut => "power cut",
-            Fault::Blackout => "blackout",
-            Fault::Pause => "pause",
-            Fault::Wipe => "wipe",
-            Fault::SlowDisk => "slow disk",
-            Fault::BitRot => "bit rot",
-            Fault::RotWhileRunning => "rot while running",
-            Fault::MisdirectedWrite => "misdirected write",
-            Fault::NoSpace => "no space",
-            Fault::FailedSync => "failed sync",
-            Fault::TornRecovery => "torn recovery",
-            Fault::Drift => "drift",
-            Fault::Jumps => "jumps",
-            Fault::SlowApply => "slow apply",
-            Fault::Members => "members",
-            Fault::LeaderTransfer => "transfer",
-            Fault::Purge => "purge",
-            Fault::Leave => "leave",
-            Fault::Weights => "weights",
-            Fault::ForcedPrimary => "forced leadership",
-            Fault::Versions => "mixed versions",
-            Fault::Suspend => "suspended machine",
-        }
-    }
+faults! {
+    /// Messages vanish.
+    Loss = "loss";
+    /// Messages arrive twice, the second time late.
+    Duplicates = "duplicates";
+    /// Messages overtake each other.
+    Reordering = "reordering";
+    /// Some links are slow.
+    SlowLinks = "slow links";
+    /// Links carry a limited number of bytes per second.
+    Bandwidth = "bandwidth";
+    /// Some members cannot exchange messages with the others.
+    Partition = "partition";
+    /// A link carries in one direction only.
+    OneWay = "one way";
+    /// Connections break; both ends notice.
+    Resets = "resets";
+    /// Processes end.
+    Crash = "crash";
+    /// The power of one machine fails: some of what was not synced is lost.
+    PowerCut = "power cut";
+    /// The power of all machines fails at once.
+    Blackout = "blackout";
+    /// Processes pause.
+    Pause = "pause";
+    /// A disk is lost; its member comes back as a new one, under the same name.
+    Wipe = "wipe";
+    /// Syncs take long.
+    SlowDisk = "slow disk";
+    /// Bytes change on the disk of a member that is down.
+    BitRot = "bit rot";
+    /// Bytes change on the disk under a running member.
+    RotWhileRunning = "rot while running";
+    /// A write lands elsewhere on the disk: in the same file or in another one.
+    MisdirectedWrite = "misdirected write";
+    /// Writes fail because the disk is full.
+    NoSpace = "no space";
+    /// A sync fails.
+    FailedSync = "failed sync";
+    /// The power fails while a log is being recovered.
+    TornRecovery = "torn recovery";
+    /// Clocks run fast or slow.
+    Drift = "drift";
+    /// Clocks jump ahead or stand still.
+    Jumps = "jumps";
+    /// Databases apply slowly.
+    SlowApply = "slow apply";
+    /// Operators add, remove, demote and promote members.
+    Members = "members";
+    /// Operators transfer leadership.
+    LeaderTransfer = "transfer";
+    /// Logs are kept so short that members need full copies.
+    Purge = "purge";
+    /// Members shut down in an orderly way, and come back.
+    Leave = "leave";
+    /// Operators change leader weights.
+    Weights = "weights";
+    /// In the end most voters are lost, and an operator makes one of the others a forced primary.
+    ForcedPrimary = "forced leadership";
+    /// Members run programs of different versions, which operators upgrade and downgrade.
+    Versions = "mixed versions";
+    /// Machines are suspended: all their clocks stand still.
+    Suspend = "suspended machine";
 }
 
 /// Workload of the clients.
@@ -329,7 +275,7 @@ impl Options {
         let mut faults = BTreeSet::new();
         // Some seeds have few faults, some nearly all.
         let share = [0.1, 0.3, 0.5, 0.8][rng.random_range(0..4)];
-        for fault in Fault::ALL {
+        for &fault in Fault::ALL {
             if rng.random_bool(share) {
                 faults.insert(fault);
             }

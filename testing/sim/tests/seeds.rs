@@ -414,7 +414,7 @@ fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
         assert!(drawn.iter().any(|o| o.voters + o.loggers == voting));
     }
     assert!(drawn.iter().any(|o| o.loggers > 0) && drawn.iter().any(|o| o.learners > 0));
-    for fault in Fault::ALL {
+    for &fault in Fault::ALL {
         let on = drawn.iter().filter(|o| o.has(fault)).count();
         assert!(on > 20 && on < 380, "{} is on in {on} of 479", fault.name());
     }

@@ -30,20 +30,12 @@ pub(crate) struct Ends {
 
 impl Ends {
     fn message(&self, term: u64, body: Body) -> Message {
-        Message {
-            from: self.from,
-            to: self.to,
-            term: Term(term),
-            body,
-        }
+        Message::new(self.from, self.to, Term(term), body)
     }
 
     /// Every consensus message of this term, with this number wherever one is.
     pub(crate) fn consensus(&self, term: u64, number: u64) -> Vec<PeerMessage> {
-        let last = EntryId {
-            term: Term(number),
-            index: LogIndex(number),
-        };
+        let last = EntryId::new(Term(number), LogIndex(number));
         let (index, sent_at) = (LogIndex(number), Time(number));
         let append_reply = |outcome| Body::AppendReply(AppendReply { outcome, sent_at });
         let probe = Append {
@@ -121,10 +113,7 @@ impl Ends {
             payload_crc: crc32c::crc32c(&payload),
         };
         let append = Append {
-            prev: EntryId {
-                term: Term(term),
-                index: LogIndex(number),
-            },
+            prev: EntryId::new(Term(term), LogIndex(number)),
             entries: vec![header],
             commit: LogIndex(number),
             sent_at: Time(number),
@@ -134,11 +123,7 @@ impl Ends {
     }
 
     fn origin(&self, number: u64) -> Origin {
-        Origin {
-            member: self.from,
-            session: self.session,
-            number,
-        }
+        Origin::new(self.from, self.session, number)
     }
 
     /// A statement to be ordered in total order isolation, whose event drops a database.
@@ -279,10 +264,7 @@ impl Ends {
                 learner: self.from,
                 term: Term(number),
                 prev: EntryId::default(),
-                last: EntryId {
-                    term: Term(1),
-                    index: LogIndex(number),
-                },
+                last: EntryId::new(Term(1), LogIndex(number)),
                 may_shorten: true,
                 commit: LogIndex(number),
                 sent_at: Time(number),
@@ -297,10 +279,7 @@ impl Ends {
                 number,
                 from: FetchFrom::After(seqno),
                 to: LogIndex(number),
-                base: EntryId {
-                    term: Term(1),
-                    index: LogIndex(number),
-                },
+                base: EntryId::new(Term(1), LogIndex(number)),
                 needed_from: LogIndex(1),
                 with_payloads: true,
             }),

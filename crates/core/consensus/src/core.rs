@@ -161,10 +161,10 @@ impl Core {
             "promise < shortest election timeout < longest: {timing:?}"
         );
         let repair = planted!(ForgetMark, recovered.repair, else None);
-        let hard = HardState {
-            term: recovered.vote.term,
-            voted_for: planted!(ForgetVote, recovered.vote.voted_for, else None),
-        };
+        let hard = HardState::new(
+            recovered.vote.term,
+            planted!(ForgetVote, recovered.vote.voted_for, else None),
+        );
         let log = LogView::recover(recovered);
         assert!(
             repair.is_none_or(|until| until.term <= hard.term),
@@ -477,12 +477,7 @@ impl Core {
     }
 
     pub(crate) fn message(&self, to: MemberId, body: Body) -> Message {
-        Message {
-            from: self.id,
-            to,
-            term: self.hard.term,
-            body,
-        }
+        Message::new(self.id, to, self.hard.term, body)
     }
 
     /// Sends now. Only for messages that promise nothing that is not durable.

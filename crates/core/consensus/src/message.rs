@@ -15,6 +15,17 @@ pub struct Message {
     pub body: Body,
 }
 
+impl Message {
+    pub fn new(from: MemberId, to: MemberId, term: Term, body: Body) -> Message {
+        Message {
+            from,
+            to,
+            term,
+            body,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Asks whether the receiver would vote for the sender (Raft dissertation, section 9.6).

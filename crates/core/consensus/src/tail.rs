@@ -299,16 +299,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     fn header(term: u64, index: u64) -> EntryHeader {
-        EntryHeader {
-            term: Term(term),
-            index: LogIndex(index),
-            seqno: Seqno(0),
-            kind: EntryKind::NoOp,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
-        }
+        EntryHeader::bare(Term(term), LogIndex(index), Seqno(0), EntryKind::NoOp)
     }
 
     /// A log of entries of these terms.
@@ -321,10 +312,7 @@ pub(crate) mod tests {
     }
 
     fn id(term: u64, index: u64) -> EntryId {
-        EntryId {
-            term: Term(term),
-            index: LogIndex(index),
-        }
+        EntryId::new(Term(term), LogIndex(index))
     }
 
     #[test]
@@ -410,8 +398,7 @@ pub(crate) mod tests {
             for _ in 0..40 {
                 if follower.holds(prev) { break; }
                 let hint_index = follower.agreement_below(prev);
-                let hint = EntryId {
-                    term: follower.term_at(hint_index).unwrap(), index: hint_index };
+                let hint = EntryId::new(follower.term_at(hint_index).unwrap(), hint_index);
                 let index = leader.agreement_below(hint);
                 prop_assert!(index < prev.index);
                 prev = EntryId { term: leader.term_at(index).unwrap(), index };

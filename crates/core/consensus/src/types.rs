@@ -80,6 +80,16 @@ pub struct Origin {
     pub number: u64,
 }
 
+impl Origin {
+    pub const fn new(member: MemberId, session: SessionId, number: u64) -> Origin {
+        Origin {
+            member,
+            session,
+            number,
+        }
+    }
+}
+
 /// Names one entry for ever: two entries with the same id are the same entry, and everything before
 /// them is the same too (Raft, section 5.3, log matching). Elections compare these (term first).
 /// Acknowledgements never do: see [`LogMark`].
@@ -88,6 +98,12 @@ pub struct EntryId {
     /// Term in which the entry was appended by a leader.
     pub term: Term,
     pub index: LogIndex,
+}
+
+impl EntryId {
+    pub const fn new(term: Term, index: LogIndex) -> EntryId {
+        EntryId { term, index }
+    }
 }
 
 /// A position in a member's log, named by the term of the *leader whose log it follows*, not by the
@@ -192,11 +208,22 @@ pub struct EntryHeader {
 }
 
 impl EntryHeader {
-    pub fn id(&self) -> EntryId {
-        EntryId {
-            term: self.term,
-            index: self.index,
+    /// Header of an entry of no origin, without a payload, that depends on nothing.
+    pub fn bare(term: Term, index: LogIndex, seqno: Seqno, kind: EntryKind) -> EntryHeader {
+        EntryHeader {
+            term,
+            index,
+            seqno,
+            kind,
+            origin: Origin::default(),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: 0,
+            payload_crc: 0,
         }
+    }
+
+    pub fn id(&self) -> EntryId {
+        EntryId::new(self.term, self.index)
     }
 }
 
@@ -205,6 +232,12 @@ impl EntryHeader {
 pub struct HardState {
     pub term: Term,
     pub voted_for: Option<MemberId>,
+}
+
+impl HardState {
+    pub const fn new(term: Term, voted_for: Option<MemberId>) -> HardState {
+        HardState { term, voted_for }
+    }
 }
 
 macro_rules! display_number {

@@ -59,12 +59,8 @@ impl Group {
     /// Hands every member this message of a configured peer.
     fn feed(&mut self, term: u64, body: &Body) {
         for to in 1..=3 {
-            let message = Message {
-                from: MemberId(to % 3 + 1),
-                to: MemberId(to),
-                term: Term(term),
-                body: body.clone(),
-            };
+            let message =
+                Message::new(MemberId(to % 3 + 1), MemberId(to), Term(term), body.clone());
             let now = self.now;
             self.core(message.to).handle_message(now, message);
         }
@@ -131,10 +127,7 @@ fn bodies() -> Vec<Body> {
     let last = EntryId::default();
     let outcome = AppendOutcome::Durable { index };
     let base = LogBase {
-        last: EntryId {
-            term: Term(1),
-            index: LogIndex(1),
-        },
+        last: EntryId::new(Term(1), LogIndex(1)),
         seqno: Seqno(0),
         config: synod_consensus::ConfigAt {
             index,
@@ -233,12 +226,7 @@ fn member_of_an_old_term_follows_a_leader_however_often_others_were_forced() {
     for forced in [1, 3, 1000, 1 << 20] {
         let mut core = member(MemberId(1), Term(7));
         let term = Term(7 + forced * FORCED_TERMS);
-        let message = Message {
-            from: MemberId(2),
-            to: MemberId(1),
-            term,
-            body: heartbeat.clone(),
-        };
+        let message = Message::new(MemberId(2), MemberId(1), term, heartbeat.clone());
         core.handle_message(Time(LONG), message);
         assert_eq!((core.term(), core.leader()), (term, Some(MemberId(2))));
     }

@@ -23,10 +23,7 @@ fn number(rng: &mut SmallRng) -> u64 {
 }
 
 fn entry_id(rng: &mut SmallRng) -> EntryId {
-    EntryId {
-        term: Term(number(rng)),
-        index: LogIndex(number(rng)),
-    }
+    EntryId::new(Term(number(rng)), LogIndex(number(rng)))
 }
 
 fn config() -> Config {
@@ -162,12 +159,7 @@ fn body(rng: &mut SmallRng, last: EntryId) -> Body {
 fn elect(core: &mut Core, now: Time) {
     core.handle_tick(now);
     let term = Term(core.term().0 + 1);
-    let answer = |body| Message {
-        from: MemberId(2),
-        to: MemberId(1),
-        term,
-        body,
-    };
+    let answer = |body| Message::new(MemberId(2), MemberId(1), term, body);
     core.handle_message(now, answer(Body::PreVoteReply { granted: true }));
     while let Some(effect) = core.poll_effect() {
         if let Effect::Write { ticket, .. } = effect {
@@ -211,12 +203,7 @@ fn consent(core: &mut Core, now: Time, term: Term, body: Body) {
     for from in [2, 3].map(MemberId) {
         let to = core.id();
         let body = body.clone();
-        let message = Message {
-            from,
-            to,
-            term,
-            body,
-        };
+        let message = Message::new(from, to, term, body);
         core.handle_message(now, message);
     }
 }
@@ -269,12 +256,12 @@ fn run(seed: u64) -> (bool, bool) {
                     number(&mut rng)
                 };
                 let from = MemberId(rng.random_range(0..5));
-                let message = Message {
+                let message = Message::new(
                     from,
-                    to: MemberId(1),
-                    term: Term(term),
-                    body: body(&mut rng, core.last_id()),
-                };
+                    MemberId(1),
+                    Term(term),
+                    body(&mut rng, core.last_id()),
+                );
                 let configs: Vec<_> = match &message.body {
                     Body::Append(append) => append
                         .entries

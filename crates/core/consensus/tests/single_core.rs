@@ -91,26 +91,15 @@ fn no_op(term: u64, index: u64) -> EntryHeader {
 }
 
 fn entry_id(term: u64, index: u64) -> EntryId {
-    EntryId {
-        term: Term(term),
-        index: LogIndex(index),
-    }
+    EntryId::new(Term(term), LogIndex(index))
 }
 
 fn hard(term: u64) -> HardState {
-    HardState {
-        term: Term(term),
-        voted_for: None,
-    }
+    HardState::new(Term(term), None)
 }
 
 fn from(sender: u64, term: u64, body: Body) -> Message {
-    Message {
-        from: id(sender),
-        to: id(1),
-        term: Term(term),
-        body,
-    }
+    Message::new(id(sender), id(1), Term(term), body)
 }
 
 fn append(term: u64, prev: EntryId, entries: Vec<EntryHeader>, commit: u64) -> Message {
@@ -264,10 +253,7 @@ fn vote_leaves_when_it_is_durable_and_only_one_per_term() {
     core.handle_message(later, vote(2, entry_id(1, 1), false));
     let done = effects(&mut core);
     assert_eq!(sent(&done), []);
-    let expected = HardState {
-        term: Term(2),
-        voted_for: Some(id(3)),
-    };
+    let expected = HardState::new(Term(2), Some(id(3)));
     assert!(done.iter().any(|e| matches!(
         e, Effect::Write { op: WriteOp::Vote(vote), .. } if *vote == expected)));
     core.persisted(later, last_ticket(&done));

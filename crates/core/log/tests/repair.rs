@@ -25,10 +25,7 @@ fn open_repairing(files: &(impl Files + Clone + 'static)) -> Result<Opened, LogE
 }
 
 fn id(term: u64, index: u64) -> EntryId {
-    EntryId {
-        term: Term(term),
-        index: LogIndex(index),
-    }
+    EntryId::new(Term(term), LogIndex(index))
 }
 
 fn flip(files: &MemoryFiles, path: &Path, offset: usize) {
@@ -79,10 +76,7 @@ fn check_repaired(files: &MemoryFiles, entries: &[Entry], promised: HardState, w
         assert_eq!(vote.voted_for, None, "{what}");
         assert_eq!(
             opened.recovered.repair,
-            Some(EntryId {
-                term: vote.term,
-                index: LogIndex(0)
-            })
+            Some(EntryId::new(vote.term, LogIndex(0)))
         );
     } else {
         assert_eq!(

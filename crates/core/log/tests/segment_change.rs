@@ -2,140 +2,13 @@
 
 mod common;
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
 
 use common::*;
 use synod_consensus::{ConfigAt, LogIndex};
-use synod_log::files::{File, FileLock, LockError, OpenMode};
-use synod_log::{Files, Log, LogError, MemoryFiles, Space};
-
-/// Notes the operations that change a disk, unless a thread beside the writer makes them.
-#[derive(Clone)]
-struct Watched {
-    inner: MemoryFiles,
-    seen: Arc<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    aside: AtomicBool,
-    operations: Mutex<Vec<&'static str>>,
-}
-
-struct WatchedFile {
-    inner: Arc<dyn File>,
-    seen: Arc<Seen>,
-}
-
-impl Seen {
-    fn note(&self, operation: &'static str) {
-        if !self.aside.load(Ordering::Relaxed) {
-            self.operations.lock().unwrap().push(operation);
-        }
-    }
-
-    fn take(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.operations.lock().unwrap())
-    }
-}
-
-impl Files for Watched {
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir(dir)
-    }
-
-    fn space(&self, dir: &Path) -> io::Result<Option<Space>> {
-        self.inner.space(dir)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        self.seen.note("open");
-        Ok(Arc::new(WatchedFile {
-            inner: self.inner.open(path, mode)?,
-            seen: self.seen.clone(),
-        }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.seen.note("rename");
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.seen.note("remove");
-        self.inner.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.seen.note("sync of the directory");
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
-        self.inner.lock(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
-    }
-
-    fn now(&self) -> SystemTime {
-        self.inner.now()
-    }
-
-    fn rest(&self, time: Duration) {
-        self.inner.rest(time);
-    }
-
-    fn run_aside(
-        &self,
-        name: &str,
-        job: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<Option<JoinHandle<()>>> {
-        self.seen.aside.store(true, Ordering::Relaxed);
-        let done = self.inner.run_aside(name, job);
-        self.seen.aside.store(false, Ordering::Relaxed);
-        done
-    }
-}
-
-impl File for WatchedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.seen.note("write");
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.seen.note("sync");
-        self.inner.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.seen.note("sync");
-        self.inner.sync_all()
-    }
-}
+use synod_log::files::Op;
+use synod_log::{FaultyFiles, Log, LogError, MemoryFiles};
 
 fn segment(number: u64) -> PathBuf {
     Path::new(DIR).join(format!("synod-{number:016x}.log"))
@@ -154,23 +27,20 @@ fn with_ready_segment() -> MemoryFiles {
 
 #[test]
 fn change_of_the_segment_costs_the_writer_one_write_and_one_sync() {
-    let seen = Arc::new(Seen::default());
-    let files = Watched {
-        inner: MemoryFiles::new(1),
-        seen: seen.clone(),
-    };
+    let memory = MemoryFiles::new(1);
+    let files = FaultyFiles::new(Arc::new(memory.clone()));
     let mut writer = open(&files).writer;
-    seen.take();
+    files.take_changes();
     let config = |_: LogIndex| Some(ConfigAt::default());
     for entry in actions(1, 1, 200, 9000) {
         let index = entry.header.index;
         writer.append(&[entry]).unwrap();
         writer.sync().unwrap();
-        assert_eq!(seen.take(), ["write", "sync"], "at {index}");
+        assert_eq!(files.take_changes(), [Op::Write, Op::Sync], "at {index}");
         writer.purge(LogIndex(index.0 / 2), &config).unwrap();
-        assert_eq!(seen.take(), [""; 0], "purge at {index}");
+        assert_eq!(files.take_changes(), [], "purge at {index}");
     }
-    let gone = (1..10).filter(|number| files.inner.content(&segment(*number)).is_none());
+    let gone = (1..10).filter(|number| memory.content(&segment(*number)).is_none());
     assert_eq!(gone.count(), 9, "the purge removes files beside the writer");
 }
 

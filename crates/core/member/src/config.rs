@@ -93,11 +93,13 @@ pub struct DatabasePosition {
 }
 
 impl DatabasePosition {
+    /// The position at this action of this group.
+    pub const fn new(group: GroupId, seqno: Seqno) -> DatabasePosition {
+        DatabasePosition { group, seqno }
+    }
+
     /// The position of a database that holds no known history.
-    pub const NONE: DatabasePosition = DatabasePosition {
-        group: GroupId::NONE,
-        seqno: Seqno::UNDEFINED,
-    };
+    pub const NONE: DatabasePosition = DatabasePosition::new(GroupId::NONE, Seqno::UNDEFINED);
 }
 
 /// How a member starts.

@@ -22,10 +22,7 @@ use crate::host::{Host, Level};
 use crate::start::StartError;
 
 /// The entry that the database of a beginning group stands for.
-const FIRST: EntryId = EntryId {
-    term: Term(1),
-    index: LogIndex(1),
-};
+const FIRST: EntryId = EntryId::new(Term(1), LogIndex(1));
 
 /// Decides which history this member starts with; a bootstrap begins one. `new_group` names it,
 /// unless the group of the database is taken over.
@@ -103,10 +100,7 @@ fn is_blank(recovered: &Recovered) -> bool {
 fn begin_after(config: &MemberConfig, seqno: Seqno, opened: &mut Opened) -> Result<(), StartError> {
     let me = opened.identity.member;
     if opened.recovered.vote.term < FIRST.term {
-        let vote = HardState {
-            term: FIRST.term,
-            voted_for: Some(me),
-        };
+        let vote = HardState::new(FIRST.term, Some(me));
         opened.writer.save_vote(vote)?;
         opened.recovered.vote = vote;
     }

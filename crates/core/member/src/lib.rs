@@ -90,8 +90,9 @@ pub use deliver::{
 pub use disk_read::{DiskRead, FetchRead};
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, FailedCall, ForceDone,
-    FullLogPolicy, LeaderPlacement, LeaveDone, Load, Me, OwnLogTimes, QuorumLossPolicy, ReadDone,
-    Reply, SignOfLife, Submission, VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
+    FullLogPolicy, LeaderPlacement, LeaveDone, LiveSetting, Load, Me, OwnLogTimes,
+    QuorumLossPolicy, ReadDone, Reply, SignOfLife, Submission, VoterPolicy, WritePermission,
+    WritersRefusal, WritersRequest,
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{

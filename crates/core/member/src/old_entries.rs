@@ -115,10 +115,7 @@ mod tests {
         SendEntries {
             to: MemberId(to),
             term: Term(3),
-            prev: EntryId {
-                term: Term(2),
-                index: LogIndex(first - 1),
-            },
+            prev: EntryId::new(Term(2), LogIndex(first - 1)),
             first: LogIndex(first),
             last: LogIndex(first),
             is_first_time: false,

@@ -36,9 +36,22 @@ macro_rules! planted {
 /// Whether bugs can be planted in this build.
 pub const ENABLED: bool = cfg!(feature = "planted");
 
-/// A planted bug. The text says which crate has it, and what that crate then does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Bug {
+/// Makes the enum, and the list of its values.
+macro_rules! bugs {
+    ($(#[$doc:meta] $(#[$more:meta])* $bug:ident,)*) => {
+        /// A planted bug. The text says which crate has it, and what that crate then does wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Bug {
+            $(#[$doc] $(#[$more])* $bug,)*
+        }
+
+        impl Bug {
+            pub const ALL: &[Bug] = &[$(Bug::$bug),*];
+        }
+    };
+}
+
+bugs! {
     /// log: a sync returns success without an fsync.
     AckBeforeSync,
     /// consensus: a leader counts its own entry as durable when the write is handed over.
@@ -109,10 +122,10 @@ pub enum Bug {
     NoCertificationRollback,
     /// member: after a restart, certification knows no keys, but claims to know the window.
     ColdCertification,
-    /// member: a full log is purged of chunks of partial actions.
-    DropUnfinished,
     /// member: a driver that has stopped performs the rest of its turn.
     TurnAfterStop,
+    /// member: a full log is purged of chunks of partial actions.
+    DropUnfinished,
     /// member: a proposal is given up without raising the epoch of its locks.
     NoEpoch,
     /// member: entries are delivered before they are committed.
@@ -163,69 +176,6 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 60] = [
-        Bug::AckBeforeSync,
-        Bug::CountOwnDiskEarly,
-        Bug::SkipVote,
-        Bug::ForgetVote,
-        Bug::VoteTwice,
-        Bug::VoteForShorterLog,
-        Bug::CommitOlderTerms,
-        Bug::KeepStalledLeader,
-        Bug::KeepLoggerLeading,
-        Bug::AdmitRemoved,
-        Bug::GrowByReplacement,
-        Bug::LeaverLosesVote,
-        Bug::FollowAtOnce,
-        Bug::SlowestSetsThePace,
-        Bug::LagWithoutBound,
-        Bug::HalfIsMajority,
-        Bug::TwoChangesAtOnce,
-        Bug::AppendAnywhere,
-        Bug::CommitUnmatched,
-        Bug::LocalRead,
-        Bug::AcceptStaleProposal,
-        Bug::ResendWithoutDedup,
-        Bug::ResendAfterReset,
-        Bug::IgnoreFailedSync,
-        Bug::LoseTruncate,
-        Bug::CutDamage,
-        Bug::ForgetMark,
-        Bug::VoteUnderRepair,
-        Bug::ServeDamage,
-        Bug::RiseTooHigh,
-        Bug::RiseThoughHeld,
-        Bug::IgnoreVersion,
-        Bug::WindowOffByOne,
-        Bug::NoCertificationRollback,
-        Bug::ColdCertification,
-        Bug::TurnAfterStop,
-        Bug::DropUnfinished,
-        Bug::NoEpoch,
-        Bug::DeliverUncommitted,
-        Bug::MissingChunks,
-        Bug::SkipUnfetched,
-        Bug::LeaveToTheDead,
-        Bug::RetainUnflushed,
-        Bug::RetainForOne,
-        Bug::UndoApplied,
-        Bug::ForgetOtherHistory,
-        Bug::TrustDatabase,
-        Bug::WaitForOne,
-        Bug::WriteElsewhere,
-        Bug::WriteBeforeApplied,
-        Bug::StrangerMayVote,
-        Bug::StrangerMayPropose,
-        Bug::HeardFromStrangers,
-        Bug::DropLateVotes,
-        Bug::ConsentWhileVoting,
-        Bug::HandOverToSlow,
-        Bug::BelieveEngine,
-        Bug::RecordUnsynced,
-        Bug::ForgetUnflushed,
-        Bug::ApplyTwice,
-    ];
-
     /// The name of the bug on command lines.
     pub fn name(self) -> String {
         format!("{self:?}")
@@ -233,7 +183,7 @@ impl Bug {
 
     /// The bug with this name.
     pub fn from_name(name: &str) -> Option<Bug> {
-        Bug::ALL.into_iter().find(|bug| bug.name() == name)
+        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
     }
 }
 
@@ -277,12 +227,12 @@ mod tests {
 
     #[test]
     fn nothing_is_planted_by_itself() {
-        assert!(Bug::ALL.into_iter().all(|bug| !is(bug)));
+        assert!(Bug::ALL.iter().all(|bug| !is(*bug)));
     }
 
     #[test]
     fn each_bug_is_found_by_its_name() {
-        for bug in Bug::ALL {
+        for &bug in Bug::ALL {
             assert_eq!(Bug::from_name(&bug.name()), Some(bug));
         }
     }

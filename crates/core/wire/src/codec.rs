@@ -223,11 +223,19 @@ impl Reader {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            code => Err(DecodeError::UnknownCode {
-                what: "yes or no",
-                code,
-            }),
+            code => Err(DecodeError::unknown("yes or no", code)),
         }
+    }
+
+    /// One of these, by the number of its place.
+    pub(crate) fn one_of<T: Copy>(
+        &mut self,
+        what: &'static str,
+        values: &[T],
+    ) -> Result<T, DecodeError> {
+        let code = self.u8()?;
+        let value = values.get(usize::from(code)).copied();
+        value.ok_or(DecodeError::unknown(what, code))
     }
 
     pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {

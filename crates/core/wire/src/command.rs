@@ -130,77 +130,65 @@ impl fmt::Display for CommandRefusal {
 
 impl std::error::Error for CommandRefusal {}
 
-/// The cause of a [`CommandRefusal`]. Nothing was changed, except perhaps with
-/// [`RefusalReason::Unsure`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RefusalReason {
-    /// No member is called so.
-    UnknownMember = 0,
-    /// Several members are called so.
-    AmbiguousName = 1,
-    /// The member is what it is to become already.
-    AlreadySo = 2,
-    /// The group would have no voter.
-    LastVoter = 3,
-    /// The member does not answer, or lacks much of the log.
-    NotCaughtUp = 4,
-    /// The member has no vote, so it cannot lead.
-    NotVoter = 5,
-    /// Another change of the group is under way.
-    InProgress = 6,
-    /// The voters that are left could not agree on the change: too few of them answer.
-    WouldLoseQuorum = 7,
-    /// The group would survive the loss of fewer members. Can be forced.
-    WouldLoseTolerance = 8,
-    /// No leader is known, or it does not lead yet.
-    NoLeader = 9,
-    /// The group speaks a protocol version without commands.
-    ProtocolTooOld = 10,
-    /// The order was begun, or may have been, and its end is not known here.
-    Unsure = 11,
-    /// The member has stopped.
-    Stopped = 12,
-    /// The target did not take leadership over.
-    TransferFailed = 13,
-    /// A member does not speak the version.
-    NotSpoken = 14,
-    /// The group speaks a newer version, and does not go back.
-    ProtocolFell = 15,
-    /// A member does not answer: its program may be another one by now. Can be forced.
-    MemberSilent = 16,
-    /// There is a leader, or a majority that elects one: nothing has to be recovered.
-    NotLost = 17,
-    /// Another survivor has more of the log.
-    OtherHasMore = 18,
-    /// The member cannot continue alone: it has no vote, no database, or a damaged log.
-    Unfit = 19,
+/// Makes the enum, and the list of its values, each at the place of its number.
+macro_rules! reasons {
+    ($(#[$doc:meta] $reason:ident,)*) => {
+        /// The cause of a [`CommandRefusal`]. Nothing was changed, except perhaps with
+        /// [`RefusalReason::Unsure`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum RefusalReason {
+            $(#[$doc] $reason,)*
+        }
+
+        impl RefusalReason {
+            const ALL: &[RefusalReason] = &[$(RefusalReason::$reason),*];
+        }
+    };
 }
 
-impl RefusalReason {
-    /// All reasons, each at the place of its number.
-    const ALL: [RefusalReason; 20] = [
-        RefusalReason::UnknownMember,
-        RefusalReason::AmbiguousName,
-        RefusalReason::AlreadySo,
-        RefusalReason::LastVoter,
-        RefusalReason::NotCaughtUp,
-        RefusalReason::NotVoter,
-        RefusalReason::InProgress,
-        RefusalReason::WouldLoseQuorum,
-        RefusalReason::WouldLoseTolerance,
-        RefusalReason::NoLeader,
-        RefusalReason::ProtocolTooOld,
-        RefusalReason::Unsure,
-        RefusalReason::Stopped,
-        RefusalReason::TransferFailed,
-        RefusalReason::NotSpoken,
-        RefusalReason::ProtocolFell,
-        RefusalReason::MemberSilent,
-        RefusalReason::NotLost,
-        RefusalReason::OtherHasMore,
-        RefusalReason::Unfit,
-    ];
+// Their numbers travel: a new one comes last.
+reasons! {
+    /// No member is called so.
+    UnknownMember,
+    /// Several members are called so.
+    AmbiguousName,
+    /// The member is what it is to become already.
+    AlreadySo,
+    /// The group would have no voter.
+    LastVoter,
+    /// The member does not answer, or lacks much of the log.
+    NotCaughtUp,
+    /// The member has no vote, so it cannot lead.
+    NotVoter,
+    /// Another change of the group is under way.
+    InProgress,
+    /// The voters that are left could not agree on the change: too few of them answer.
+    WouldLoseQuorum,
+    /// The group would survive the loss of fewer members. Can be forced.
+    WouldLoseTolerance,
+    /// No leader is known, or it does not lead yet.
+    NoLeader,
+    /// The group speaks a protocol version without commands.
+    ProtocolTooOld,
+    /// The order was begun, or may have been, and its end is not known here.
+    Unsure,
+    /// The member has stopped.
+    Stopped,
+    /// The target did not take leadership over.
+    TransferFailed,
+    /// A member does not speak the version.
+    NotSpoken,
+    /// The group speaks a newer version, and does not go back.
+    ProtocolFell,
+    /// A member does not answer: its program may be another one by now. Can be forced.
+    MemberSilent,
+    /// There is a leader, or a majority that elects one: nothing has to be recovered.
+    NotLost,
+    /// Another survivor has more of the log.
+    OtherHasMore,
+    /// The member cannot continue alone: it has no vote, no database, or a damaged log.
+    Unfit,
 }
 
 pub(crate) fn write_command(w: &mut Writer, command: &Command) -> Result<(), EncodeError> {
@@ -290,12 +278,7 @@ pub(crate) fn read_command(r: &mut Reader) -> Result<Command, DecodeError> {
         8 => Command::Unbind {
             member: r.string("member", NAME_MAX)?,
         },
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "command",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("command", code)),
     })
 }
 
@@ -343,38 +326,12 @@ pub(crate) fn read_answer(r: &mut Reader) -> Result<Result<Done, CommandRefusal>
             weight: read_leader_weight(r)?,
         }),
         3 => Err(CommandRefusal {
-            reason: read_reason(r)?,
+            reason: r.one_of("reason of a refusal", RefusalReason::ALL)?,
             text: r.text()?,
         }),
         4 => Ok(Done::Continues {
             member: r.string("member", NAME_MAX)?,
         }),
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "answer to a command",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("answer to a command", code)),
     })
-}
-
-fn read_reason(r: &mut Reader) -> Result<RefusalReason, DecodeError> {
-    let code = r.u8()?;
-    let reason = RefusalReason::ALL.get(usize::from(code)).copied();
-    reason.ok_or(DecodeError::UnknownCode {
-        what: "reason of a refusal",
-        code,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_at_the_places_of_their_numbers() {
-        for (place, reason) in RefusalReason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, place, "{reason:?}");
-        }
-    }
 }

@@ -44,12 +44,12 @@ fn write_message(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
 }
 
 fn read_message(r: &mut Reader) -> Result<Message, DecodeError> {
-    Ok(Message {
-        from: MemberId(r.u64()?),
-        to: MemberId(r.u64()?),
-        term: Term(r.u64()?),
-        body: read_body(r)?,
-    })
+    Ok(Message::new(
+        MemberId(r.u64()?),
+        MemberId(r.u64()?),
+        Term(r.u64()?),
+        read_body(r)?,
+    ))
 }
 
 fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
@@ -185,12 +185,7 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
             index: LogIndex(r.u64()?),
             seqno: Seqno(r.i64()?),
         },
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "consensus message",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("consensus message", code)),
     })
 }
 
@@ -304,10 +299,7 @@ fn read_entry(r: &mut Reader) -> Result<EntryHeader, DecodeError> {
 
 fn read_entry_kind(r: &mut Reader) -> Result<EntryKind, DecodeError> {
     let code = r.u8()?;
-    EntryKind::from_code(code).ok_or(DecodeError::UnknownCode {
-        what: "entry kind",
-        code,
-    })
+    EntryKind::from_code(code).ok_or(DecodeError::unknown("entry kind", code))
 }
 
 fn write_origin(w: &mut Writer, origin: &Origin) {
@@ -317,11 +309,11 @@ fn write_origin(w: &mut Writer, origin: &Origin) {
 }
 
 fn read_origin(r: &mut Reader) -> Result<Origin, DecodeError> {
-    Ok(Origin {
-        member: MemberId(r.u64()?),
-        session: SessionId(r.u64()?),
-        number: r.u64()?,
-    })
+    Ok(Origin::new(
+        MemberId(r.u64()?),
+        SessionId(r.u64()?),
+        r.u64()?,
+    ))
 }
 
 pub(crate) fn write_entry_id(w: &mut Writer, id: EntryId) {
@@ -330,10 +322,7 @@ pub(crate) fn write_entry_id(w: &mut Writer, id: EntryId) {
 }
 
 pub(crate) fn read_entry_id(r: &mut Reader) -> Result<EntryId, DecodeError> {
-    Ok(EntryId {
-        term: Term(r.u64()?),
-        index: LogIndex(r.u64()?),
-    })
+    Ok(EntryId::new(Term(r.u64()?), LogIndex(r.u64()?)))
 }
 
 fn entries_with_payload(body: &Body) -> usize {
@@ -454,10 +443,7 @@ fn read_left_out(r: &mut Reader, entries: usize) -> Result<Vec<bool>, DecodeErro
         let byte = r.u8()?;
         let bits = (entries - left_out.len()).min(8);
         if u32::from(byte) >> bits > 0 {
-            return Err(DecodeError::UnknownCode {
-                what: "payloads left out",
-                code: byte,
-            });
+            return Err(DecodeError::unknown("payloads left out", byte));
         }
         left_out.extend((0..bits).map(|bit| byte >> bit & 1 == 1));
     }
@@ -536,11 +522,6 @@ pub(crate) fn read_proposal_refusal(r: &mut Reader) -> Result<ProposalRefusal, D
         2 => ProposalRefusal::Malformed,
         3 => ProposalRefusal::GivenUp,
         4 if r.version() >= VERSION_5 => ProposalRefusal::NotWriter,
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "refusal of a proposal",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("refusal of a proposal", code)),
     })
 }

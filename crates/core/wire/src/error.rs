@@ -49,6 +49,12 @@ pub enum DecodeError {
     NotSynod { found: [u8; 8] },
 }
 
+impl DecodeError {
+    pub const fn unknown(what: &'static str, code: u8) -> DecodeError {
+        DecodeError::UnknownCode { what, code }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{what} of {len} bytes is longer than the {max} allowed")]

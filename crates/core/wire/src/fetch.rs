@@ -96,7 +96,7 @@ pub(crate) fn read_fetch_request(r: &mut Reader) -> Result<FetchRequest, DecodeE
             1 => FetchFrom::At(LogIndex(r.u64()?)),
             code => {
                 let what = "beginning of a fetch";
-                return Err(DecodeError::UnknownCode { what, code });
+                return Err(DecodeError::unknown(what, code));
             }
         },
         to: LogIndex(r.u64()?),
@@ -141,7 +141,7 @@ pub(crate) fn read_fetch_answer(r: &mut Reader) -> Result<FetchAnswer, DecodeErr
             2 => Err(FetchRefusal::Behind),
             code => {
                 let what = "answer to a fetch";
-                return Err(DecodeError::UnknownCode { what, code });
+                return Err(DecodeError::unknown(what, code));
             }
         },
     })

@@ -186,10 +186,7 @@ impl HelloReply {
                     text: r.text()?,
                 })
             }
-            code => Err(DecodeError::UnknownCode {
-                what: "hello reply",
-                code,
-            }),
+            code => Err(DecodeError::unknown("hello reply", code)),
         }
     }
 }
@@ -204,7 +201,7 @@ fn read_hello_fields(bytes: &[u8]) -> Result<(Hello, Bytes), DecodeError> {
     let lane = match r.u8()? {
         0 => Lane::Control,
         1 => Lane::Bulk,
-        code => return Err(DecodeError::UnknownCode { what: "lane", code }),
+        code => return Err(DecodeError::unknown("lane", code)),
     };
     let hello = Hello {
         versions,
@@ -283,10 +280,7 @@ impl Caller {
                 cluster_name: hello.cluster_name,
                 name: hello.name,
             })),
-            code => Err(DecodeError::UnknownCode {
-                what: "purpose of a connection",
-                code,
-            }),
+            code => Err(DecodeError::unknown("purpose of a connection", code)),
         }
     }
 }

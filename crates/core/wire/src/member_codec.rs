@@ -84,10 +84,7 @@ pub(crate) fn write_writers(w: &mut Writer, writers: Writers) {
 
 pub(crate) fn read_writers(r: &mut Reader) -> Result<Writers, DecodeError> {
     let code = r.u8()?;
-    Writers::from_code(code).ok_or(DecodeError::UnknownCode {
-        what: "writers",
-        code,
-    })
+    Writers::from_code(code).ok_or(DecodeError::unknown("writers", code))
 }
 
 fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), EncodeError> {
@@ -109,7 +106,7 @@ fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
     let role = match r.u8()? {
         0 => Role::Voter,
         1 => Role::Learner,
-        code => return Err(DecodeError::UnknownCode { what: "role", code }),
+        code => return Err(DecodeError::unknown("role", code)),
     };
     Ok(Member {
         role,
@@ -206,12 +203,7 @@ pub(crate) fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> 
             text: r.text()?,
         },
         3 => JoinReply::Retry { text: r.text()? },
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "answer to a join",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("answer to a join", code)),
     })
 }
 
@@ -223,12 +215,7 @@ fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
         3 => JoinRefusal::GroupFull,
         4 => JoinRefusal::CertificateMismatch,
         5 if r.version() >= VERSION_5 => JoinRefusal::Removed,
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "refusal of a join",
-                code,
-            });
-        }
+        code => return Err(DecodeError::unknown("refusal of a join", code)),
     })
 }
 

@@ -4,14 +4,13 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    AppendOutcome, Body, EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message,
-    Origin, Seqno, SessionId, Term, Time, VersionRange, Writers,
+    EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Origin, Seqno,
+    SessionId, Term, Time, VersionRange, Writers,
 };
 
 use crate::command::{Command, CommandRefusal, Done};
 use crate::fetch::{FetchAnswer, FetchRequest};
 use crate::region::Region;
-use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3, VERSION_4, VERSION_5};
 
 /// Between two members there are two connections in each direction, so that control traffic never
 /// queues behind bulk data.
@@ -147,95 +146,6 @@ pub enum PeerMessage {
     /// From the leader, to all configured members, several times a second: which members are
     /// present, and when it heard each of them. Since version 5.
     Presence(PresenceReport),
-}
-
-impl PeerMessage {
-    /// The lane on which the message travels. Only entries and proposals are bulk.
-    pub fn lane(&self) -> Lane {
-        match self {
-            PeerMessage::Consensus(message)
-            | PeerMessage::Append { message, .. }
-            | PeerMessage::Fed { message, .. } => match &message.body {
-                Body::Append(append) if !append.entries.is_empty() => Lane::Bulk,
-                _ => Lane::Control,
-            },
-            // Behind the entries that it names, which travel to the same member.
-            PeerMessage::Feed(_) | PeerMessage::Propose(_) | PeerMessage::Fetched(_) => Lane::Bulk,
-            PeerMessage::ProposalRefused { .. }
-            | PeerMessage::Join(_)
-            | PeerMessage::JoinReply(_)
-            | PeerMessage::Leave { .. }
-            | PeerMessage::LeaveReply
-            | PeerMessage::Report(_)
-            | PeerMessage::Status(_)
-            | PeerMessage::OutcomeReport(_)
-            | PeerMessage::OutcomeQuery { .. }
-            | PeerMessage::StateRequest(_)
-            | PeerMessage::StateOffer(_)
-            | PeerMessage::StateResult(_)
-            | PeerMessage::Introduction(_)
-            | PeerMessage::AppliedPosition(_)
-            | PeerMessage::AppliedQuery { .. }
-            | PeerMessage::Pace(_)
-            | PeerMessage::Command { .. }
-            | PeerMessage::CommandAnswer { .. }
-            | PeerMessage::VoteOrder { .. }
-            | PeerMessage::WritersOrder { .. }
-            | PeerMessage::WritersRefused { .. }
-            | PeerMessage::Survivor(_)
-            | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. }
-            | PeerMessage::Presence(_)
-            | PeerMessage::Fetch(_) => Lane::Control,
-        }
-    }
-
-    /// Whether a connection of this version can carry the message. A message that it cannot carry
-    /// is left out: an older program has no use for it.
-    pub fn is_carried_by(&self, version: u16) -> bool {
-        version >= self.since()
-    }
-
-    fn since(&self) -> u16 {
-        match self {
-            PeerMessage::Introduction(_) => VERSION_2,
-            PeerMessage::AppliedPosition(_) | PeerMessage::Pace(_) => VERSION_3,
-            PeerMessage::AppliedQuery { .. } => VERSION_4,
-            PeerMessage::Command { .. }
-            | PeerMessage::CommandAnswer { .. }
-            | PeerMessage::VoteOrder { .. }
-            | PeerMessage::WritersOrder { .. }
-            | PeerMessage::WritersRefused { .. }
-            | PeerMessage::Survivor(_)
-            | PeerMessage::Feed(_)
-            | PeerMessage::Fed { .. }
-            | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. }
-            | PeerMessage::Fetch(_)
-            | PeerMessage::Fetched(_)
-            | PeerMessage::Presence(_) => VERSION_5,
-            PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
-                VERSION_3
-            }
-            PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
-            PeerMessage::ProposalRefused {
-                reason: ProposalRefusal::NotWriter,
-                ..
-            } => VERSION_5,
-            PeerMessage::JoinReply(JoinReply::Refused {
-                reason: JoinRefusal::Removed,
-                ..
-            }) => VERSION_5,
-            _ => OUR_VERSIONS.min,
-        }
-    }
-}
-
-fn asks_for_payload(body: &Body) -> bool {
-    let Body::AppendReply(reply) = body else {
-        return false;
-    };
-    matches!(reply.outcome, AppendOutcome::PayloadMissing { .. })
 }
 
 /// An action, or a chunk of one, that a member wants ordered.

@@ -2,7 +2,9 @@
 //! payloads stay segments of their own in both directions, so they are never copied.
 
 use bytes::Bytes;
-use synod_consensus::{LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term};
+use synod_consensus::{
+    AppendOutcome, Body, LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term,
+};
 
 use crate::codec::{Reader, Writer};
 use crate::command::{read_answer, read_command, write_answer, write_command};
@@ -21,47 +23,78 @@ use crate::member_codec::{
     write_introduction, write_join, write_join_reply, write_writers,
 };
 use crate::message::{
-    AppliedPosition, DataState, HeardMember, MemberLag, OutcomeReport, PaceReport, PeerMessage,
-    PresenceReport, Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    AppliedPosition, DataState, HeardMember, JoinRefusal, JoinReply, Lane, MemberLag,
+    OutcomeReport, PaceReport, PeerMessage, PresenceReport, ProposalRefusal, Report, StateOffer,
+    StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
 use crate::region::Region;
-use crate::version::{
-    NEXT_MARK, OUR_VERSIONS, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_NEXT,
-};
+use crate::version::{NEXT_MARK, OUR_VERSIONS, VERSION_3, VERSION_5, VERSION_NEXT};
 
-// Frame kinds from 16 on are messages; those below belong to the handshake.
-const KIND_CONSENSUS: u8 = 16;
-const KIND_APPEND: u8 = 17;
-const KIND_PROPOSE: u8 = 18;
-const KIND_PROPOSAL_REFUSED: u8 = 19;
-const KIND_JOIN: u8 = 20;
-const KIND_JOIN_REPLY: u8 = 21;
-const KIND_LEAVE: u8 = 22;
-const KIND_LEAVE_REPLY: u8 = 23;
-const KIND_REPORT: u8 = 24;
-const KIND_STATUS: u8 = 25;
-const KIND_STATE_REQUEST: u8 = 26;
-const KIND_STATE_OFFER: u8 = 27;
-const KIND_STATE_RESULT: u8 = 28;
-const KIND_OUTCOME_REPORT: u8 = 29;
-const KIND_OUTCOME_QUERY: u8 = 30;
-const KIND_INTRODUCTION: u8 = 31;
-const KIND_APPLIED_POSITION: u8 = 32;
-const KIND_PACE: u8 = 33;
-const KIND_APPLIED_QUERY: u8 = 34;
-const KIND_COMMAND: u8 = 35;
-const KIND_COMMAND_ANSWER: u8 = 36;
-const KIND_VOTE_ORDER: u8 = 37;
-const KIND_WRITERS_ORDER: u8 = 38;
-const KIND_WRITERS_REFUSED: u8 = 39;
-const KIND_SURVIVOR: u8 = 40;
-const KIND_FEED: u8 = 41;
-const KIND_FED: u8 = 42;
-const KIND_PING: u8 = 43;
-const KIND_PONG: u8 = 44;
-const KIND_FETCH: u8 = 45;
-const KIND_FETCHED: u8 = 46;
-const KIND_PRESENCE: u8 = 47;
+/// Makes the kinds of frames, and what is the same for all messages of a kind.
+macro_rules! messages {
+    ($($name:ident = $number:literal, $since:literal, $lane:ident;)*) => {
+        #[derive(Clone, Copy)]
+        enum Kind {
+            $($name),*
+        }
+
+        impl Kind {
+            /// The kind with this number, if the version has it.
+            fn of(number: u8, version: u16) -> Option<Kind> {
+                match number {
+                    $($number if version >= $since => Some(Kind::$name),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl PeerMessage {
+            /// Number of the frame's kind, first version, lane.
+            fn row(&self) -> (u8, u16, Lane) {
+                match self {
+                    $(PeerMessage::$name { .. } => ($number, $since, Lane::$lane),)*
+                }
+            }
+        }
+    };
+}
+
+// Number of the frame's kind, first version, lane. Frames below 16 belong to the handshake; no
+// number is used again. Only entries and proposals are bulk, and what has to stay behind them.
+messages! {
+    Consensus = 16, 1, Control;
+    Append = 17, 1, Control;
+    Propose = 18, 1, Bulk;
+    ProposalRefused = 19, 1, Control;
+    Join = 20, 1, Control;
+    JoinReply = 21, 1, Control;
+    Leave = 22, 1, Control;
+    LeaveReply = 23, 1, Control;
+    Report = 24, 1, Control;
+    Status = 25, 1, Control;
+    StateRequest = 26, 1, Control;
+    StateOffer = 27, 1, Control;
+    StateResult = 28, 1, Control;
+    OutcomeReport = 29, 1, Control;
+    OutcomeQuery = 30, 1, Control;
+    Introduction = 31, 2, Control;
+    AppliedPosition = 32, 3, Control;
+    Pace = 33, 3, Control;
+    AppliedQuery = 34, 4, Control;
+    Command = 35, 5, Control;
+    CommandAnswer = 36, 5, Control;
+    VoteOrder = 37, 5, Control;
+    WritersOrder = 38, 5, Control;
+    WritersRefused = 39, 5, Control;
+    Survivor = 40, 5, Control;
+    Feed = 41, 5, Bulk;
+    Fed = 42, 5, Control;
+    Ping = 43, 5, Control;
+    Pong = 44, 5, Control;
+    Fetch = 45, 5, Control;
+    Fetched = 46, 5, Bulk;
+    Presence = 47, 5, Control;
+}
 
 const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 const MEMBER_LAG_BYTES: usize = 8 + 8 + 8;
@@ -70,40 +103,42 @@ const STRING_BYTES_MIN: usize = 2;
 
 impl PeerMessage {
     pub fn kind(&self) -> u8 {
+        self.row().0
+    }
+
+    /// The lane on which the message travels.
+    pub fn lane(&self) -> Lane {
         match self {
-            PeerMessage::Consensus(_) => KIND_CONSENSUS,
-            PeerMessage::Append { .. } => KIND_APPEND,
-            PeerMessage::Propose(_) => KIND_PROPOSE,
-            PeerMessage::ProposalRefused { .. } => KIND_PROPOSAL_REFUSED,
-            PeerMessage::Join(_) => KIND_JOIN,
-            PeerMessage::JoinReply(_) => KIND_JOIN_REPLY,
-            PeerMessage::Leave { .. } => KIND_LEAVE,
-            PeerMessage::LeaveReply => KIND_LEAVE_REPLY,
-            PeerMessage::Report(_) => KIND_REPORT,
-            PeerMessage::Status(_) => KIND_STATUS,
-            PeerMessage::StateRequest(_) => KIND_STATE_REQUEST,
-            PeerMessage::StateOffer(_) => KIND_STATE_OFFER,
-            PeerMessage::StateResult(_) => KIND_STATE_RESULT,
-            PeerMessage::OutcomeReport(_) => KIND_OUTCOME_REPORT,
-            PeerMessage::OutcomeQuery { .. } => KIND_OUTCOME_QUERY,
-            PeerMessage::Introduction(_) => KIND_INTRODUCTION,
-            PeerMessage::AppliedPosition(_) => KIND_APPLIED_POSITION,
-            PeerMessage::Pace(_) => KIND_PACE,
-            PeerMessage::Presence(_) => KIND_PRESENCE,
-            PeerMessage::AppliedQuery { .. } => KIND_APPLIED_QUERY,
-            PeerMessage::Command { .. } => KIND_COMMAND,
-            PeerMessage::CommandAnswer { .. } => KIND_COMMAND_ANSWER,
-            PeerMessage::VoteOrder { .. } => KIND_VOTE_ORDER,
-            PeerMessage::WritersOrder { .. } => KIND_WRITERS_ORDER,
-            PeerMessage::WritersRefused { .. } => KIND_WRITERS_REFUSED,
-            PeerMessage::Survivor(_) => KIND_SURVIVOR,
-            PeerMessage::Feed(_) => KIND_FEED,
-            PeerMessage::Fed { .. } => KIND_FED,
-            PeerMessage::Ping { .. } => KIND_PING,
-            PeerMessage::Pong { .. } => KIND_PONG,
-            PeerMessage::Fetch(_) => KIND_FETCH,
-            PeerMessage::Fetched(_) => KIND_FETCHED,
+            PeerMessage::Consensus(message)
+            | PeerMessage::Append { message, .. }
+            | PeerMessage::Fed { message, .. }
+                if matches!(&message.body, Body::Append(append) if !append.entries.is_empty()) =>
+            {
+                Lane::Bulk
+            }
+            other => other.row().2,
         }
+    }
+
+    /// Whether a connection of this version can carry the message. A message that it cannot carry
+    /// is left out: an older program has no use for it.
+    pub fn is_carried_by(&self, version: u16) -> bool {
+        let since = match self {
+            PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
+                VERSION_3
+            }
+            PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
+            PeerMessage::ProposalRefused {
+                reason: ProposalRefusal::NotWriter,
+                ..
+            }
+            | PeerMessage::JoinReply(JoinReply::Refused {
+                reason: JoinRefusal::Removed,
+                ..
+            }) => VERSION_5,
+            other => other.row().1,
+        };
+        version >= since
     }
 
     /// Appends the message's frame, header included, to `out`. Large payloads become segments of
@@ -244,99 +279,97 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
     Ok(())
 }
 
+fn asks_for_payload(body: &Body) -> bool {
+    let Body::AppendReply(reply) = body else {
+        return false;
+    };
+    matches!(reply.outcome, AppendOutcome::PayloadMissing { .. })
+}
+
 fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
-    Ok(match kind {
-        KIND_CONSENSUS => PeerMessage::Consensus(read_without_payloads(r)?),
-        KIND_APPEND => {
+    let unknown = DecodeError::unknown("message", kind);
+    Ok(match Kind::of(kind, r.version()).ok_or(unknown)? {
+        Kind::Consensus => PeerMessage::Consensus(read_without_payloads(r)?),
+        Kind::Append => {
             let (message, payloads) = read_with_payloads(r)?;
             PeerMessage::Append { message, payloads }
         }
-        KIND_PROPOSE => PeerMessage::Propose(read_propose(r)?),
-        KIND_PROPOSAL_REFUSED => PeerMessage::ProposalRefused {
+        Kind::Propose => PeerMessage::Propose(read_propose(r)?),
+        Kind::ProposalRefused => PeerMessage::ProposalRefused {
             term: Term(r.u64()?),
             session: SessionId(r.u64()?),
             number: r.u64()?,
             reason: read_proposal_refusal(r)?,
         },
-        KIND_JOIN => PeerMessage::Join(read_join(r)?),
-        KIND_JOIN_REPLY => PeerMessage::JoinReply(read_join_reply(r)?),
-        KIND_LEAVE => PeerMessage::Leave {
+        Kind::Join => PeerMessage::Join(read_join(r)?),
+        Kind::JoinReply => PeerMessage::JoinReply(read_join_reply(r)?),
+        Kind::Leave => PeerMessage::Leave {
             session: SessionId(r.u64()?),
         },
-        KIND_LEAVE_REPLY => PeerMessage::LeaveReply,
-        KIND_REPORT => PeerMessage::Report(read_report(r)?),
-        KIND_STATUS => PeerMessage::Status(read_status(r)?),
-        KIND_STATE_REQUEST => PeerMessage::StateRequest(read_state_request(r)?),
-        KIND_STATE_OFFER => PeerMessage::StateOffer(StateOffer {
+        Kind::LeaveReply => PeerMessage::LeaveReply,
+        Kind::Report => PeerMessage::Report(read_report(r)?),
+        Kind::Status => PeerMessage::Status(read_status(r)?),
+        Kind::StateRequest => PeerMessage::StateRequest(read_state_request(r)?),
+        Kind::StateOffer => PeerMessage::StateOffer(StateOffer {
             id: r.u64()?,
             donor: MemberId(r.u64()?),
             accepted: r.bool()?,
             text: r.text()?,
         }),
-        KIND_STATE_RESULT => PeerMessage::StateResult(StateResult {
+        Kind::StateResult => PeerMessage::StateResult(StateResult {
             id: r.u64()?,
             ok: r.bool()?,
             code: r.i32()?,
             seqno: Seqno(r.i64()?),
             text: r.text()?,
         }),
-        KIND_OUTCOME_REPORT => PeerMessage::OutcomeReport(OutcomeReport {
+        Kind::OutcomeReport => PeerMessage::OutcomeReport(OutcomeReport {
             session: SessionId(r.u64()?),
             seqno: Seqno(r.i64()?),
             outcome: r.u64()?,
         }),
-        KIND_OUTCOME_QUERY => PeerMessage::OutcomeQuery {
+        Kind::OutcomeQuery => PeerMessage::OutcomeQuery {
             term: Term(r.u64()?),
             seqno: Seqno(r.i64()?),
         },
-        KIND_APPLIED_POSITION if r.version() >= VERSION_3 => {
-            PeerMessage::AppliedPosition(read_applied_position(r)?)
-        }
-        KIND_PACE if r.version() >= VERSION_3 => PeerMessage::Pace(read_pace(r)?),
-        KIND_PRESENCE if r.version() >= VERSION_5 => PeerMessage::Presence(read_presence(r)?),
-        KIND_APPLIED_QUERY if r.version() >= VERSION_4 => PeerMessage::AppliedQuery {
+        Kind::AppliedPosition => PeerMessage::AppliedPosition(read_applied_position(r)?),
+        Kind::Pace => PeerMessage::Pace(read_pace(r)?),
+        Kind::Presence => PeerMessage::Presence(read_presence(r)?),
+        Kind::AppliedQuery => PeerMessage::AppliedQuery {
             session: SessionId(r.u64()?),
         },
-        KIND_COMMAND if r.version() >= VERSION_5 => PeerMessage::Command {
+        Kind::Command => PeerMessage::Command {
             session: SessionId(r.u64()?),
             number: r.u64()?,
             command: read_command(r)?,
         },
-        KIND_COMMAND_ANSWER if r.version() >= VERSION_5 => PeerMessage::CommandAnswer {
+        Kind::CommandAnswer => PeerMessage::CommandAnswer {
             session: SessionId(r.u64()?),
             number: r.u64()?,
             answer: read_answer(r)?,
         },
-        KIND_VOTE_ORDER if r.version() >= VERSION_5 => PeerMessage::VoteOrder { votes: r.bool()? },
-        KIND_WRITERS_ORDER if r.version() >= VERSION_5 => PeerMessage::WritersOrder {
+        Kind::VoteOrder => PeerMessage::VoteOrder { votes: r.bool()? },
+        Kind::WritersOrder => PeerMessage::WritersOrder {
             writers: read_writers(r)?,
         },
-        KIND_WRITERS_REFUSED if r.version() >= VERSION_5 => PeerMessage::WritersRefused {
+        Kind::WritersRefused => PeerMessage::WritersRefused {
             writers: read_writers(r)?,
             text: r.text()?,
         },
-        KIND_SURVIVOR if r.version() >= VERSION_5 => PeerMessage::Survivor(read_survivor(r)?),
-        KIND_FEED if r.version() >= VERSION_5 => PeerMessage::Feed(read_feed_order(r)?),
-        KIND_FED if r.version() >= VERSION_5 => {
+        Kind::Survivor => PeerMessage::Survivor(read_survivor(r)?),
+        Kind::Feed => PeerMessage::Feed(read_feed_order(r)?),
+        Kind::Fed => {
             let (message, payloads) = read_with_payloads(r)?;
             PeerMessage::Fed { message, payloads }
         }
-        KIND_PING if r.version() >= VERSION_5 => PeerMessage::Ping { number: r.u64()? },
-        KIND_PONG if r.version() >= VERSION_5 => PeerMessage::Pong {
+        Kind::Ping => PeerMessage::Ping { number: r.u64()? },
+        Kind::Pong => PeerMessage::Pong {
             number: r.u64()?,
             wall_us: r.u64()?,
         },
-        KIND_FETCH if r.version() >= VERSION_5 => PeerMessage::Fetch(read_fetch_request(r)?),
-        KIND_FETCHED if r.version() >= VERSION_5 => PeerMessage::Fetched(read_fetch_answer(r)?),
-        KIND_INTRODUCTION if r.version() >= VERSION_2 => {
-            PeerMessage::Introduction(read_introduction(r)?)
-        }
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "message",
-                code,
-            });
-        }
+        Kind::Fetch => PeerMessage::Fetch(read_fetch_request(r)?),
+        Kind::Fetched => PeerMessage::Fetched(read_fetch_answer(r)?),
+        Kind::Introduction => PeerMessage::Introduction(read_introduction(r)?),
     })
 }
 
@@ -390,10 +423,7 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
 fn read_next_mark(r: &mut Reader) -> Result<(), DecodeError> {
     match r.u8()? {
         NEXT_MARK => Ok(()),
-        code => Err(DecodeError::UnknownCode {
-            what: "mark of the next version",
-            code,
-        }),
+        code => Err(DecodeError::unknown("mark of the next version", code)),
     }
 }
 
@@ -411,27 +441,19 @@ fn read_region(r: &mut Reader) -> Result<Option<Region>, DecodeError> {
 
 pub(crate) fn read_leader_weight(r: &mut Reader) -> Result<LeaderWeight, DecodeError> {
     let code = r.u8()?;
-    LeaderWeight::new(code).ok_or(DecodeError::UnknownCode {
-        what: "leader weight",
-        code,
-    })
+    LeaderWeight::new(code).ok_or(DecodeError::unknown("leader weight", code))
 }
 
 fn read_data_state(r: &mut Reader) -> Result<DataState, DecodeError> {
-    Ok(match r.u8()? {
-        0 => DataState::Disconnected,
-        1 => DataState::Joining,
-        2 => DataState::Donor,
-        3 => DataState::Joined,
-        4 => DataState::Synced,
-        5 => DataState::Error,
-        code => {
-            return Err(DecodeError::UnknownCode {
-                what: "database state",
-                code,
-            });
-        }
-    })
+    const STATES: [DataState; 6] = [
+        DataState::Disconnected,
+        DataState::Joining,
+        DataState::Donor,
+        DataState::Joined,
+        DataState::Synced,
+        DataState::Error,
+    ];
+    r.one_of("database state", &STATES)
 }
 
 fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {

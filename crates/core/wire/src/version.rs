@@ -12,7 +12,7 @@ pub(crate) const VERSION_2: u16 = 2;
 pub(crate) const VERSION_3: u16 = 3;
 
 /// First version in which members tell others than the leader how far their databases are.
-pub(crate) const VERSION_4: u16 = 4;
+const VERSION_4: u16 = 4;
 
 /// First version in which members pass on what operators order, and whose configurations say whose
 /// writes the group takes and whether its version is held.

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 const UNPROVEN_MAX: usize = 32;
 const PROVEN_MAX: usize = 64;
 /// Time limit for a client from its connection to a request that is let in.
-pub(crate) const FIRST_LIMIT: Duration = Duration::from_secs(5);
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Callers {
     unproven: Mutex<Unproven>,

@@ -217,12 +217,10 @@ impl LoggerConfig {
             database: DatabasePosition::NONE,
             flush_period: std::time::Duration::ZERO,
         };
-        NodeConfig {
-            chunk_bytes: action_bytes,
-            pending_bytes,
-            keeps_log_only: self.in_relay_group,
-            ..self.options.node_config(host)
-        }
+        let mut node = self.options.node_config(host);
+        node.member.keeps_log_only = self.in_relay_group;
+        (node.chunk_bytes, node.pending_bytes) = (action_bytes, pending_bytes);
+        node
     }
 
     /// A logger leads only while no server can. Members of versions before loggers know that by its

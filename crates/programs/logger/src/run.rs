@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use synod_admin::protocol::{Reply, Request};
 use synod_node::{
-    Consequence, GroupId, Level, Node, NodeError, Remedy, StartMode, WritePermission,
+    Consequence, GroupId, Level, LiveSetting, Node, NodeError, Remedy, StartMode, WritePermission,
 };
 
 use crate::commands;
@@ -166,9 +166,11 @@ fn serve(
         Arc::clone(service),
     );
     let node = Node::start(config.node(), mode, Arc::new(host))?;
-    node.set_leader_preference(config.leader_preference());
-    node.set_full_log_policy(config.options.full_log_policy());
-    node.set_inconsistency_policy(config.options.inconsistency_policy());
+    node.set(LiveSetting::LeaderPreference(config.leader_preference()));
+    node.set(LiveSetting::FullLogPolicy(config.options.full_log_policy()));
+    node.set(LiveSetting::InconsistencyPolicy(
+        config.options.inconsistency_policy(),
+    ));
     output.log(Level::Info, &greeting(config));
     let commands = commands::serve(config, &node, &events, service, output);
     let begun = service.begin(&node, output).map_err(LoggerError::Service);

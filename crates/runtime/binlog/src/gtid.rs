@@ -44,6 +44,14 @@ pub struct Gtid {
 }
 
 impl Gtid {
+    pub const fn new(domain: u32, server_id: u32, sequence: u64) -> Gtid {
+        Gtid {
+            domain,
+            server_id,
+            sequence,
+        }
+    }
+
     /// Whether both may name the same transaction: they do if the servers of both are known.
     pub fn may_be(self, other: Gtid) -> bool {
         let servers = [self.server_id, other.server_id];
@@ -60,11 +68,11 @@ impl Gtid {
 
     /// Reads what [`Gtid::put`] has written.
     pub fn get(bytes: &mut impl Buf) -> Result<Gtid, TryGetError> {
-        Ok(Gtid {
-            domain: bytes.try_get_u32_le()?,
-            server_id: bytes.try_get_u32_le()?,
-            sequence: bytes.try_get_u64_le()?,
-        })
+        Ok(Gtid::new(
+            bytes.try_get_u32_le()?,
+            bytes.try_get_u32_le()?,
+            bytes.try_get_u64_le()?,
+        ))
     }
 }
 
@@ -91,11 +99,11 @@ impl FromStr for Gtid {
         let [domain, server_id, sequence] = parts.as_slice() else {
             return Err(malformed());
         };
-        Ok(Gtid {
-            domain: number(domain).ok_or_else(malformed)?,
-            server_id: number(server_id).ok_or_else(malformed)?,
-            sequence: number(sequence).ok_or_else(malformed)?,
-        })
+        Ok(Gtid::new(
+            number(domain).ok_or_else(malformed)?,
+            number(server_id).ok_or_else(malformed)?,
+            number(sequence).ok_or_else(malformed)?,
+        ))
     }
 }
 

@@ -7,11 +7,7 @@ use synod_binlog::{
     EventHeader, EventType, Gtid, Outgoing, Transaction, TransactionError, statement,
 };
 
-const GTID: Gtid = Gtid {
-    domain: 3,
-    server_id: 7,
-    sequence: 4711,
-};
+const GTID: Gtid = Gtid::new(3, 7, 4711);
 
 /// An event as a server puts it into a write set.
 fn event(event_type: EventType, timestamp: u32, body: &[u8]) -> Vec<u8> {

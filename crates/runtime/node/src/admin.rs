@@ -8,11 +8,8 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use synod_consensus::{ForceError, LeaderPreference, Writers};
-use synod_member::{
-    CommandRequest, CommitWait, Event, ForceDone, FullLogPolicy, InconsistencyPolicy,
-    LeaderPlacement, QuorumLossPolicy, VoterPolicy, WritersRefusal, WritersRequest,
-};
+use synod_consensus::{ForceError, Writers};
+use synod_member::{CommandRequest, Event, ForceDone, LiveSetting, WritersRefusal, WritersRequest};
 use synod_tls::TlsError;
 use synod_wire::{Command, CommandRefusal, Done, RefusalReason};
 
@@ -104,61 +101,9 @@ impl Node {
         answer.recv().unwrap_or(Err(ForceError::NotConfigured))
     }
 
-    /// Sets what this member does by itself when the majority is gone, from now on.
-    pub fn set_quorum_loss_policy(&self, policy: QuorumLossPolicy) {
-        self.send_event(Event::QuorumLossPolicy(policy));
-    }
-
-    /// Sets how many voters the group keeps while this member leads, from now on.
-    pub fn set_voter_policy(&self, policy: VoterPolicy) {
-        self.send_event(Event::VoterPolicy(policy));
-    }
-
-    /// Sets what this member does as a leader whose log is full of what too few databases have,
-    /// from now on.
-    pub fn set_full_log_policy(&self, policy: FullLogPolicy) {
-        self.send_event(Event::FullLogPolicy(policy));
-    }
-
-    /// Sets the bound on the best majority's lag, see
-    /// [`NodeConfig::apply_lag_max`](crate::NodeConfig::apply_lag_max).
-    pub fn set_apply_lag_max(&self, limit: Duration) {
-        self.send_event(Event::ApplyLagMax(limit));
-    }
-
-    /// Sets what the host's clients wait for before they are told that an action is committed. In
-    /// force, for actions submitted after this call, as soon as the group's protocol version
-    /// allows; [`Host::applied_everywhere`](crate::Host::applied_everywhere) then says how far the
-    /// other databases are.
-    pub fn set_commit_wait(&self, wanted: CommitWait) {
-        self.send_event(Event::CommitWait(wanted));
-    }
-
-    /// Sets how long a member may be silent, see
-    /// [`NodeConfig::suspect`](crate::NodeConfig::suspect).
-    pub fn set_suspect_timeout(&self, limit: Duration) {
-        self.send_event(Event::SuspectTimeout(limit));
-    }
-
-    /// Sets how much this member should lead, and whether it hands leadership over, from now on.
-    pub fn set_leader_preference(&self, preference: LeaderPreference) {
-        self.send_event(Event::LeaderPreference(preference));
-    }
-
-    /// Sets whether this member hands leadership over, from now on. Its weight stays, also one that
-    /// an operator has ordered by a command.
-    pub fn set_leader_handover(&self, hands_over: bool) {
-        self.send_event(Event::LeaderHandover(hands_over));
-    }
-
-    /// Sets what this member does, while it leads, when writes come from elsewhere.
-    pub fn set_leader_placement(&self, placement: LeaderPlacement) {
-        self.send_event(Event::LeaderPlacement(placement));
-    }
-
-    /// Sets how outcomes are counted while this member leads.
-    pub fn set_inconsistency_policy(&self, policy: InconsistencyPolicy) {
-        self.send_event(Event::InconsistencyPolicy(policy));
+    /// Changes a setting, from now on.
+    pub fn set(&self, setting: LiveSetting) {
+        self.send_event(Event::Set(setting));
     }
 
     /// Reads the credentials again, for connections opened from now on. Open connections by a

@@ -3,86 +3,66 @@
 //! The host parses and validates its own options, and fills a [`NodeConfig`]. Nothing here has a
 //! default, and nothing here knows how operators write a setting.
 
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_consensus::{BootstrapError, GroupId, Limits, Timing, VersionRange};
+use synod_consensus::{BootstrapError, GroupId};
 use synod_log::{Files, LogOptions, Opened};
-use synod_member::{
-    DatabasePosition, Host, MemberConfig, OpenError, StartError, VoterPolicy, open_log,
-};
+use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
 use synod_tls::{Credentials, TlsError};
-use synod_wire::Region;
 
 use crate::transport::CompressionChoice;
 
 /// Settings of a node. The host validates them when it parses its options.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Name of this member, unique in the group.
-    pub name: String,
-    /// The operator's name for the group, the same on all members.
-    pub cluster_name: String,
-    /// `host:port` that this member listens on.
-    pub listen: String,
-    /// `host:port` at which peers reach this member.
-    pub address: String,
-    /// `host:port` for clients, shown to operators.
-    pub incoming: String,
-    /// Addresses of members, `host:port`, at which this member looks for its group.
-    pub seeds: Vec<String>,
-    pub log_dir: PathBuf,
-    pub log: LogOptions,
-    pub timing: Timing,
-    /// Bounds of the protocol on what is under way.
-    pub limits: Limits,
-    /// An action with more bytes than this is ordered in chunks of this size.
-    pub chunk_bytes: usize,
-    /// A member that has sent nothing for this time leaves the view. A member that has heard no
-    /// leader for this time is not primary.
-    pub suspect: Duration,
-    /// Bound on the bytes of this member's actions that have no proposal result yet.
-    pub pending_bytes: usize,
-    /// The leader admits actions so that the databases of the majority that keeps up best lag at
-    /// most this much; zero: however much they lag.
-    pub apply_lag_max: Duration,
-    /// Bound on the length of the certification window, in actions.
-    pub certification_span: u64,
-    /// How connections between members are encrypted; `None`: they are in clear.
-    pub tls: Option<TlsConfig>,
-    /// When what is sent to other members is compressed.
-    pub compression: CompressionChoice,
-    /// Whether this member has a database. A member without one (a logger) keeps the log and votes.
+    /// Settings of the member. Its certificate is read from the credentials at start. Versions are
+    /// [`crate::OUR_VERSIONS`], unless a test acts as another version. The position of the database
+    /// is ignored for a member without one.
     ///
-    /// Its host must not call [`Node::deliver_after`](crate::Node::deliver_after) or
+    /// The host of a member without a database (a logger) must not call
+    /// [`Node::deliver_after`](crate::Node::deliver_after) or
     /// [`Node::submit`](crate::Node::submit), and need not call
     /// [`Node::set_applied`](crate::Node::set_applied): the node counts everything committed as
     /// applied. The node also states the member's data state by itself, and ignores
     /// [`Node::set_data_state`](crate::Node::set_data_state), so the member is never asked for a
     /// state transfer. [`Host::joined`] and [`Host::deliver`] are never called, because views list
     /// members with data only; [`Host::primary_changed`] says whether the member serves its group.
-    /// A logger cannot begin a group.
-    ///
-    /// In a group that keeps its log only ([`NodeConfig::keeps_log_only`]) the member that leads
-    /// may submit actions, and a member without a database begins the group.
-    pub has_data: bool,
-    /// Whether the log is all that the group keeps, and no member has a database; see
-    /// [`MemberConfig::keeps_log_only`]. All members must have the same.
-    pub keeps_log_only: bool,
-    /// Group of the database, and its last action. Ignored for a member without one.
-    pub database: DatabasePosition,
+    /// A logger cannot begin a group. In a group that keeps its log only the member that leads may
+    /// submit actions, and a member without a database begins the group.
+    pub member: MemberConfig,
+    /// `host:port` that this member listens on.
+    pub listen: String,
+    /// Addresses of members, `host:port`, at which this member looks for its group.
+    pub seeds: Vec<String>,
+    pub log_dir: PathBuf,
+    pub log: LogOptions,
+    /// An action with more bytes than this is ordered in chunks of this size.
+    pub chunk_bytes: usize,
+    /// Bound on the bytes of this member's actions that have no proposal result yet.
+    pub pending_bytes: usize,
+    /// How connections between members are encrypted; `None`: they are in clear.
+    pub tls: Option<TlsConfig>,
+    /// When what is sent to other members is compressed.
+    pub compression: CompressionChoice,
     /// How often the database flushes what it has applied. Ignored for a member without one.
     pub flush_period: Duration,
-    /// The region that this member is in; none: not named.
-    pub region: Option<Region>,
-    /// Whether this member becomes a voter, once it has caught up.
-    pub wants_vote: bool,
-    /// How many voters the group keeps while this member leads.
-    pub voter_policy: VoterPolicy,
-    /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
-    /// unless a test acts as another version.
-    pub versions: VersionRange,
+}
+
+impl Deref for NodeConfig {
+    type Target = MemberConfig;
+
+    fn deref(&self) -> &MemberConfig {
+        &self.member
+    }
+}
+
+impl DerefMut for NodeConfig {
+    fn deref_mut(&mut self) -> &mut MemberConfig {
+        &mut self.member
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,31 +76,14 @@ pub struct TlsConfig {
 }
 
 impl NodeConfig {
-    /// The settings of the member, without those of files and sockets.
+    /// The settings of a member with this certificate.
     pub(crate) fn member(&self, certificate: Option<String>) -> MemberConfig {
-        MemberConfig {
-            certificate,
-            name: self.name.clone(),
-            cluster_name: self.cluster_name.clone(),
-            address: self.address.clone(),
-            incoming: self.incoming.clone(),
-            has_data: self.has_data,
-            region: self.region.clone(),
-            wants_vote: self.wants_vote,
-            voter_policy: self.voter_policy,
-            timing: self.timing.clone(),
-            limits: self.limits.clone(),
-            suspect: self.suspect,
-            keeps_log_only: self.keeps_log_only,
-            apply_lag_max: self.apply_lag_max,
-            certification_span: self.certification_span,
-            database: if self.has_data {
-                self.database
-            } else {
-                DatabasePosition::NONE
-            },
-            versions: self.versions,
+        let mut member = self.member.clone();
+        member.certificate = certificate;
+        if !member.has_data {
+            member.database = DatabasePosition::NONE;
         }
+        member
     }
 
     /// Opens the log. A damaged log is repaired if there may be other members to repair it from.

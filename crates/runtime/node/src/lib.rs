@@ -78,10 +78,10 @@ pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DatabasePosition,
     DatabaseStatus, DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed,
     FollowedAction, Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level,
-    LogHold, MemberPresence, MemberStatus, NodeStatus, NotFetched, OpenError, OrderedAction,
-    OutcomeDecision, OwnLogTimes, PaceStatus, PayloadError, Presence, ProposalResult,
-    QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent, SurvivorStatus, Topic, View,
-    ViewMember, VoterPolicy, WaitPolicy, WritePermission,
+    LiveSetting, LogHold, MemberConfig, MemberPresence, MemberStatus, NodeStatus, NotFetched,
+    OpenError, OrderedAction, OutcomeDecision, OwnLogTimes, PaceStatus, PayloadError, Presence,
+    ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
+    SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use synod_node::{
     CommitWait, CompressionChoice, DatabasePosition, FullLogPolicy, InconsistencyPolicy,
-    LeaderPlacement, LeaderPreference, LeaderWeight, Limits, LogOptions, NodeConfig, OUR_VERSIONS,
-    Region, Setting, Timing, VoterPolicy, Writers,
+    LeaderPlacement, LeaderPreference, LeaderWeight, Limits, LogOptions, MemberConfig, NodeConfig,
+    OUR_VERSIONS, Region, Setting, Timing, VoterPolicy, Writers,
 };
 
 use super::key::Key;
@@ -59,31 +59,34 @@ pub struct HostFacts {
 impl Options {
     pub fn node_config(&self, host: HostFacts) -> NodeConfig {
         NodeConfig {
-            name: host.name,
-            cluster_name: host.cluster_name,
+            member: MemberConfig {
+                name: host.name,
+                cluster_name: host.cluster_name,
+                address: host.address,
+                incoming: host.incoming,
+                timing: self.timing(),
+                limits: Limits::default(),
+                suspect: self.duration(key::EVS_SUSPECT_TIMEOUT),
+                keeps_log_only: false,
+                apply_lag_max: self.duration(key::MAX_APPLY_LAG),
+                certification_span: self.unsigned(key::CERTIFICATION_SPAN),
+                has_data: host.has_data,
+                region: self.region(),
+                wants_vote: self.bool(key::VOTER),
+                voter_policy: self.voter_policy(),
+                database: host.database,
+                versions: OUR_VERSIONS,
+                certificate: None,
+            },
             listen: self.listen_address().to_string(),
-            address: host.address,
-            incoming: host.incoming,
             seeds: host.seeds,
             log_dir: host.log_dir,
             log: self.log_options(),
-            timing: self.timing(),
-            limits: Limits::default(),
             chunk_bytes: self.size(key::CHUNK_SIZE),
-            suspect: self.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: self.size(key::MAX_PENDING_SIZE),
-            keeps_log_only: false,
-            apply_lag_max: self.duration(key::MAX_APPLY_LAG),
-            certification_span: self.unsigned(key::CERTIFICATION_SPAN),
             compression: self.compression(),
-            has_data: host.has_data,
-            region: self.region(),
-            wants_vote: self.bool(key::VOTER),
-            voter_policy: self.voter_policy(),
             tls: self.tls(),
-            database: host.database,
             flush_period: host.flush_period,
-            versions: OUR_VERSIONS,
         }
     }
 

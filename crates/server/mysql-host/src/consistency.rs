@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{CommitWait, Seqno, WritePermission};
+use synod_node::{CommitWait, LiveSetting, Seqno, WritePermission};
 
 use crate::clients::Statement;
 use crate::host::Member;
@@ -71,7 +71,8 @@ impl Member {
     /// it in force: the node takes both in this order.
     pub(crate) fn ask_for_other_databases(&self) {
         if !self.knows_others.swap(true, Ordering::AcqRel) {
-            self.node().set_commit_wait(CommitWait::Applied);
+            self.node()
+                .set(LiveSetting::CommitWait(CommitWait::Applied));
         }
     }
 

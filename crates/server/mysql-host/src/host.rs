@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use synod_node::{
     CommitWait, DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level,
-    Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode, StateTransferEvent, View,
-    WaitPolicy, WritePermission,
+    LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode,
+    StateTransferEvent, View, WaitPolicy, WritePermission,
 };
 
 use crate::clients::{Clients, Statement};
@@ -132,9 +132,11 @@ impl Member {
         let config = member.settings.node(Seqno(applied));
         let node = Node::start(config, member.settings.mode, member.clone())?;
         let options = &member.settings.options;
-        node.set_full_log_policy(options.full_log_policy());
-        node.set_inconsistency_policy(options.inconsistency_policy());
-        node.set_leader_preference(options.leader_preference());
+        node.set(LiveSetting::FullLogPolicy(options.full_log_policy()));
+        node.set(LiveSetting::InconsistencyPolicy(
+            options.inconsistency_policy(),
+        ));
+        node.set(LiveSetting::LeaderPreference(options.leader_preference()));
         node.set_applied(Seqno(applied));
         let _ = member.node.set(node); // it was empty
         let started = member
@@ -273,7 +275,7 @@ impl Member {
             false => self.settings.options.leader_preference(),
         };
         if let Some(node) = self.node.get() {
-            node.set_leader_preference(preference);
+            node.set(LiveSetting::LeaderPreference(preference));
         }
     }
 

@@ -128,10 +128,7 @@ impl Settings {
             seeds: self.members.iter().map(ToString::to_string).collect(),
             log_dir: options.log_dir(&self.data_dir),
             has_data: true,
-            database: DatabasePosition {
-                group: GroupId(self.group.0),
-                seqno: applied,
-            },
+            database: DatabasePosition::new(GroupId(self.group.0), applied),
             // innodb_flush_log_at_timeout, which is checked at the server's start.
             flush_period: std::time::Duration::from_secs(1),
         })

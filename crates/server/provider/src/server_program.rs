@@ -214,10 +214,7 @@ fn parse_position(line: &str) -> Option<Gtid> {
     // The server may append more after a comma.
     let text = text.trim().split([',', ' ']).next()?;
     let (group, seqno) = text.rsplit_once(':')?;
-    Some(Gtid {
-        group: group.parse().ok()?,
-        seqno: seqno.parse().ok()?,
-    })
+    Some(Gtid::new(group.parse().ok()?, seqno.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -20,10 +20,7 @@ use synod_node::GroupId;
 use wsrep_sys::*;
 
 fn gtid(seqno: i64) -> Gtid {
-    Gtid {
-        group: GroupId([9; 16]),
-        seqno,
-    }
+    Gtid::new(GroupId([9; 16]), seqno)
 }
 
 fn meta(seqno: i64) -> TrxMeta {

@@ -199,19 +199,10 @@ pub const WSREP_CAP_ISOLATION: wsrep_cap_t = 1 << 4;
 pub const WSREP_CAP_PAUSE: wsrep_cap_t = 1 << 5;
 /// `sync_wait` works.
 pub const WSREP_CAP_CAUSAL_READS: wsrep_cap_t = 1 << 6;
-pub const WSREP_CAP_CAUSAL_TRX: wsrep_cap_t = 1 << 7;
 /// Write sets may be appended piece by piece.
 pub const WSREP_CAP_INCREMENTAL_WRITESET: wsrep_cap_t = 1 << 8;
-pub const WSREP_CAP_SESSION_LOCKS: wsrep_cap_t = 1 << 9;
-pub const WSREP_CAP_DISTRIBUTED_LOCKS: wsrep_cap_t = 1 << 10;
-pub const WSREP_CAP_CONSISTENCY_CHECK: wsrep_cap_t = 1 << 11;
-pub const WSREP_CAP_UNORDERED: wsrep_cap_t = 1 << 12;
-pub const WSREP_CAP_ANNOTATION: wsrep_cap_t = 1 << 13;
-pub const WSREP_CAP_PREORDERED: wsrep_cap_t = 1 << 14;
 /// Streaming replication. The only bit that changes the server's behaviour.
 pub const WSREP_CAP_STREAMING: wsrep_cap_t = 1 << 15;
-pub const WSREP_CAP_SNAPSHOT: wsrep_cap_t = 1 << 16;
-pub const WSREP_CAP_NBO: wsrep_cap_t = 1 << 17;
 
 /// Last (or only) fragment of a transaction: its commit.
 pub const WSREP_FLAG_TRX_END: u32 = 0x001;
@@ -221,13 +212,5 @@ pub const WSREP_FLAG_ROLLBACK: u32 = 0x002;
 pub const WSREP_FLAG_ISOLATION: u32 = 0x004;
 /// Nothing may run in parallel with it.
 pub const WSREP_FLAG_PA_UNSAFE: u32 = 0x008;
-pub const WSREP_FLAG_COMMUTATIVE: u32 = 0x010;
-pub const WSREP_FLAG_NATIVE: u32 = 0x020;
 /// First (or only) fragment of a transaction.
 pub const WSREP_FLAG_TRX_START: u32 = 0x040;
-/// XA prepare; unused by 10.11.
-pub const WSREP_FLAG_TRX_PREPARE: u32 = 0x080;
-pub const WSREP_FLAG_SNAPSHOT: u32 = 0x100;
-/// Depends on the same connection's previous transaction.
-pub const WSREP_FLAG_IMPLICIT_DEPS: u32 = 0x200;
-pub const WSREP_FLAGS_MASK: u32 = 0x3ff;

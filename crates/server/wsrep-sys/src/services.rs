@@ -29,15 +29,6 @@ pub struct wsrep_allowlist_service_v1_t {
     pub context: *mut c_void,
 }
 
-/// Callback of sequence order in `wsrep_certify_v1`; not used by 10.11.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct wsrep_seq_cb_t {
-    pub ctx: *mut c_void,
-    /// Called with `ctx`.
-    pub func: Option<unsafe extern "C-unwind" fn(ctx: *mut c_void)>,
-}
-
 /// Value of a parameter; its type is in the flags.
 #[repr(C)]
 #[derive(Clone, Copy)]

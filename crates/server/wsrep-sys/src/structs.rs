@@ -166,7 +166,7 @@ pub const WSREP_GTID_UNDEFINED: wsrep_gtid_t = wsrep_gtid_t {
     seqno: WSREP_SEQNO_UNDEFINED,
 };
 
-pub const WSREP_STID_UNDEFINED: wsrep_stid_t = wsrep_stid_t {
+const WSREP_STID_UNDEFINED: wsrep_stid_t = wsrep_stid_t {
     node: WSREP_UUID_UNDEFINED,
     trx: WSREP_UNDEFINED_TRX_ID,
     conn: WSREP_UNDEFINED_CONN_ID,

@@ -36,7 +36,7 @@ use crate::results::{LinkRecord, TopologyRecord};
 pub const CLIENT_ROUND_TRIP: Duration = Duration::from_micros(100);
 
 /// The names of built-in topologies, with a line about each.
-pub const NAMED: [(&str, &str); 4] = [
+const NAMED: [(&str, &str); 4] = [
     ("same-dc", "three servers in one building: 0.1 ms"),
     ("three-dc", "three servers in three buildings: 1 ms"),
     ("two-region", "two servers 1 ms apart, a third at 30 ms"),

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_node::{
-    CompressionChoice, DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig,
-    OUR_VERSIONS, Seqno, StartMode, Timing, VoterPolicy,
+    CompressionChoice, DatabasePosition, GroupId, Limits, LogOptions, MemberConfig, Node,
+    NodeConfig, OUR_VERSIONS, Seqno, StartMode, Timing, VoterPolicy,
 };
 
 use crate::database::Database;
@@ -109,24 +109,39 @@ fn start(options: Options) -> Result<std::convert::Infallible, Failure> {
 
 fn position_of(database: &Database) -> Result<DatabasePosition, Failure> {
     Ok(match database.group() {
-        "" => DatabasePosition {
-            group: GroupId::NONE,
-            seqno: Seqno::UNDEFINED,
-        },
-        group => DatabasePosition {
-            group: group.parse()?,
-            seqno: Seqno(database.position()),
-        },
+        "" => DatabasePosition::new(GroupId::NONE, Seqno::UNDEFINED),
+        group => DatabasePosition::new(group.parse()?, Seqno(database.position())),
     })
 }
 
 fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> NodeConfig {
     NodeConfig {
-        name: options.name.clone(),
-        cluster_name: "chaos".to_owned(),
+        member: MemberConfig {
+            name: options.name.clone(),
+            cluster_name: "chaos".to_owned(),
+            address: options.address.clone(),
+            incoming: options.address.clone(),
+            timing: Timing {
+                heartbeat_us: 50_000,
+                promise_us: 400_000,
+                election_timeout_min_us: 700_000,
+                election_timeout_max_us: 1_400_000,
+                retry_us: 200_000,
+            },
+            limits: Limits::default(),
+            suspect: Duration::from_secs(2),
+            keeps_log_only: false,
+            apply_lag_max: Duration::from_millis(200),
+            certification_span: 100_000,
+            has_data: true,
+            region: None,
+            wants_vote: true,
+            voter_policy: VoterPolicy::default(),
+            database,
+            versions: OUR_VERSIONS,
+            certificate: None,
+        },
         listen: options.address.clone(),
-        address: options.address.clone(),
-        incoming: options.address.clone(),
         seeds: options.seeds.clone(),
         log_dir,
         log: LogOptions {
@@ -137,28 +152,10 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
             free_percent_min: 100,
             ..LogOptions::default()
         },
-        timing: Timing {
-            heartbeat_us: 50_000,
-            promise_us: 400_000,
-            election_timeout_min_us: 700_000,
-            election_timeout_max_us: 1_400_000,
-            retry_us: 200_000,
-        },
-        limits: Limits::default(),
         chunk_bytes: CHUNK_BYTES,
-        suspect: Duration::from_secs(2),
         pending_bytes: 8 << 20,
-        keeps_log_only: false,
-        apply_lag_max: Duration::from_millis(200),
-        certification_span: 100_000,
         compression: CompressionChoice::Auto,
-        has_data: true,
-        region: None,
-        wants_vote: true,
-        voter_policy: VoterPolicy::default(),
-        database,
         flush_period: FLUSH_PERIOD,
-        versions: OUR_VERSIONS,
         tls: None,
     }
 }

@@ -9,11 +9,7 @@ use synod_binlog::{
 };
 use synod_fuzz::split_byte;
 
-const GTID: Gtid = Gtid {
-    domain: 1,
-    server_id: 2,
-    sequence: 3,
-};
+const GTID: Gtid = Gtid::new(1, 2, 3);
 
 fuzz_target!(|input: &[u8]| {
     let (which, events) = split_byte(input);

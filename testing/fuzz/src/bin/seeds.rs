@@ -64,11 +64,7 @@ fn save(dir: &Path, target: &str, inputs: Vec<Vec<u8>>) -> io::Result<()> {
 
 /// A binlog with a transaction, and lists of GTIDs.
 fn binlog_events() -> Vec<Vec<u8>> {
-    let gtid = Gtid {
-        domain: 1,
-        server_id: 2,
-        sequence: 3,
-    };
+    let gtid = Gtid::new(1, 2, 3);
     let table = b"\x01\0\0\0\0\0\x01\0\x01d\0\x01t\0\x01\x03\0\x01";
     let rows = b"\x01\0\0\0\0\0\x01\0\x01\xff\xfe\x05\0\0\0";
     let query = b"\x04\0\0\0\0\0\0\0\x01\0\0\0\0d\0SELECT 1";
@@ -336,14 +332,8 @@ fn logs() -> Vec<MemoryFiles> {
 
 fn entry(term: u64, index: u64, kind: EntryKind, payload: &[u8]) -> Entry {
     let header = EntryHeader {
-        term: Term(term),
-        index: LogIndex(index),
-        seqno: Seqno(index as i64),
-        kind,
-        origin: Default::default(),
         depends_on: Seqno(0),
-        payload_len: 0,
-        payload_crc: 0,
+        ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(index as i64), kind)
     };
     Entry::new(header, Bytes::copy_from_slice(payload)).expect("a small entry")
 }
@@ -353,18 +343,12 @@ fn config_entry(term: u64, index: u64) -> Entry {
 }
 
 fn vote(term: u64) -> HardState {
-    HardState {
-        term: Term(term),
-        voted_for: Some(MemberId(7)),
-    }
+    HardState::new(Term(term), Some(MemberId(7)))
 }
 
 fn base() -> LogBase {
     LogBase {
-        last: EntryId {
-            term: Term(2),
-            index: LogIndex(100),
-        },
+        last: EntryId::new(Term(2), LogIndex(100)),
         seqno: Seqno(90),
         config: ConfigAt {
             index: LogIndex(2),

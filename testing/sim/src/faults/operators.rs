@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use synod_consensus::{LeaderPreference, LeaderWeight, MemberId, Role, Writers};
-use synod_member::{CommandRequest, Event as Input, WritersRequest};
+use synod_member::{CommandRequest, Event as Input, LiveSetting, WritersRequest};
 use synod_wire::Command;
 
 use crate::options::Fault;
@@ -133,7 +133,7 @@ impl World {
         let preference = self.draw_preference();
         self.hit(id, Fault::Weights);
         self.node_mut(id).preference = preference;
-        self.feed(id, Input::LeaderPreference(preference));
+        self.feed(id, Input::Set(LiveSetting::LeaderPreference(preference)));
     }
 
     /// Members begin with leader weights, if these may change at all.

@@ -188,10 +188,7 @@ mod tests {
         let opened = Log::open(Arc::new(files.clone()), Path::new(LOG_DIR), options);
         let mut writer = opened.unwrap().writer;
         for term in 1..=batches {
-            let vote = HardState {
-                term: Term(term),
-                voted_for: None,
-            };
+            let vote = HardState::new(Term(term), None);
             writer.save_vote(vote).unwrap();
             writer.sync().unwrap();
         }

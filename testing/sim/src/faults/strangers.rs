@@ -167,12 +167,7 @@ impl Strangers {
             Body::HeartbeatReply { .. } if self.rng.random_ratio(1, 3) => Body::TimeoutNow,
             other => other,
         };
-        Message {
-            from: name,
-            to,
-            term,
-            body,
-        }
+        Message::new(name, to, term, body)
     }
 }
 

@@ -98,10 +98,7 @@ fn first_changed(reader: &LogReader, payloads: &Payloads) -> Option<EntryId> {
         let entries = entries.unwrap_or_default();
         let Some(end) = entries.last() else {
             // The log was just opened, but its entry cannot be read.
-            return Some(EntryId {
-                term: Term(0),
-                index: next,
-            });
+            return Some(EntryId::new(Term(0), next));
         };
         next = end.header.index.next();
         let genuine = |entry: &&synod_log::Entry| payloads.is_known(entry);

@@ -97,10 +97,7 @@ mod tests {
 
     #[test]
     fn version_that_is_not_spoken_or_is_older_or_was_held_breaks_the_rule() {
-        let entry = EntryId {
-            term: Term(1),
-            index: LogIndex(1),
-        };
+        let entry = EntryId::new(Term(1), LogIndex(1));
         let made = |config: &Config, version, is_held, ordered: &[u16]| {
             let before = Protocol { version, is_held };
             let ordered = ordered.iter().copied().collect();

@@ -69,16 +69,10 @@ impl LogImage {
     pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = (EntryId, EntryId)> + '_ {
         let first = self.base.index.0 + 1;
         (0..self.terms.len()).map(move |at| {
-            let id = EntryId {
-                term: self.terms[at],
-                index: LogIndex(first + at as u64),
-            };
+            let id = EntryId::new(self.terms[at], LogIndex(first + at as u64));
             let before = match at {
                 0 => self.base,
-                _ => EntryId {
-                    term: self.terms[at - 1],
-                    index: id.index.prev(),
-                },
+                _ => EntryId::new(self.terms[at - 1], id.index.prev()),
             };
             (id, before)
         })
@@ -326,10 +320,7 @@ mod tests {
     use super::*;
 
     fn id(term: u64, index: u64) -> EntryId {
-        EntryId {
-            term: Term(term),
-            index: LogIndex(index),
-        }
+        EntryId::new(Term(term), LogIndex(index))
     }
 
     fn image(ids: &[(u64, u64)]) -> LogImage {
@@ -341,10 +332,7 @@ mod tests {
     }
 
     fn vote(term: u64) -> WriteOp {
-        WriteOp::Vote(HardState {
-            term: Term(term),
-            voted_for: None,
-        })
+        WriteOp::Vote(HardState::new(Term(term), None))
     }
 
     #[test]

@@ -11,8 +11,8 @@ use synod_consensus::{GroupId, LeaderPreference, MemberId, Seqno, SessionId, Tim
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{
     CommitWait, DatabasePosition, Driver, DriverLinks, Event as Input, FullLogPolicy, Host,
-    LeaderPlacement, MemberConfig, OpenError, Shared, Start, StartEntropy, StartMode, Storage,
-    Tuning, open_log,
+    LeaderPlacement, LiveSetting, MemberConfig, OpenError, Shared, Start, StartEntropy, StartMode,
+    Storage, Tuning, open_log,
 };
 
 use crate::invariants::{Violation, recovery, repair};
@@ -152,14 +152,8 @@ impl World {
     fn member_config(&self, id: MemberId) -> MemberConfig {
         let node = self.node(id);
         let database = match node.database.starts_at {
-            Seqno(0) => DatabasePosition {
-                group: GroupId::NONE,
-                seqno: Seqno::UNDEFINED,
-            },
-            seqno => DatabasePosition {
-                group: GROUP,
-                seqno,
-            },
+            Seqno(0) => DatabasePosition::new(GroupId::NONE, Seqno::UNDEFINED),
+            seqno => DatabasePosition::new(GROUP, seqno),
         };
         MemberConfig {
             name: node.name.clone(),
@@ -261,7 +255,10 @@ impl World {
         };
         let mut driver = Driver::new(start, links, local);
         if self.options.drops_full_logs {
-            driver.handle(local, Input::FullLogPolicy(FullLogPolicy::Drop));
+            driver.handle(
+                local,
+                Input::Set(LiveSetting::FullLogPolicy(FullLogPolicy::Drop)),
+            );
         }
         let storage = Storage::new(writer, reader.clone(), host, shared.clone());
         let parts = ProcessParts {
@@ -291,13 +288,16 @@ impl World {
         self.start_logger(id);
         let preference = self.node(id).preference;
         if preference != LeaderPreference::default() {
-            self.feed(id, Input::LeaderPreference(preference));
+            self.feed(id, Input::Set(LiveSetting::LeaderPreference(preference)));
         }
         if self.options.following_writers {
-            self.feed(id, Input::LeaderPlacement(LeaderPlacement::FollowWriters));
+            self.feed(
+                id,
+                Input::Set(LiveSetting::LeaderPlacement(LeaderPlacement::FollowWriters)),
+            );
         }
         if self.waits_for_all {
-            self.feed(id, Input::CommitWait(CommitWait::Applied));
+            self.feed(id, Input::Set(LiveSetting::CommitWait(CommitWait::Applied)));
         }
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);

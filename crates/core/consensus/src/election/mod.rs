@@ -132,10 +132,7 @@ impl Core {
     }
 
     fn adopt_term(&mut self, term: Term) {
-        self.enter_term(HardState {
-            term,
-            voted_for: None,
-        });
+        self.enter_term(HardState::new(term, None));
         self.become_follower(None);
     }
 
@@ -312,10 +309,7 @@ impl Core {
     }
 
     pub(crate) fn campaign_in(&mut self, term: Term, transfer: bool) {
-        self.enter_term(HardState {
-            term,
-            voted_for: Some(self.id),
-        });
+        self.enter_term(HardState::new(term, Some(self.id)));
         self.state = State::Candidate {
             votes: BTreeSet::new(),
             consents: None,

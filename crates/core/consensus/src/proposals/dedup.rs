@@ -205,11 +205,7 @@ mod tests {
     const TERM: Term = Term(3);
 
     fn origin(session: u64, number: u64) -> Origin {
-        Origin {
-            member: MemberId(1),
-            session: SessionId(session),
-            number,
-        }
+        Origin::new(MemberId(1), SessionId(session), number)
     }
 
     fn dedup() -> ProposalDedup {

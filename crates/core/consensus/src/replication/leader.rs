@@ -148,11 +148,7 @@ impl Core {
     }
 
     fn own_origin(&self) -> Origin {
-        Origin {
-            member: self.id,
-            session: SessionId(0),
-            number: 0,
-        }
+        Origin::new(self.id, SessionId(0), 0)
     }
 
     fn next_header(

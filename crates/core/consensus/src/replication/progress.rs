@@ -200,10 +200,7 @@ impl Peer {
         }
         let prev_index = self.next.prev();
         let term = log.term_at(prev_index)?;
-        let prev = EntryId {
-            term,
-            index: prev_index,
-        };
+        let prev = EntryId::new(term, prev_index);
         let in_memory = self.next >= log.tail_first() && self.next <= log.last().index;
         match &mut self.mode {
             Mode::Probe { sent: Some(_), .. } => None,

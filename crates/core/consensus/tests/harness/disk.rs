@@ -67,10 +67,7 @@ impl Image {
         if !promises_readable {
             let term = Term(self.vote.term.0 + OUT_OF_REACH);
             (self.vote.term, self.vote.voted_for) = (term, None);
-            until = EntryId {
-                term,
-                index: LogIndex(0),
-            };
+            until = EntryId::new(term, LogIndex(0));
         }
         self.entries.retain(|(header, _)| header.index <= keep);
         self.repair = Some(until);

@@ -737,12 +737,7 @@ impl Sim {
             commit,
             sent_at,
         };
-        let message = Message {
-            from: node,
-            to,
-            term,
-            body: Body::Append(append),
-        };
+        let message = Message::new(node, to, term, Body::Append(append));
         self.perform_send(node, message, configs);
     }
 
@@ -885,11 +880,7 @@ impl Sim {
     pub fn submit(&mut self, node: MemberId) -> Origin {
         let state = self.node_mut(node);
         let number = state.outbox.submit();
-        let origin = Origin {
-            member: node,
-            session: state.session,
-            number,
-        };
+        let origin = Origin::new(node, state.session, number);
         self.send_proposals(node);
         origin
     }
@@ -901,11 +892,7 @@ impl Sim {
                 break;
             };
             let oldest = state.outbox.oldest_outstanding().expect("this one");
-            let origin = Origin {
-                member: node,
-                session: state.session,
-                number: send.number,
-            };
+            let origin = Origin::new(node, state.session, send.number);
             let event = Event::Propose {
                 to: send.to,
                 tag: send.tag,

@@ -77,10 +77,10 @@ impl<'a> Fields<'a> {
     pub(crate) fn vote(&mut self) -> Option<HardState> {
         let term = Term(self.u64()?);
         let member = MemberId(self.u64()?);
-        Some(HardState {
+        Some(HardState::new(
             term,
-            voted_for: (member != MemberId::NONE).then_some(member),
-        })
+            (member != MemberId::NONE).then_some(member),
+        ))
     }
 
     /// Position of an entry that the log holds or held.
@@ -177,10 +177,7 @@ pub(crate) fn take_base(fields: &mut Fields<'_>) -> Result<LogBase, Unreadable> 
 }
 
 fn take_base_parts<'a>(fields: &mut Fields<'a>) -> Option<(EntryId, Seqno, LogIndex, &'a [u8])> {
-    let last = EntryId {
-        term: Term(fields.u64()?),
-        index: fields.index()?,
-    };
+    let last = EntryId::new(Term(fields.u64()?), fields.index()?);
     let seqno = fields.seqno()?;
     let index = fields.index()?;
     let len = usize::try_from(fields.u32()?).ok()?;

@@ -302,10 +302,7 @@ mod tests {
         let mut with_base = unstarted.clone();
         with_base.base.last.index = LogIndex(100);
         let mut with_repair = unstarted.clone();
-        with_repair.repair_until = Some(EntryId {
-            term: Term(1),
-            index: LogIndex(1),
-        });
+        with_repair.repair_until = Some(EntryId::new(Term(1), LogIndex(1)));
         assert!(unstarted.is_unstarted());
         for control in [with_segment, with_floor, with_base, with_repair] {
             assert!(!control.is_unstarted(), "{control:?}");
@@ -328,10 +325,7 @@ mod tests {
             ..Config::default()
         };
         let base = LogBase {
-            last: EntryId {
-                term: Term(1),
-                index: LogIndex(2),
-            },
+            last: EntryId::new(Term(1), LogIndex(2)),
             seqno: Seqno(2),
             config: ConfigAt {
                 index: LogIndex(1),
@@ -382,10 +376,7 @@ mod tests {
             open: false,
         };
         let control = Control {
-            repair_until: Some(EntryId {
-                term: Term(4),
-                index: LogIndex(70),
-            }),
+            repair_until: Some(EntryId::new(Term(4), LogIndex(70))),
             repair_segment: Some(Box::new(segment)),
             ..control
         };

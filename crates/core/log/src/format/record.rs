@@ -438,11 +438,11 @@ fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Mis
             seqno: fields.seqno()?,
             depends_on: Seqno(fields.i64()?),
             kind,
-            origin: Origin {
-                member: MemberId(fields.u64()?),
-                session: SessionId(fields.u64()?),
-                number: fields.u64()?,
-            },
+            origin: Origin::new(
+                MemberId(fields.u64()?),
+                SessionId(fields.u64()?),
+                fields.u64()?,
+            ),
             payload_len: fields.u32()?,
             payload_crc: fields.u32()?,
         })
@@ -464,32 +464,17 @@ mod tests {
 
     fn entry() -> Entry {
         let header = EntryHeader {
-            term: Term(3),
-            index: LogIndex(7),
-            seqno: Seqno(5),
-            kind: EntryKind::Action,
-            origin: Origin {
-                member: MemberId(1),
-                session: SessionId(2),
-                number: 3,
-            },
+            origin: Origin::new(MemberId(1), SessionId(2), 3),
             depends_on: Seqno(4),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(3), LogIndex(7), Seqno(5), EntryKind::Action)
         };
         Entry::new(header, Bytes::from_static(b"hello")).unwrap()
     }
 
     fn records() -> Vec<Record> {
-        let vote = HardState {
-            term: Term(9),
-            voted_for: Some(MemberId(4)),
-        };
+        let vote = HardState::new(Term(9), Some(MemberId(4)));
         let base = LogBase {
-            last: EntryId {
-                term: Term(1),
-                index: LogIndex(2),
-            },
+            last: EntryId::new(Term(1), LogIndex(2)),
             seqno: Seqno(1),
             config: ConfigAt::default(),
         };
@@ -567,10 +552,7 @@ mod tests {
             records_bytes: 80,
             records: 1,
             after: Promises {
-                vote: HardState {
-                    term: Term(9),
-                    voted_for: Some(MemberId(4)),
-                },
+                vote: HardState::new(Term(9), Some(MemberId(4))),
                 last: entry().header.id(),
             },
         };
@@ -598,10 +580,7 @@ mod tests {
         };
         let base_at = |index: u64, seqno: i64| {
             let base = LogBase {
-                last: EntryId {
-                    term: Term(1),
-                    index: LogIndex(index),
-                },
+                last: EntryId::new(Term(1), LogIndex(index)),
                 seqno: Seqno(seqno),
                 config: ConfigAt::default(),
             };

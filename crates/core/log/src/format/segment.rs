@@ -174,15 +174,9 @@ mod tests {
                 id: 76,
                 end: 60000,
             }),
-            last: EntryId {
-                term: Term(1),
-                index: LogIndex(12),
-            },
+            last: EntryId::new(Term(1), LogIndex(12)),
             seqno: Seqno(10),
-            vote: HardState {
-                term: Term(2),
-                voted_for: Some(MemberId(5)),
-            },
+            vote: HardState::new(Term(2), Some(MemberId(5))),
             first_batch: 30,
             created_ms: 1234,
             open: false,

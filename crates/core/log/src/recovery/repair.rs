@@ -225,14 +225,8 @@ fn out_of_reach(terms: &[Term]) -> Option<Promises> {
         return None;
     }
     Some(Promises {
-        vote: HardState {
-            term,
-            voted_for: None,
-        },
-        last: EntryId {
-            term,
-            index: LogIndex(0),
-        },
+        vote: HardState::new(term, None),
+        last: EntryId::new(term, LogIndex(0)),
     })
 }
 

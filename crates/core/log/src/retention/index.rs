@@ -168,14 +168,13 @@ mod tests {
 
     fn header(index: u64) -> EntryHeader {
         EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(index as i64 * 2),
-            kind: EntryKind::Action,
-            origin: Origin::default(),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(
+                Term(1),
+                LogIndex(index),
+                Seqno(index as i64 * 2),
+                EntryKind::Action,
+            )
         }
     }
 

@@ -40,10 +40,7 @@ impl Run {
 
     fn at(&self, index: LogIndex) -> EntrySummary {
         EntrySummary {
-            id: EntryId {
-                term: self.term,
-                index,
-            },
+            id: EntryId::new(self.term, index),
             seqno: self.seqno_at(index),
             kind: self.kind,
         }
@@ -146,14 +143,8 @@ mod tests {
 
     fn header(index: u64, seqno: i64, kind: EntryKind, term: u64) -> EntryHeader {
         EntryHeader {
-            term: Term(term),
-            index: LogIndex(index),
-            seqno: Seqno(seqno),
-            kind,
-            origin: Origin::default(),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(seqno), kind)
         }
     }
 

@@ -68,6 +68,9 @@ struct State {
     unreadable: Vec<(PathBuf, Range<u64>)>,
     changes: u64,
     reads: u64,
+    /// Changes that the caller's thread has made since it asked for them; none: it never has.
+    seen: Option<Vec<Op>>,
+    runs_aside: bool,
 }
 
 struct FaultyFile {
@@ -111,6 +114,15 @@ impl FaultyFiles {
     pub fn changes(&self) -> u64 {
         self.plan.state().changes
     }
+
+    /// Changing operations since the last call, but for those of jobs beside the writer.
+    pub fn take_changes(&self) -> Vec<Op> {
+        self.plan
+            .state()
+            .seen
+            .replace(Vec::new())
+            .unwrap_or_default()
+    }
 }
 
 impl Plan {
@@ -136,6 +148,11 @@ impl Plan {
             state.reads += 1;
         } else {
             state.changes += 1;
+            if !state.runs_aside
+                && let Some(seen) = &mut state.seen
+            {
+                seen.push(op);
+            }
         }
         for (fault, count) in &mut state.faults {
             if fault.op != op && (fault.op != Op::Change || op == Op::Read) {
@@ -214,7 +231,10 @@ impl Files for FaultyFiles {
         name: &str,
         job: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Option<JoinHandle<()>>> {
-        self.inner.run_aside(name, job)
+        self.plan.state().runs_aside = true;
+        let done = self.inner.run_aside(name, job);
+        self.plan.state().runs_aside = false;
+        done
     }
 }
 

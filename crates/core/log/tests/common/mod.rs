@@ -33,18 +33,9 @@ pub fn open(files: &(impl Files + Clone + 'static)) -> Opened {
 /// An entry whose content depends on its term and index.
 pub fn entry(term: u64, index: u64, seqno: i64, kind: EntryKind, bytes: usize) -> Entry {
     let header = EntryHeader {
-        term: Term(term),
-        index: LogIndex(index),
-        seqno: Seqno(seqno),
-        kind,
-        origin: Origin {
-            member: MemberId(1),
-            session: SessionId(2),
-            number: index,
-        },
+        origin: Origin::new(MemberId(1), SessionId(2), index),
         depends_on: Seqno(-1),
-        payload_len: 0,
-        payload_crc: 0,
+        ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(seqno), kind)
     };
     let payload: Vec<u8> = (0..bytes)
         .map(|i| (i as u64 * 7 + index + term * 31) as u8)
@@ -64,18 +55,12 @@ pub fn actions(term: u64, from: u64, to: u64, bytes: usize) -> Vec<Entry> {
 }
 
 pub fn vote(term: u64, member: u64) -> HardState {
-    HardState {
-        term: Term(term),
-        voted_for: Some(MemberId(member)),
-    }
+    HardState::new(Term(term), Some(MemberId(member)))
 }
 
 pub fn base(term: u64, index: u64, seqno: i64) -> LogBase {
     LogBase {
-        last: EntryId {
-            term: Term(term),
-            index: LogIndex(index),
-        },
+        last: EntryId::new(Term(term), LogIndex(index)),
         seqno: Seqno(seqno),
         config: ConfigAt::default(),
     }

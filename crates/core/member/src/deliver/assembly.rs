@@ -317,11 +317,7 @@ mod tests {
     use synod_consensus::{MemberId, Origin, Seqno, SessionId, Term};
 
     fn origin() -> Origin {
-        Origin {
-            member: MemberId(1),
-            session: SessionId(2),
-            number: 3,
-        }
+        Origin::new(MemberId(1), SessionId(2), 3)
     }
 
     fn id(action_no: u64) -> PartialActionId {
@@ -335,14 +331,8 @@ mod tests {
 
     fn add(assembly: &mut Assembly, index: u64, action_no: u64, chunk_index: u32) {
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(0),
-            kind: EntryKind::Chunk,
             origin: origin(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(1), LogIndex(index), Seqno(0), EntryKind::Chunk)
         };
         let chunk = Chunk {
             part: Part::Data,

@@ -102,11 +102,7 @@ impl Fixture {
             index: LogIndex(self.index),
             seqno: Seqno(self.seqno),
             kind,
-            origin: Origin {
-                member: MemberId(1),
-                session: SessionId(2),
-                number: self.index,
-            },
+            origin: Origin::new(MemberId(1), SessionId(2), self.index),
             depends_on: if kind.is_ordered() {
                 Seqno(self.seqno - 1)
             } else {

@@ -301,11 +301,7 @@ impl Context {
 
     /// Appends an entry of the leader's own; false if that is refused, as during a leader transfer.
     pub(super) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) -> bool {
-        let origin = Origin {
-            member: self.identity.me.member,
-            session: SessionId(0),
-            number: 0,
-        };
+        let origin = Origin::new(self.identity.me.member, SessionId(0), 0);
         let depends_on = if kind.is_ordered() {
             self.core.last_seqno()
         } else {

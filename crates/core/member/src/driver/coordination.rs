@@ -130,7 +130,7 @@ impl Driver {
             self.begin_leading();
         } else {
             self.proposals.ordering.stop_leading();
-            self.retention.stop_leading();
+            self.purge_policy.stop_leading();
         }
         if change.leader.is_some() {
             self.watch_primary();
@@ -140,7 +140,7 @@ impl Driver {
                 &mut self.authorization,
             );
             self.send_report();
-            self.inconsistency
+            self.failed_actions
                 .report_to_new_leader(&mut self.ctx, &self.membership);
         }
         if let Some(leader) = change.leader {
@@ -367,7 +367,7 @@ impl Driver {
             state: self.ctx.data_state,
             applied,
             seen: seen_by_all,
-            db_flushed: self.retention.db_flushed(),
+            db_flushed: self.purge_policy.db_flushed(),
             incoming: config.incoming.clone(),
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
             weight: self.leadership.reported_weight(&self.ctx),
@@ -379,8 +379,8 @@ impl Driver {
 
     pub(super) fn handle_join(&mut self, from: MemberId, certificate: Option<&str>, join: Join) {
         let (ctx, membership) = (&mut self.ctx, &mut self.membership);
-        let (retention, commands) = (&self.retention, &mut self.commands);
-        let reply = membership.answer_join(ctx, retention, commands, from, certificate, join);
+        let (purge_policy, commands) = (&self.purge_policy, &mut self.commands);
+        let reply = membership.answer_join(ctx, purge_policy, commands, from, certificate, join);
         if matches!(reply, JoinReply::Accepted { .. }) {
             let own = self.own_report();
             self.membership.update_view(&mut self.ctx, own);
@@ -411,10 +411,10 @@ impl Driver {
         let members: Vec<Report> = presence.reports().cloned().collect();
         self.ctx.advance_window(&members);
         let config = &self.ctx.core.config().config;
-        self.retention.note_reports(config, &members);
+        self.purge_policy.note_reports(config, &members);
         let (term, purge_limit) = (
             self.ctx.core.term(),
-            self.retention.purge_limit(&mut self.ctx),
+            self.purge_policy.purge_limit(&mut self.ctx),
         );
         let others: Vec<MemberId> = self
             .ctx
@@ -450,7 +450,7 @@ impl Driver {
             &self.ctx.core.config().config,
             self.ctx.core.last_id().index,
         );
-        self.retention.note_status(config, reports, limit, last);
+        self.purge_policy.note_status(config, reports, limit, last);
         self.leadership.weigh_status(&mut self.ctx, reports);
         self.membership.publish_databases(&self.ctx, reports);
     }

@@ -5,8 +5,8 @@
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{
-    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, Origin, SendEntries,
-    Seqno, WriteOp, WriteTicket,
+    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Seqno,
+    WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
@@ -98,7 +98,8 @@ impl Driver {
             self.commit_wait.awaited_committed(&self.ctx, &header);
             self.proposals.proposal_committed(&self.ctx, &header);
             if let Some(first_chunk) = self.ctx.certification.committed(&header) {
-                self.retention.chunks_committed(header.seqno, first_chunk);
+                self.purge_policy
+                    .chunks_committed(header.seqno, first_chunk);
             }
         }
         self.ctx.own_log.commit(index);
@@ -113,7 +114,7 @@ impl Driver {
         self.view_committed();
         self.membership.raise_log_format(&self.ctx);
         self.proposals.writers.look_at_orders(&self.ctx);
-        self.inconsistency.decisions_committed(&mut self.ctx);
+        self.failed_actions.decisions_committed(&mut self.ctx);
         self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
     }
 
@@ -123,23 +124,14 @@ impl Driver {
         if let Some(first_chunk) = self.ctx.certification.forget_ended(index) {
             // The action is at this seqno at the latest.
             let seqno = self.ctx.core.last_seqno();
-            self.retention.chunks_committed(seqno, first_chunk);
+            self.purge_policy.chunks_committed(seqno, first_chunk);
         }
         let Some(term) = self.ctx.core.term_at(index) else {
             return;
         };
         self.proposals.proposal_committed(
             &self.ctx,
-            &EntryHeader {
-                term,
-                index,
-                seqno: Seqno(0),
-                kind: EntryKind::NoOp,
-                origin: Origin::default(),
-                depends_on: Seqno::UNDEFINED,
-                payload_len: 0,
-                payload_crc: 0,
-            },
+            &EntryHeader::bare(term, index, Seqno(0), EntryKind::NoOp),
         );
     }
 
@@ -148,7 +140,7 @@ impl Driver {
         self.ctx.certification.truncated(from);
         self.ctx.views.truncated(from);
         self.ctx.decisions.truncated(from);
-        self.retention.log_truncated(from.prev());
+        self.purge_policy.log_truncated(from.prev());
         let era = self.ctx.links.shared.log_truncated(from);
         self.ctx.own_log.truncated(from, era);
     }
@@ -166,7 +158,7 @@ impl Driver {
         self.ctx.certification.log_reset(index, seqno);
         self.ctx.views.log_reset();
         self.ctx.decisions.truncated(LogIndex(0));
-        self.retention.log_reset();
+        self.purge_policy.log_reset();
         self.ctx.own_log.reset(index, era);
         self.flow_control.log_reset();
         self.commit_wait.log_reset();
@@ -192,12 +184,7 @@ pub(crate) fn append_message(
         commit: range.commit,
         sent_at: range.sent_at,
     });
-    let message = |from| Message {
-        from,
-        to: range.to,
-        term: range.term,
-        body,
-    };
+    let message = |from| Message::new(from, range.to, range.term, body);
     let payloads = entries.iter().map(|entry| Some(entry.payload.clone()));
     let payloads = payloads.collect();
     match sender {

@@ -93,6 +93,36 @@ impl SignOfLife {
     }
 }
 
+/// A setting of a member that may change while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveSetting {
+    /// Action of this member when the majority is gone.
+    QuorumLossPolicy(QuorumLossPolicy),
+    /// Number of voters that the group keeps while this member leads.
+    VoterPolicy(VoterPolicy),
+    /// Behaviour of a leader whose log is full of what too few databases have.
+    FullLogPolicy(FullLogPolicy),
+    /// Preference of this member for leadership, and whether it hands leadership over.
+    LeaderPreference(LeaderPreference),
+    /// Handover by this member. Its weight stays, also one that an operator has
+    /// ordered by a command.
+    LeaderHandover(bool),
+    /// Place of leadership when writes come from elsewhere.
+    LeaderPlacement(LeaderPlacement),
+    /// The bound on the best majority's lag, see
+    /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
+    ApplyLagMax(Duration),
+    /// Wait of the host's clients before they are told that an action is committed. In
+    /// force, for actions submitted afterwards, as soon as the group's protocol version allows;
+    /// [`crate::Host::applied_everywhere`] then says how far the other databases are.
+    CommitWait(CommitWait),
+    /// Silence after which a member is suspected, see
+    /// [`MemberConfig::suspect`](crate::MemberConfig::suspect).
+    SuspectTimeout(Duration),
+    /// Count of outcomes while this member leads.
+    InconsistencyPolicy(InconsistencyPolicy),
+}
+
 /// Something that happened to a member.
 pub enum Event {
     /// A message of another member arrived.
@@ -191,30 +221,11 @@ pub enum Event {
     Command(CommandRequest),
     /// An operator orders this member to continue without a majority, now.
     ForcePrimary(ForceDone),
-    /// Another policy for the loss of the majority.
-    QuorumLossPolicy(QuorumLossPolicy),
-    /// Another policy for the number of voters.
-    VoterPolicy(VoterPolicy),
-    /// Another policy for logs that are full of what too few databases have.
-    FullLogPolicy(FullLogPolicy),
-    /// Another preference of this member for leadership.
-    LeaderPreference(LeaderPreference),
-    /// Whether this member hands leadership over, with the weight that it has.
-    LeaderHandover(bool),
-    /// Another rule for the place of leadership while writes come from other members than the
-    /// leader.
-    LeaderPlacement(LeaderPlacement),
-    /// Another bound on the best majority's lag, see
-    /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
-    ApplyLagMax(Duration),
-    /// Another wait of clients before they are told that an action is committed, see
-    /// [`crate::Host::applied_everywhere`].
-    CommitWait(CommitWait),
+    /// A setting changes.
+    Set(LiveSetting),
     /// An operator wants the group to take the writes of these members. Any member accepts it, and
     /// asks the leader.
     OrderWriters(WritersRequest),
-    /// Another suspect timeout, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
-    SuspectTimeout(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].
     ActionFailed {
         /// The action.
@@ -225,8 +236,6 @@ pub enum Event {
     /// The host has applied the action of which [`crate::Shared::set_applied`] was to inform the
     /// driver.
     Applied,
-    /// Another policy for counting outcomes while this member leads.
-    InconsistencyPolicy(InconsistencyPolicy),
     /// An orderly shutdown begins; it ends without the group's consent if that takes too long.
     Leave(LeaveDone),
     /// Like [`Event::Leave`], but without a deadline: as long as the other members need this

@@ -32,15 +32,15 @@ impl Driver {
         let (state, applied) = (self.ctx.data_state, self.ctx.links.shared.applied());
         let now = self.ctx.turns.now;
         let oldest_write = self.leadership.disk_watch.oldest_write(now);
-        self.retention
+        self.purge_policy
             .database_is_at(now, oldest_write, state, applied);
-        self.retention
+        self.purge_policy
             .readers_are_at(self.ctx.links.shared.readers.slowest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();
         // After the leader's work: who is present decides whose outcomes count.
-        self.inconsistency
+        self.failed_actions
             .inconsistency_tick(&mut self.ctx, &self.membership);
         // After the leader's work, which lets other leavers go before the leader itself.
         self.membership.leave_tick(&mut self.ctx);
@@ -48,7 +48,7 @@ impl Driver {
         self.commands
             .commands_tick(&mut self.ctx, &mut self.authorization);
         // After the reports and the status, from which the purge limit follows.
-        self.retention
+        self.purge_policy
             .retain_log(&mut self.ctx, &self.membership, &mut self.catch_up.fetching);
         // After the watch on the leader: without one, no search is given up.
         self.catch_up.fetching.fetching_tick(&self.ctx);
@@ -92,7 +92,7 @@ impl Driver {
         // Partial actions before the status: a discard lets the purge limit rise.
         discard_unknown(&mut self.ctx);
         self.proposals.discard_stale(&mut self.ctx);
-        self.retention.discard_action_in_the_way(&mut self.ctx);
+        self.purge_policy.discard_action_in_the_way(&mut self.ctx);
         // Weights before the status, so that the leader uses what it is about to send.
         self.leadership
             .weigh_reports(&mut self.ctx, &self.membership);
@@ -105,6 +105,6 @@ impl Driver {
         self.broadcast_status();
         self.catch_up.standstill.watch_standstill(&self.ctx);
         // Last: an action in the way is discarded only one tick after the full log was announced.
-        self.retention.announce_full_log(&self.ctx);
+        self.purge_policy.announce_full_log(&self.ctx);
     }
 }

@@ -76,7 +76,7 @@ impl Driver {
             submitted: self.proposals.local.len(),
             certification_bytes: self.ctx.certification.memory_bytes(),
             partial_actions_from: self.ctx.certification.partial_actions().first_chunk(),
-            purge_limit: self.retention.known_purge_limit(),
+            purge_limit: self.purge_policy.known_purge_limit(),
         }
     }
 }

@@ -22,8 +22,8 @@
 //! | [`FlowControl`] | how far do databases lag, and may the leader append another action now? |
 //! | [`CommitWaits`] | up to where have all databases applied; who wants to know it of this one? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
-//! | [`Retention`] | how far may the log be purged? |
-//! | [`Inconsistency`] | which outcome of a failed action wins? |
+//! | [`PurgePolicy`] | how far may the log be purged? |
+//! | [`FailedActions`] | which outcome of a failed action wins? |
 //! | [`Recovery`] | what do the survivors of a lost majority have, and which one may continue? |
 //! | [`Leadership`] | who leads, who should, and is this member primary? |
 //! | [`CatchUp`] | how does a member get what it lacks: entries, or a full copy? |
@@ -44,6 +44,7 @@ mod coordination;
 mod effects;
 mod event;
 #[cfg(test)]
+#[path = "testing/example_groups.rs"]
 mod example_groups;
 mod failed_actions;
 mod fetching;
@@ -81,7 +82,7 @@ use clock::Turns;
 use commands::Commands;
 use commit_wait::CommitWaits;
 use context::Context;
-use failed_actions::{Decisions, Inconsistency};
+use failed_actions::{Decisions, FailedActions};
 use fetching::Fetching;
 use flow_control::FlowControl;
 use identity::Identity;
@@ -89,7 +90,7 @@ use leadership::Leadership;
 use membership::{LEAVE_LIMIT, Membership, Views};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
 use proposals::{Link, Proposals};
-use purge_policy::Retention;
+use purge_policy::PurgePolicy;
 use recovery::{Recovery, may_obey};
 use regional_feeding::Feeding;
 use stalled_logs::Standstill;
@@ -98,7 +99,9 @@ use state_transfer::StateTransfers;
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
 pub(crate) use effects::{EntrySender, append_message};
-pub use event::{Event, FailedCall, ForceDone, LeaveDone, ReadDone, Reply, SignOfLife, Submission};
+pub use event::{
+    Event, FailedCall, ForceDone, LeaveDone, LiveSetting, ReadDone, Reply, SignOfLife, Submission,
+};
 pub use inspect::Load;
 pub use leadership::{LeaderPlacement, QuorumLossPolicy};
 pub use log_times::OwnLogTimes;
@@ -148,8 +151,8 @@ pub struct Driver {
     flow_control: FlowControl,
     commit_wait: CommitWaits,
     membership: Membership,
-    retention: Retention,
-    inconsistency: Inconsistency,
+    purge_policy: PurgePolicy,
+    failed_actions: FailedActions,
     recovery: Recovery,
     leadership: Leadership,
     catch_up: CatchUp,
@@ -180,8 +183,8 @@ impl Driver {
             flow_control: FlowControl::new(config.apply_lag_max, now),
             commit_wait: CommitWaits::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
-            retention: Retention::new(&tuning, now, config.keeps_log_only),
-            inconsistency: Inconsistency::default(),
+            purge_policy: PurgePolicy::new(&tuning, now, config.keeps_log_only),
+            failed_actions: FailedActions::default(),
             recovery: Recovery::default(),
             leadership: Leadership::new(me.member, &config, &tuning, now),
             catch_up: CatchUp::default(),
@@ -364,31 +367,19 @@ impl Driver {
                 let forced = self.leadership.force_new_primary(&mut self.ctx);
                 (done.0)(forced);
             }
-            Event::QuorumLossPolicy(policy) => self.leadership.forced_primary.set_policy(policy),
-            Event::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
-            Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
-            Event::LeaderPreference(preference) => self.set_leader_preference(preference),
-            Event::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
-            Event::LeaderPlacement(placement) => {
-                let now = self.ctx.turns.now;
-                self.leadership.writers.set_placement(now, placement);
-            }
-            Event::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
-            Event::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
+            Event::Set(setting) => self.set(setting),
             Event::ActionFailed { seqno, outcome } => {
-                self.inconsistency
+                self.failed_actions
                     .action_failed(&mut self.ctx, &self.membership, seqno, outcome)
             }
             Event::Applied => {
-                self.inconsistency
+                self.failed_actions
                     .answer_outcome_queries(&mut self.ctx, &self.membership);
                 self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
             }
-            Event::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
             Event::OrderWriters(request) => {
                 self.proposals.writers.order_writers(&mut self.ctx, request)
             }
-            Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
             Event::Leave(done) => {
                 self.membership
                     .begin_leave(&mut self.ctx, done, Some(LEAVE_LIMIT))
@@ -397,6 +388,26 @@ impl Driver {
                 self.membership.begin_leave(&mut self.ctx, done, None)
             }
             Event::Stop => self.ctx.turns.stop(),
+        }
+    }
+
+    fn set(&mut self, setting: LiveSetting) {
+        match setting {
+            LiveSetting::QuorumLossPolicy(policy) => {
+                self.leadership.forced_primary.set_policy(policy)
+            }
+            LiveSetting::VoterPolicy(policy) => self.ctx.identity.config.voter_policy = policy,
+            LiveSetting::FullLogPolicy(policy) => self.purge_policy.set_full_log_policy(policy),
+            LiveSetting::LeaderPreference(preference) => self.set_leader_preference(preference),
+            LiveSetting::LeaderHandover(hands_over) => self.set_leader_handover(hands_over),
+            LiveSetting::LeaderPlacement(placement) => {
+                let now = self.ctx.turns.now;
+                self.leadership.writers.set_placement(now, placement);
+            }
+            LiveSetting::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
+            LiveSetting::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
+            LiveSetting::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
+            LiveSetting::InconsistencyPolicy(policy) => self.failed_actions.set_policy(policy),
         }
     }
 
@@ -427,7 +438,7 @@ impl Driver {
             PeerMessage::Fetch(request) => {
                 self.catch_up
                     .fetching
-                    .handle_fetch(&self.ctx, &self.retention, from, request)
+                    .handle_fetch(&self.ctx, &self.purge_policy, from, request)
             }
             PeerMessage::Fetched(answer) => self
                 .catch_up
@@ -469,14 +480,14 @@ impl Driver {
                     .handle_report(&mut self.ctx, &mut self.commands, from, report)
             }
             PeerMessage::Status(status) => self.handle_status(from, status),
-            PeerMessage::OutcomeReport(report) => self.inconsistency.handle_outcome_report(
+            PeerMessage::OutcomeReport(report) => self.failed_actions.handle_outcome_report(
                 &mut self.ctx,
                 &self.membership,
                 from,
                 report,
             ),
             PeerMessage::OutcomeQuery { term, seqno } => {
-                self.inconsistency.handle_outcome_query(
+                self.failed_actions.handle_outcome_query(
                     &mut self.ctx,
                     &self.membership,
                     from,

@@ -44,13 +44,6 @@ pub struct OutcomeDecision {
 }
 
 impl OutcomeDecision {
-    /// How the action ended on this member in this session, if its answer counted.
-    pub fn answer_of(&self, member: MemberId, session: SessionId) -> Option<ApplyOutcome> {
-        let mut answers = self.answers.iter();
-        let own = answers.find(|answer| (answer.member, answer.session) == (member, session));
-        own.map(|answer| answer.outcome)
-    }
-
     pub(crate) fn encode(&self) -> Bytes {
         let bytes = HEADER_BYTES + ANSWER_BYTES * self.answers.len();
         let mut out = BytesMut::with_capacity(bytes);
@@ -192,10 +185,7 @@ mod tests {
     #[test]
     fn search_waits_for_an_action_that_the_log_does_not_have_yet() {
         let mut log = Fixture::new(LogBase {
-            last: EntryId {
-                term: Term(1),
-                index: LogIndex(9),
-            },
+            last: EntryId::new(Term(1), LogIndex(9)),
             seqno: Seqno(41),
             ..LogBase::default()
         });
@@ -206,15 +196,5 @@ mod tests {
         assert_eq!(look(&log, 10), None);
         log.append(EntryKind::Decision, decision().encode());
         assert_eq!(look(&log, 11), Some(decision()));
-    }
-
-    #[test]
-    fn answer_counts_for_its_session_only() {
-        let decision = decision();
-        let of = |id, session| decision.answer_of(MemberId(id), SessionId(session));
-        assert_eq!(of(1, 11), Some(ApplyOutcome(7)));
-        assert_eq!(of(2, 12), Some(ApplyOutcome::SUCCESS));
-        assert_eq!(of(2, 99), None);
-        assert_eq!(of(3, 13), None);
     }
 }

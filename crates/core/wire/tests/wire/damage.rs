@@ -17,11 +17,7 @@ fn first_error(bytes: &[u8]) -> Result<(), FrameError> {
 fn sample() -> Vec<u8> {
     frame_bytes(&PeerMessage::Propose(Propose {
         tag: Term(1),
-        origin: Origin {
-            member: MemberId(2),
-            session: SessionId(3),
-            number: 4,
-        },
+        origin: Origin::new(MemberId(2), SessionId(3), 4),
         kind: EntryKind::Action,
         oldest_outstanding: 4,
         payload: Bytes::from_static(b"some rows"),

@@ -130,10 +130,7 @@ fn members_and_clients_are_told_apart_and_what_follows_is_kept() {
 fn caller_for_a_purpose_of_a_later_version_is_refused() {
     let mut bytes = client("").encode().unwrap();
     *bytes.last_mut().unwrap() = 2;
-    let unknown = DecodeError::UnknownCode {
-        what: "purpose of a connection",
-        code: 2,
-    };
+    let unknown = DecodeError::unknown("purpose of a connection", 2);
     assert_eq!(Caller::decode(&bytes), Err(unknown));
 }
 

@@ -99,31 +99,19 @@ fn append_of(payload: Bytes) -> PeerMessage {
         index: LogIndex(8),
         seqno: Seqno(5),
         kind: EntryKind::Action,
-        origin: Origin {
-            member: MemberId(2),
-            session: SessionId(3),
-            number: 4,
-        },
+        origin: Origin::new(MemberId(2), SessionId(3), 4),
         depends_on: Seqno(4),
         payload_len: payload.len() as u32,
         payload_crc: 6,
     };
     let append = Append {
-        prev: EntryId {
-            term: Term(1),
-            index: LogIndex(7),
-        },
+        prev: EntryId::new(Term(1), LogIndex(7)),
         entries: vec![entry],
         commit: LogIndex(7),
         sent_at: Time(9),
     };
     let body = Body::Append(append);
-    let message = Message {
-        from: MemberId(1),
-        to: MemberId(2),
-        term: Term(1),
-        body,
-    };
+    let message = Message::new(MemberId(1), MemberId(2), Term(1), body);
     PeerMessage::Append {
         message,
         payloads: vec![Some(payload)],
@@ -133,11 +121,7 @@ fn append_of(payload: Bytes) -> PeerMessage {
 fn propose_of(payload: Bytes) -> PeerMessage {
     PeerMessage::Propose(Propose {
         tag: Term(1),
-        origin: Origin {
-            member: MemberId(2),
-            session: SessionId(3),
-            number: 4,
-        },
+        origin: Origin::new(MemberId(2), SessionId(3), 4),
         kind: EntryKind::Action,
         oldest_outstanding: 4,
         payload,
@@ -423,10 +407,7 @@ fn unknown_versions_and_kinds_are_refused() {
         kind: 99,
         body: Bytes::new(),
     };
-    let unknown = DecodeError::UnknownCode {
-        what: "message",
-        code: 99,
-    };
+    let unknown = DecodeError::unknown("message", 99);
     assert_eq!(PeerMessage::decode(NEWEST, frame), Err(unknown));
 }
 
@@ -438,10 +419,7 @@ fn weight_above_100_is_refused() {
     let weight = body.len() - 8;
     assert_eq!(std::mem::replace(&mut body[weight], 101), 50);
     let body = body.into();
-    let error = DecodeError::UnknownCode {
-        what: "leader weight",
-        code: 101,
-    };
+    let error = DecodeError::unknown("leader weight", 101);
     assert_eq!(
         PeerMessage::decode(NEWEST, Frame { kind, body }),
         Err(error)
@@ -471,10 +449,7 @@ fn has_its_place_since(since: u16, kind: u8, message: PeerMessage) {
     assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version }));
     message.encode(since, &mut segments).unwrap();
     let frame = parse(&segments.concat());
-    let unknown = DecodeError::UnknownCode {
-        what: "message",
-        code: kind,
-    };
+    let unknown = DecodeError::unknown("message", kind);
     assert_eq!(PeerMessage::decode(version, frame.clone()), Err(unknown));
     for len in 0..frame.body.len() {
         let body = frame.body.slice(..len);
@@ -662,10 +637,7 @@ fn commands_and_their_answers_are_of_version_5() {
 #[test]
 fn survivors_report_since_version_5() {
     let report = SurvivorReport {
-        last: EntryId {
-            term: Term(3),
-            index: LogIndex(9),
-        },
+        last: EntryId::new(Term(3), LogIndex(9)),
         durable: LogIndex(9),
         commit: LogIndex(7),
         stated: LogIndex(8),
@@ -731,10 +703,7 @@ fn writers_are_set_since_version_5() {
 
 #[test]
 fn learners_are_fed_since_version_5() {
-    let id = |term, index| EntryId {
-        term: Term(term),
-        index: LogIndex(index),
-    };
+    let id = |term, index| EntryId::new(Term(term), LogIndex(index));
     let order = PeerMessage::Feed(FeedOrder {
         learner: MemberId(1),
         term: Term(3),
@@ -795,10 +764,7 @@ fn entries_are_fetched_since_version_5() {
         number: 2,
         from: FetchFrom::After(Seqno(3)),
         to: LogIndex(4),
-        base: EntryId {
-            term: Term(5),
-            index: LogIndex(6),
-        },
+        base: EntryId::new(Term(5), LogIndex(6)),
         needed_from: LogIndex(7),
         with_payloads: true,
     });
@@ -843,16 +809,7 @@ fn entries_are_fetched_since_version_5() {
 
 #[test]
 fn fetched_entries_that_do_not_follow_one_another_are_refused() {
-    let header = |index| EntryHeader {
-        term: Term(1),
-        index: LogIndex(index),
-        seqno: Seqno(1),
-        kind: EntryKind::NoOp,
-        origin: Origin::default(),
-        depends_on: Seqno::UNDEFINED,
-        payload_len: 0,
-        payload_crc: 0,
-    };
+    let header = |index| EntryHeader::bare(Term(1), LogIndex(index), Seqno(1), EntryKind::NoOp);
     let answer = PeerMessage::Fetched(FetchAnswer {
         session: SessionId(1),
         number: 2,
@@ -881,10 +838,7 @@ fn refusal_of_a_write_elsewhere_is_of_version_5() {
     assert_eq!(body.last(), Some(&4));
     let frame = |body: Bytes| Frame { kind, body };
     assert_eq!(PeerMessage::decode(5, frame(body.clone())), Ok(refused));
-    let unknown = DecodeError::UnknownCode {
-        what: "refusal of a proposal",
-        code: 4,
-    };
+    let unknown = DecodeError::unknown("refusal of a proposal", 4);
     assert_eq!(PeerMessage::decode(4, frame(body)), Err(unknown));
 }
 
@@ -982,10 +936,7 @@ fn payload_is_left_out_since_version_3() {
     let mut body = body.to_vec();
     let bits = body.len() - 1;
     assert_eq!(std::mem::replace(&mut body[bits], 2), 1, "a second entry?");
-    let error = DecodeError::UnknownCode {
-        what: "payloads left out",
-        code: 2,
-    };
+    let error = DecodeError::unknown("payloads left out", 2);
     let body = body.into();
     assert_eq!(
         PeerMessage::decode(NEWEST, Frame { kind, body }),
@@ -994,15 +945,15 @@ fn payload_is_left_out_since_version_3() {
 }
 
 fn heartbeat_reply() -> PeerMessage {
-    PeerMessage::Consensus(Message {
-        from: MemberId(1),
-        to: MemberId(2),
-        term: Term(3),
-        body: Body::HeartbeatReply {
+    PeerMessage::Consensus(Message::new(
+        MemberId(1),
+        MemberId(2),
+        Term(3),
+        Body::HeartbeatReply {
             sent_at: Time(4),
             read_round: 5,
         },
-    })
+    ))
 }
 
 fn install_base() -> PeerMessage {
@@ -1021,25 +972,22 @@ fn install_base() -> PeerMessage {
         members: [(MemberId(1), member)].into(),
     };
     let base = LogBase {
-        last: EntryId {
-            term: Term(3),
-            index: LogIndex(7),
-        },
+        last: EntryId::new(Term(3), LogIndex(7)),
         seqno: Seqno(5),
         config: ConfigAt {
             index: LogIndex(6),
             config,
         },
     };
-    PeerMessage::Consensus(Message {
-        from: MemberId(1),
-        to: MemberId(2),
-        term: Term(3),
-        body: Body::InstallBase {
+    PeerMessage::Consensus(Message::new(
+        MemberId(1),
+        MemberId(2),
+        Term(3),
+        Body::InstallBase {
             base,
             sent_at: Time(4),
         },
-    })
+    ))
 }
 
 /// Programs before this one wrote how long they vote for no other leader.
@@ -1066,14 +1014,14 @@ fn bytes_that_version_2_changed_never_change_again() {
 }
 
 fn commit_notice() -> PeerMessage {
-    PeerMessage::Consensus(Message {
-        from: MemberId(1),
-        to: MemberId(2),
-        term: Term(3),
-        body: Body::CommitNotice {
+    PeerMessage::Consensus(Message::new(
+        MemberId(1),
+        MemberId(2),
+        Term(3),
+        Body::CommitNotice {
             commit: LogIndex(7),
         },
-    })
+    ))
 }
 
 #[test]
@@ -1087,7 +1035,7 @@ fn commit_notice_is_short_and_travels_as_a_heartbeat_in_version_2() {
     let Frame { kind, body } = parse(&frame_bytes(&commit_notice()));
     let code = 14;
     let what = "consensus message";
-    let unknown = DecodeError::UnknownCode { what, code };
+    let unknown = DecodeError::unknown(what, code);
     assert_eq!(
         PeerMessage::decode(2, Frame { kind, body }),
         Err(unknown),

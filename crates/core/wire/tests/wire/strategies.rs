@@ -63,11 +63,7 @@ fn entry_id() -> impl Strategy<Value = EntryId> {
 
 fn origin() -> impl Strategy<Value = Origin> {
     let parts = (member(), session(), any::<u64>());
-    parts.prop_map(|(member, session, number)| Origin {
-        member,
-        session,
-        number,
-    })
+    parts.prop_map(|(member, session, number)| Origin::new(member, session, number))
 }
 
 fn versions() -> impl Strategy<Value = VersionRange> {
@@ -97,10 +93,7 @@ fn append() -> impl Strategy<Value = (Append, Vec<Bytes>)> {
     let entries = vec((entry(), payload()), 0..6);
     let parts = (prev, entries, index(), time());
     parts.prop_map(|((term, prev_index), entries, commit, sent_at)| {
-        let prev = EntryId {
-            term,
-            index: LogIndex(prev_index),
-        };
+        let prev = EntryId::new(term, LogIndex(prev_index));
         let (mut headers, payloads): (Vec<EntryHeader>, Vec<Bytes>) = entries.into_iter().unzip();
         for ((header, payload), index) in headers.iter_mut().zip(&payloads).zip(prev_index + 1..) {
             header.index = LogIndex(index);
@@ -213,12 +206,7 @@ fn bare_body() -> impl Strategy<Value = Body> {
 
 fn message(body: impl Strategy<Value = Body>) -> impl Strategy<Value = Message> {
     let parts = (member(), member(), term(), body);
-    parts.prop_map(|(from, to, term, body)| Message {
-        from,
-        to,
-        term,
-        body,
-    })
+    parts.prop_map(|(from, to, term, body)| Message::new(from, to, term, body))
 }
 
 fn append_message() -> impl Strategy<Value = PeerMessage> {
@@ -229,12 +217,7 @@ fn append_message() -> impl Strategy<Value = PeerMessage> {
         let is_left_out = |at| left_out >= 192 && left_out >> at & 1 == 1;
         let payloads = whole.map(|(at, payload)| (!is_left_out(at)).then_some(payload));
         let payloads = payloads.collect();
-        let message = Message {
-            from,
-            to,
-            term,
-            body: Body::Append(append),
-        };
+        let message = Message::new(from, to, term, Body::Append(append));
         PeerMessage::Append { message, payloads }
     })
 }

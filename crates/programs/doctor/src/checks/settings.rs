@@ -39,121 +39,64 @@ impl Applies {
     }
 }
 
+/// Settings, one a row: name, right value, severity, to whom it applies, accepted values, why.
+macro_rules! settings {
+    ($(
+        $name:literal = $value:literal, $severity:ident, $applies:ident, $accepts:expr,
+        $why:literal;
+    )*) => {
+        &[$(Setting {
+            name: $name,
+            line: concat!($name, " = ", $value),
+            why: $why,
+            severity: Severity::$severity,
+            accepts: $accepts,
+            applies: Applies::$applies,
+        }),*]
+    };
+}
+
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 13] = [
-    Setting {
-        name: "binlog_format",
-        line: "binlog_format = ROW",
-        why: "only rows replicate: statements of another format are refused or differ",
-        severity: Severity::Problem,
-        accepts: |value| value == "ROW",
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "wsrep_forced_binlog_format",
-        line: "wsrep_forced_binlog_format = NONE",
-        why: "only rows replicate: a forced format makes statements of them",
-        severity: Severity::Problem,
-        accepts: |value| matches!(value, "NONE" | "ROW"),
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "innodb_autoinc_lock_mode",
-        line: "innodb_autoinc_lock_mode = 2",
-        why: "parallel appliers deadlock on the lock of auto-increment columns",
-        severity: Severity::Problem,
-        accepts: |value| value == "2",
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "default_storage_engine",
-        line: "default_storage_engine = InnoDB",
-        why: "new tables would be of an engine that does not replicate",
-        severity: Severity::Warning,
-        accepts: |value| value.eq_ignore_ascii_case("InnoDB"),
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "innodb_snapshot_isolation",
-        line: "innodb_snapshot_isolation = ON",
-        why: "a transaction may overwrite a row that has changed since its snapshot, unseen",
-        severity: Severity::Warning,
-        accepts: |value| value == "ON",
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "innodb_lock_wait_timeout",
-        line: "innodb_lock_wait_timeout = 10",
-        why: "while a transaction waits for a lock that it will not get, this server may apply \
-              nothing",
-        severity: Severity::Note,
-        accepts: |value| value.parse().is_ok_and(|seconds: u64| seconds <= 10),
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "innodb_flush_log_at_trx_commit",
-        line: "innodb_flush_log_at_trx_commit = 0",
-        why: "the group's log holds each commit on a majority of disks; flushing InnoDB's log at \
-              each commit, too, only costs time",
-        severity: Severity::Note,
-        accepts: |value| value == "0",
-        applies: Applies::GroupOnly,
-    },
-    Setting {
-        name: "innodb_flush_log_at_trx_commit",
-        line: "innodb_flush_log_at_trx_commit = 1",
-        why: "after a crash the group's log gives back the rows that InnoDB has lost, and nothing \
-              else that was committed with them: they are written to the binlog a second time, \
-              and what a replica had executed is executed again, on all servers",
-        severity: Severity::Problem,
-        accepts: |value| value == "1",
-        applies: Applies::GroupAndOther,
-    },
-    Setting {
-        name: "sync_binlog",
-        line: "sync_binlog = 1",
-        why: "after a power loss the binlog may lack what its readers have got already; it comes \
-              back under other numbers, and they get it again",
-        severity: Severity::Warning,
-        accepts: |value| value == "1",
-        applies: Applies::GroupAndOther,
-    },
-    Setting {
-        name: "wsrep_ignore_apply_errors",
-        line: "wsrep_ignore_apply_errors = 3",
-        why: "a statement (DDL) that fails on one server only goes unnoticed, and data differ from \
-              then on",
-        severity: Severity::Problem,
-        accepts: |value| value.parse().is_ok_and(|kept: u32| kept & 4 == 0),
-        applies: Applies::InGroup,
-    },
-    Setting {
-        name: "log_bin_compress",
-        line: "log_bin_compress = OFF",
-        why: "a relay shows rows as they were written, and programs for change data capture may \
-              pass over compressed ones without an error, even if this server has no binlog",
-        severity: Severity::Note,
-        accepts: |value| value == "OFF",
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "wsrep_slave_threads",
-        line: "wsrep_slave_threads = 4",
-        why: "with few appliers this server lags behind the others' writes",
-        severity: Severity::Warning,
-        accepts: |value| value.parse().is_ok_and(|threads: u64| threads >= 4),
-        applies: Applies::Always,
-    },
-    Setting {
-        name: "wsrep_sst_method",
-        line: "wsrep_sst_method = mariabackup",
-        why: "full copies are made by mariabackup or rsync; another method blocks its donor or is \
-              not tested",
-        severity: Severity::Warning,
-        accepts: |value| matches!(value, "mariabackup" | "rsync"),
-        applies: Applies::Always,
-    },
-];
+const SETTINGS: &[Setting] = settings! {
+    "binlog_format" = "ROW", Problem, Always, |value| value == "ROW",
+        "only rows replicate: statements of another format are refused or differ";
+    "wsrep_forced_binlog_format" = "NONE", Problem, Always, |value| matches!(value, "NONE" | "ROW"),
+        "only rows replicate: a forced format makes statements of them";
+    "innodb_autoinc_lock_mode" = "2", Problem, Always, |value| value == "2",
+        "parallel appliers deadlock on the lock of auto-increment columns";
+    "default_storage_engine" = "InnoDB", Warning, Always,
+        |value| value.eq_ignore_ascii_case("InnoDB"),
+        "new tables would be of an engine that does not replicate";
+    "innodb_snapshot_isolation" = "ON", Warning, Always, |value| value == "ON",
+        "a transaction may overwrite a row that has changed since its snapshot, unseen";
+    "innodb_lock_wait_timeout" = "10", Note, Always,
+        |value| value.parse().is_ok_and(|seconds: u64| seconds <= 10),
+        "while a transaction waits for a lock that it will not get, this server may apply nothing";
+    "innodb_flush_log_at_trx_commit" = "0", Note, GroupOnly, |value| value == "0",
+        "the group's log holds each commit on a majority of disks; flushing InnoDB's log at each \
+         commit, too, only costs time";
+    "innodb_flush_log_at_trx_commit" = "1", Problem, GroupAndOther, |value| value == "1",
+        "after a crash the group's log gives back the rows that InnoDB has lost, and nothing else \
+         that was committed with them: they are written to the binlog a second time, and what a \
+         replica had executed is executed again, on all servers";
+    "sync_binlog" = "1", Warning, GroupAndOther, |value| value == "1",
+        "after a power loss the binlog may lack what its readers have got already; it comes back \
+         under other numbers, and they get it again";
+    "wsrep_ignore_apply_errors" = "3", Problem, InGroup,
+        |value| value.parse().is_ok_and(|kept: u32| kept & 4 == 0),
+        "a statement (DDL) that fails on one server only goes unnoticed, and data differ from then \
+         on";
+    "log_bin_compress" = "OFF", Note, Always, |value| value == "OFF",
+        "a relay shows rows as they were written, and programs for change data capture may pass \
+         over compressed ones without an error, even if this server has no binlog";
+    "wsrep_slave_threads" = "4", Warning, Always,
+        |value| value.parse().is_ok_and(|threads: u64| threads >= 4),
+        "with few appliers this server lags behind the others' writes";
+    "wsrep_sst_method" = "mariabackup", Warning, Always,
+        |value| matches!(value, "mariabackup" | "rsync"),
+        "full copies are made by mariabackup or rsync; another method blocks its donor or is not \
+         tested";
+};
 
 /// The settings that are not as they should be, and are not so in the configuration files either.
 /// Leaves out variables that this server does not know.

@@ -371,11 +371,7 @@ mod tests {
     fn transactions_are_counted_once_and_the_newest_is_named() {
         let mut lacks = NotWholeRowsSeen::default();
         assert_eq!(lacks.warning(), None);
-        let gtid = |sequence| Gtid {
-            domain: 0,
-            server_id: 1,
-            sequence,
-        };
+        let gtid = |sequence| Gtid::new(0, 1, sequence);
         assert!(lacks.note(gtid(4), &NotWholeRows::Columns));
         let statement = NotWholeRows::Statement("DELETE FROM t".to_owned());
         assert!(lacks.note(gtid(7), &statement));

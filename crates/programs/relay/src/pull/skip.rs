@@ -41,11 +41,7 @@ pub(crate) fn checked(
 /// Placeholder for a skipped transaction: the head of its only part, and its events.
 pub(crate) fn in_place_of(stopped: Stopped, domain: u32, end: &End) -> (PartHead, Vec<Bytes>) {
     let executed = end.mysql.as_ref().map_or(0, MysqlGtidSet::size);
-    let gtid = Gtid {
-        domain,
-        server_id: stopped.server_id,
-        sequence: executed.saturating_add(1),
-    };
+    let gtid = Gtid::new(domain, stopped.server_id, executed.saturating_add(1));
     let beginning = GtidEvent {
         sequence: gtid.sequence,
         domain,

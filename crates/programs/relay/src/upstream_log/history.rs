@@ -269,11 +269,7 @@ mod tests {
     type Logged = (Origin, Head);
 
     fn gtid(domain: u32, sequence: u64) -> Gtid {
-        Gtid {
-            domain,
-            server_id: 1,
-            sequence,
-        }
+        Gtid::new(domain, 1, sequence)
     }
 
     fn origin(member: u64) -> Origin {

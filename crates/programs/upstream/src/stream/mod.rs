@@ -382,11 +382,7 @@ fn keeps(event: &RawEvent, statement: Option<&Statement>, filter: &Filter) -> Re
 /// The GTID of the event, and its bits. The name of an XA transaction follows what is read here.
 fn gtid_of(event: &RawEvent) -> Result<(Gtid, u8), EventError> {
     let parsed = GtidEvent::parse(event.body())?;
-    let gtid = Gtid {
-        domain: parsed.domain,
-        server_id: event.header.server_id,
-        sequence: parsed.sequence,
-    };
+    let gtid = Gtid::new(parsed.domain, event.header.server_id, parsed.sequence);
     Ok((gtid, parsed.flags))
 }
 

@@ -48,11 +48,7 @@ impl MysqlGtidSet {
     /// The GTID of MariaDB of a reader that has these transactions and no others, in this domain:
     /// how many they are. Where the last one began is not known. Empty: it has none.
     pub fn given_after(&self, domain: u32) -> GtidList {
-        let last = Gtid {
-            domain,
-            server_id: UNKNOWN_SERVER,
-            sequence: self.size(),
-        };
+        let last = Gtid::new(domain, UNKNOWN_SERVER, self.size());
         match self.is_empty() {
             true => GtidList::default(),
             false => GtidList(vec![last]),

@@ -458,11 +458,7 @@ mod tests {
         let member = MemberId(1);
         PeerMessage::Propose(Propose {
             tag: Term(1),
-            origin: Origin {
-                member,
-                session: SessionId(1),
-                number,
-            },
+            origin: Origin::new(member, SessionId(1), number),
             kind: EntryKind::Action,
             oldest_outstanding: 0,
             payload: vec![7; 20_000].into(),

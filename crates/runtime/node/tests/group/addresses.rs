@@ -13,7 +13,7 @@ use crate::support::{Group, Member, free_address, seqno_of};
 fn group_on_ipv6_forms_orders_and_forms_again() {
     let mut group = Group::prepared_by(3, "six", |config| {
         config.address = free_address(Ipv6Addr::LOCALHOST.into());
-        config.listen.clone_from(&config.address);
+        config.listen = config.address.clone();
         assert!(config.address.starts_with("[::1]:"));
     })
     .begin();

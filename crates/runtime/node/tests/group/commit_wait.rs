@@ -1,13 +1,15 @@
 //! Commits that wait until all databases have applied them.
 
-use synod_node::{CommitWait, DataState, Seqno, StartMode, VersionRange};
+use synod_node::{CommitWait, DataState, LiveSetting, Seqno, StartMode, VersionRange};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
 const EXCLUDED: &str = "commits do not wait for node3 any more";
 
 fn waits(member: &Member) {
-    member.node().set_commit_wait(CommitWait::Applied);
+    member
+        .node()
+        .set(LiveSetting::CommitWait(CommitWait::Applied));
 }
 
 fn wait_everywhere(member: &Member, seqno: Seqno) {
@@ -50,7 +52,7 @@ fn nothing_is_told_unless_it_is_asked_for() {
     seqno_of(b.order("row", "v"));
     let last = seqno_of(a.order("other row", "w"));
     wait_everywhere(a, last);
-    a.node().set_commit_wait(CommitWait::Durable);
+    a.node().set(LiveSetting::CommitWait(CommitWait::Durable));
     wait_everywhere(a, Seqno(i64::MAX));
     assert_eq!(told(b), []);
 }

@@ -13,10 +13,7 @@ fn member(name: &str, cluster: &str, seqno: i64, seed: Option<&Member>) -> Membe
     let mut member = Member::new(name, cluster);
     let seeds = seed.map(|seed| seed.config.address.clone());
     member.config.seeds = seeds.into_iter().collect();
-    member.config.database = DatabasePosition {
-        group: HISTORY,
-        seqno: Seqno(seqno),
-    };
+    member.config.database = DatabasePosition::new(HISTORY, Seqno(seqno));
     member
 }
 

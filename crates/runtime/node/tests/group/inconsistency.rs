@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    ApplyOutcome, DataState, DecisionSearch, InconsistencyPolicy, OutcomeDecision, Seqno, StartMode,
+    ApplyOutcome, DataState, DecisionSearch, InconsistencyPolicy, LiveSetting, OutcomeDecision,
+    Seqno, StartMode,
 };
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
@@ -87,9 +88,9 @@ fn member_that_succeeds_alone_learns_that_the_error_wins_unless_success_is_prefe
     assert_eq!(winner(&group, seqno), X);
     for member in &group.members {
         member.resume();
-        member
-            .node()
-            .set_inconsistency_policy(InconsistencyPolicy::SuccessOf(1));
+        member.node().set(LiveSetting::InconsistencyPolicy(
+            InconsistencyPolicy::SuccessOf(1),
+        ));
     }
     let seqno = order_failing(&group, &[0, 1], 2);
     assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);

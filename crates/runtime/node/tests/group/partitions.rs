@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use synod_node::{ForceError, QuorumLossPolicy};
+use synod_node::{ForceError, LiveSetting, QuorumLossPolicy};
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
@@ -67,9 +67,9 @@ fn leader_whose_host_has_cut_itself_off_exchanges_nothing() {
 fn one_of_two_continues_where_that_was_ordered_and_the_other_joins_it() {
     let group = Group::of(2, "half");
     let (survivor, lost) = (&group.members[0], &group.members[1]);
-    survivor
-        .node()
-        .set_quorum_loss_policy(QuorumLossPolicy::ContinueWithHalf);
+    survivor.node().set(LiveSetting::QuorumLossPolicy(
+        QuorumLossPolicy::ContinueWithHalf,
+    ));
     lost.node().set_isolated(true);
     // Proposed before the loss is noticed: its client gets its answer.
     let pending = survivor.submit("k", "waits");

@@ -304,10 +304,7 @@ fn database_without_its_log_is_copied_after_a_recovery() {
     let survivor = &group.members[survivor];
     let mut back = Member::new("kept", &survivor.config.cluster_name);
     back.config.seeds = vec![survivor.config.address.clone()];
-    back.config.database = DatabasePosition {
-        group: survivor.node().status().group,
-        seqno: applied,
-    };
+    back.config.database = DatabasePosition::new(survivor.node().status().group, applied);
     back.start(StartMode::Join).unwrap();
     back.host.wait("joining", |record| record.joined > 0);
     assert_eq!(back.node().database(), DatabasePosition::NONE);

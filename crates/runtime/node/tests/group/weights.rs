@@ -1,6 +1,6 @@
 //! Members that should rather lead than others.
 
-use synod_node::{DataState, LeaderPreference, LeaderWeight};
+use synod_node::{DataState, LeaderPreference, LeaderWeight, LiveSetting};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -8,7 +8,10 @@ fn prefer(member: &Member, weight: u8, hands_over: bool) {
     let weight = LeaderWeight::new(weight).unwrap();
     member
         .node()
-        .set_leader_preference(LeaderPreference { weight, hands_over });
+        .set(LiveSetting::LeaderPreference(LeaderPreference {
+            weight,
+            hands_over,
+        }));
 }
 
 /// Waits until this member leads; a client of the group gets on with its work meanwhile.

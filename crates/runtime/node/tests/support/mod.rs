@@ -13,9 +13,9 @@ use bytes::Bytes;
 use gate::Gate;
 use synod_node::{
     Action, Class, CompressionChoice, DataState, DatabasePosition, Delivery, DonorRequest, GroupId,
-    Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
-    OUR_VERSIONS, Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
-    StateTransferEvent, Timing, TlsConfig, View, VoterPolicy, WritePermission,
+    Host, KeySet, KeyType, Level, Limits, LogOptions, MemberConfig, MemberId, Node, NodeConfig,
+    NodeError, OUR_VERSIONS, Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno,
+    StartMode, StateTransferEvent, Timing, TlsConfig, View, VoterPolicy, WritePermission,
 };
 use tempfile::TempDir;
 
@@ -254,43 +254,43 @@ impl Member {
         let dir = tempfile::tempdir().unwrap();
         let address = free_address(Ipv4Addr::LOCALHOST.into());
         let config = NodeConfig {
-            name: name.to_owned(),
-            cluster_name: cluster_name.to_owned(),
-            listen: address.clone(),
-            address,
-            incoming: format!("{name}:3306"),
+            member: MemberConfig {
+                name: name.to_owned(),
+                cluster_name: cluster_name.to_owned(),
+                address: address.clone(),
+                incoming: format!("{name}:3306"),
+                timing: Timing {
+                    heartbeat_us: 50_000,
+                    promise_us: 300_000,
+                    election_timeout_min_us: 600_000,
+                    election_timeout_max_us: 1_200_000,
+                    retry_us: 200_000,
+                },
+                limits: Limits::default(),
+                suspect: SUSPECT,
+                keeps_log_only: false,
+                apply_lag_max: Duration::from_millis(200),
+                certification_span: 100_000,
+                region: None,
+                wants_vote: true,
+                voter_policy: VoterPolicy::default(),
+                has_data: true,
+                database: DatabasePosition::new(GroupId::NONE, Seqno::UNDEFINED),
+                versions: OUR_VERSIONS,
+                certificate: None,
+            },
+            listen: address,
             seeds: Vec::new(),
             log_dir: dir.path().to_owned(),
             log: LogOptions {
                 segment_bytes: 1 << 20,
                 ..LogOptions::default()
             },
-            timing: Timing {
-                heartbeat_us: 50_000,
-                promise_us: 300_000,
-                election_timeout_min_us: 600_000,
-                election_timeout_max_us: 1_200_000,
-                retry_us: 200_000,
-            },
-            limits: Limits::default(),
             chunk_bytes: CHUNK_BYTES,
-            suspect: SUSPECT,
             pending_bytes: 8 << 20,
-            keeps_log_only: false,
-            apply_lag_max: Duration::from_millis(200),
-            certification_span: 100_000,
             compression: CompressionChoice::Auto,
-            region: None,
-            wants_vote: true,
-            voter_policy: VoterPolicy::default(),
-            has_data: true,
             tls: None,
             flush_period: Duration::from_secs(1),
-            database: DatabasePosition {
-                group: GroupId::NONE,
-                seqno: Seqno::UNDEFINED,
-            },
-            versions: OUR_VERSIONS,
         };
         Member {
             config,

@@ -153,10 +153,11 @@ pub struct Gtid {
 }
 
 impl Gtid {
-    pub const UNDEFINED: Gtid = Gtid {
-        group: GroupId::NONE,
-        seqno: sys::WSREP_SEQNO_UNDEFINED,
-    };
+    pub const fn new(group: GroupId, seqno: i64) -> Gtid {
+        Gtid { group, seqno }
+    }
+
+    pub const UNDEFINED: Gtid = Gtid::new(GroupId::NONE, sys::WSREP_SEQNO_UNDEFINED);
 
     pub fn is_defined(&self) -> bool {
         self.seqno >= 0 && self.group != GroupId::NONE

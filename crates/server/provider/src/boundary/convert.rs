@@ -182,10 +182,7 @@ pub(super) fn opaque_to_c(opaque: Option<OpaqueId>) -> *mut c_void {
 }
 
 pub(super) fn gtid_from_c(gtid: &sys::wsrep_gtid_t) -> Gtid {
-    Gtid {
-        group: GroupId(gtid.uuid.data),
-        seqno: gtid.seqno,
-    }
+    Gtid::new(GroupId(gtid.uuid.data), gtid.seqno)
 }
 
 pub(super) fn gtid_to_c(gtid: Gtid) -> sys::wsrep_gtid_t {

@@ -201,12 +201,24 @@ unsafe extern "C" fn recv(w: *mut wsrep_t, ctx: *mut c_void) -> wsrep_status_t {
     unsafe { host::call_recv(w, RecvContext::new(ctx)) }.code()
 }
 
-unsafe extern "C" fn assign_read_view(
-    _: *mut wsrep_t,
-    _: *mut sys::wsrep_ws_handle_t,
-    _: *const sys::wsrep_gtid_t,
-) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
+/// Functions that the server does not call.
+macro_rules! not_implemented {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        unsafe extern "C" fn $name(_: *mut wsrep_t, $(_: $argument),*) -> wsrep_status_t {
+            sys::WSREP_NOT_IMPLEMENTED
+        }
+    )*};
+}
+
+not_implemented! {
+    assign_read_view(*mut sys::wsrep_ws_handle_t, *const sys::wsrep_gtid_t);
+    preordered_collect(*mut sys::wsrep_po_handle_t, *const sys::wsrep_buf_t, usize,
+        sys::wsrep_bool_t);
+    preordered_commit(*mut sys::wsrep_po_handle_t, *const sys::wsrep_uuid_t, u32, c_int,
+        sys::wsrep_bool_t);
+    snapshot(*const sys::wsrep_buf_t, *const c_char);
+    lock(*const c_char, sys::wsrep_bool_t, u64, i64);
+    unlock(*const c_char, u64);
 }
 
 unsafe extern "C" fn certify(
@@ -446,27 +458,6 @@ unsafe extern "C" fn to_execute_end(
     unsafe { call(w, Status::NodeFail, |p| p.to_execute_end(conn, error)) }.code()
 }
 
-unsafe extern "C" fn preordered_collect(
-    _: *mut wsrep_t,
-    _: *mut sys::wsrep_po_handle_t,
-    _: *const sys::wsrep_buf_t,
-    _: usize,
-    _: sys::wsrep_bool_t,
-) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
-}
-
-unsafe extern "C" fn preordered_commit(
-    _: *mut wsrep_t,
-    _: *mut sys::wsrep_po_handle_t,
-    _: *const sys::wsrep_uuid_t,
-    _: u32,
-    _: c_int,
-    _: sys::wsrep_bool_t,
-) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
-}
-
 unsafe extern "C" fn sst_sent(
     w: *mut wsrep_t,
     gtid: *const sys::wsrep_gtid_t,
@@ -488,14 +479,6 @@ unsafe extern "C" fn sst_received(
     let gtid = unsafe { gtid.as_ref() }.map_or(Gtid::UNDEFINED, convert::gtid_from_c);
     // SAFETY: interface.
     unsafe { call(w, Status::NodeFail, |p| p.sst_received(gtid, code)) }.code()
-}
-
-unsafe extern "C" fn snapshot(
-    _: *mut wsrep_t,
-    _: *const sys::wsrep_buf_t,
-    _: *const c_char,
-) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
 }
 
 unsafe extern "C" fn stats_get(w: *mut wsrep_t) -> *mut sys::wsrep_stats_var {
@@ -531,20 +514,6 @@ unsafe extern "C" fn desync(w: *mut wsrep_t) -> wsrep_status_t {
 unsafe extern "C" fn resync(w: *mut wsrep_t) -> wsrep_status_t {
     // SAFETY: interface.
     unsafe { call(w, Status::NodeFail, |p| p.resync()) }.code()
-}
-
-unsafe extern "C" fn lock(
-    _: *mut wsrep_t,
-    _: *const c_char,
-    _: sys::wsrep_bool_t,
-    _: u64,
-    _: i64,
-) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
-}
-
-unsafe extern "C" fn unlock(_: *mut wsrep_t, _: *const c_char, _: u64) -> wsrep_status_t {
-    sys::WSREP_NOT_IMPLEMENTED
 }
 
 unsafe extern "C" fn is_locked(

@@ -276,10 +276,7 @@ impl Session {
     }
 
     pub(crate) fn gtid(&self, seqno: i64) -> Gtid {
-        Gtid {
-            group: self.group(),
-            seqno,
-        }
+        Gtid::new(self.group(), seqno)
     }
 
     pub(crate) fn own_uuid(&self) -> Uuid {
@@ -384,11 +381,7 @@ impl Session {
         let adopted = self.sequencer.adopt(Queued::Action {
             seqno,
             depends_on: seqno - 1,
-            origin: Origin {
-                member,
-                session,
-                number: 0,
-            },
+            origin: Origin::new(member, session, 0),
             data,
         });
         if let Err(NoApplier) = adopted {

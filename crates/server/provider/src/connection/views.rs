@@ -169,10 +169,7 @@ mod tests {
     #[test]
     fn lost_view_has_this_server_alone() {
         let own = session_uuid(MemberId(2), SessionId(1));
-        let position = Gtid {
-            group: GroupId([1; 16]),
-            seqno: 9,
-        };
+        let position = Gtid::new(GroupId([1; 16]), 9);
         let lost = ViewFrame { position, own }.lost_view(&view(&[1, 2]));
         assert_eq!((lost.my_index, lost.number), (Some(0), -1));
         assert_eq!(lost.members.len(), 1);

@@ -207,10 +207,7 @@ impl PositionKeeper {
 
     pub(crate) fn changing(&self, group: GroupId) {
         let mut current = self.lock();
-        current.position = DatabasePosition {
-            group,
-            seqno: UNKNOWN,
-        };
+        current.position = DatabasePosition::new(group, UNKNOWN);
         current.is_last_member = false;
         self.save(&current);
     }
@@ -320,25 +317,16 @@ fn start_position(
     record: &DatabaseRecord,
 ) -> (DatabasePosition, Option<String>) {
     if record.needs_copy() {
-        let position = DatabasePosition {
-            group: GroupId::NONE,
-            seqno: UNKNOWN,
-        };
+        let position = DatabasePosition::new(GroupId::NONE, UNKNOWN);
         return (position, Some(recorded::why_not_used(record)));
     }
     let unusable = is_unusable(saved);
     if start.is_defined() && !unusable {
-        let position = DatabasePosition {
-            group: start.group,
-            seqno: Seqno(start.seqno),
-        };
+        let position = DatabasePosition::new(start.group, Seqno(start.seqno));
         return recorded::corrected(position, record);
     }
     let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
-    let position = DatabasePosition {
-        group: saved.group,
-        seqno: Seqno(saved.seqno),
-    };
+    let position = DatabasePosition::new(saved.group, Seqno(saved.seqno));
     if start.is_defined() {
         let notice = "grastate.dat says that the data of this server must not be used: a full copy \
                       (SST) will be asked for, whatever wsrep_start_position says";
@@ -369,10 +357,7 @@ mod tests {
     }
 
     fn at(group: GroupId, seqno: i64) -> DatabasePosition {
-        DatabasePosition {
-            group,
-            seqno: Seqno(seqno),
-        }
+        DatabasePosition::new(group, Seqno(seqno))
     }
 
     /// A keeper with a directory of its own.
@@ -392,10 +377,7 @@ mod tests {
         let load = || {
             let none = Callbacks::none();
             PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, none, || {
-                Ok(Gtid {
-                    group: GROUP,
-                    seqno: 42,
-                })
+                Ok(Gtid::new(GROUP, 42))
             })
             .unwrap()
         };
@@ -455,10 +437,7 @@ mod tests {
 
     #[test]
     fn engine_is_asked_after_a_crash_without_start_position_only() {
-        let start = Gtid {
-            group: GROUP,
-            seqno: 40,
-        };
+        let start = Gtid::new(GROUP, 40);
         assert!(must_recover(Gtid::UNDEFINED, saved(GROUP, -1)));
         assert!(!must_recover(start, saved(GROUP, -1)), "it was asked");
         assert!(!must_recover(Gtid::UNDEFINED, saved(GROUP, 9)));
@@ -486,10 +465,7 @@ mod tests {
 
     #[test]
     fn engine_is_believed_before_the_file() {
-        let start = Gtid {
-            group: GROUP,
-            seqno: 40,
-        };
+        let start = Gtid::new(GROUP, 40);
         for file in [None, saved(GROUP, -1), saved(GROUP, 50)] {
             let nothing = DatabaseRecord::default();
             assert_eq!(start_position(start, file, &nothing), (at(GROUP, 40), None));
@@ -498,10 +474,7 @@ mod tests {
 
     #[test]
     fn engine_is_not_believed_about_data_that_must_not_be_used() {
-        let start = Gtid {
-            group: GROUP,
-            seqno: 40,
-        };
+        let start = Gtid::new(GROUP, 40);
         let nothing = DatabaseRecord::default();
         let (position, notice) = start_position(start, saved(GroupId::NONE, -1), &nothing);
         assert_eq!(position, at(GroupId::NONE, -1));

@@ -70,10 +70,7 @@ pub(super) fn corrected(
 /// order. Leaves out what is over; has the data replaced if they may have an action that was
 /// applied again, or not.
 pub(super) fn compare(record: &mut DatabaseRecord, start: Gtid, saved: Option<SavedPosition>) {
-    let saved = saved.map_or(Gtid::UNDEFINED, |saved| Gtid {
-        group: saved.group,
-        seqno: saved.seqno,
-    });
+    let saved = saved.map_or(Gtid::UNDEFINED, |saved| Gtid::new(saved.group, saved.seqno));
     let is_engine = start.is_defined();
     let Gtid { group, seqno } = if is_engine { start } else { saved };
     if record.group != group {
@@ -258,10 +255,7 @@ impl PositionKeeper {
     /// The data must not be used again, for this reason: only a full copy (SST) helps.
     pub(crate) fn unusable(&self, group: GroupId, why: &str) {
         let mut current = self.lock();
-        current.position = DatabasePosition {
-            group: GroupId::NONE,
-            seqno: UNKNOWN,
-        };
+        current.position = DatabasePosition::new(GroupId::NONE, UNKNOWN);
         let is_saved = self.save(&current);
         let mut record = record_of(&current, group);
         record.unusable.get_or_insert_with(|| why.to_owned());
@@ -431,10 +425,7 @@ mod tests {
 
         /// A start, after which the engine says that it is at `seqno`.
         fn start(&self, seqno: i64) -> PositionKeeper {
-            let start = Gtid {
-                group: GROUP,
-                seqno,
-            };
+            let start = Gtid::new(GROUP, seqno);
             let recover = || Err("it was given".to_owned());
             let callbacks = Callbacks::none();
             PositionKeeper::load(self.0.clone(), &self.0, start, callbacks, recover).unwrap()
@@ -458,10 +449,7 @@ mod tests {
         assert_eq!(dir.position(42), 41);
         assert_eq!(dir.position(40), 40, "it lost what it had not flushed");
         assert_eq!(dir.position(43), 43, "it cannot have got there without");
-        let start = Gtid {
-            group: GroupId([8; 16]),
-            seqno: 42,
-        };
+        let start = Gtid::new(GroupId([8; 16]), 42);
         let other = PositionKeeper::load(dir.0.clone(), &dir.0, start, Callbacks::none(), || {
             Err(String::new())
         });

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use synod_node::{Node, QuorumLossPolicy, SetWritersError, Writers};
+use synod_node::{LiveSetting, Node, QuorumLossPolicy, SetWritersError, Writers};
 
 use super::{Provider, log_notices};
 use crate::api::{LogLevel, Status};
@@ -28,24 +28,30 @@ impl Provider {
             node.set_isolated(*number != 0);
         }
         if let Some(Value::Duration(limit)) = update.value(key::EVS_SUSPECT_TIMEOUT) {
-            node.set_suspect_timeout(*limit);
+            node.set(LiveSetting::SuspectTimeout(*limit));
         }
         if let Some(Value::Duration(limit)) = update.value(key::MAX_APPLY_LAG) {
-            node.set_apply_lag_max(*limit);
+            node.set(LiveSetting::ApplyLagMax(*limit));
         }
         if update.value(key::COMMIT_WAIT).is_some() {
-            node.set_commit_wait(self.options().commit_wait());
+            node.set(LiveSetting::CommitWait(self.options().commit_wait()));
         }
-        node.set_quorum_loss_policy(self.quorum_loss_policy());
-        node.set_full_log_policy(self.options().full_log_policy());
+        node.set(LiveSetting::QuorumLossPolicy(self.quorum_loss_policy()));
+        node.set(LiveSetting::FullLogPolicy(self.options().full_log_policy()));
         if update.value(key::LEADER_WEIGHT).is_some() {
-            node.set_leader_preference(self.options().leader_preference());
+            node.set(LiveSetting::LeaderPreference(
+                self.options().leader_preference(),
+            ));
         } else if update.value(key::LEADER_HANDOVER).is_some() {
             // A saved list names it. A weight that an operator has ordered by a command stays.
-            node.set_leader_handover(self.options().leader_preference().hands_over);
+            node.set(LiveSetting::LeaderHandover(
+                self.options().leader_preference().hands_over,
+            ));
         }
-        node.set_leader_placement(self.options().leader_placement());
-        node.set_voter_policy(self.options().voter_policy());
+        node.set(LiveSetting::LeaderPlacement(
+            self.options().leader_placement(),
+        ));
+        node.set(LiveSetting::VoterPolicy(self.options().voter_policy()));
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()
         {

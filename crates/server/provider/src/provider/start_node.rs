@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, Node, NodeConfig, NodeStatus, StartMode};
+use synod_node::{GroupId, LiveSetting, Node, NodeConfig, NodeStatus, StartMode};
 
 use super::{FIRST_SERIAL, Provider};
 use crate::api::LogLevel;
@@ -70,12 +70,18 @@ impl Provider {
         connection.session.set_node(node.clone());
         // The log is locked now, and with it its directory's socket.
         self.serve_commands(&connection, &node);
-        node.set_quorum_loss_policy(self.quorum_loss_policy());
-        node.set_full_log_policy(self.options().full_log_policy());
-        node.set_inconsistency_policy(self.options().inconsistency_policy());
-        node.set_commit_wait(self.options().commit_wait());
-        node.set_leader_preference(self.options().leader_preference());
-        node.set_leader_placement(self.options().leader_placement());
+        node.set(LiveSetting::QuorumLossPolicy(self.quorum_loss_policy()));
+        node.set(LiveSetting::FullLogPolicy(self.options().full_log_policy()));
+        node.set(LiveSetting::InconsistencyPolicy(
+            self.options().inconsistency_policy(),
+        ));
+        node.set(LiveSetting::CommitWait(self.options().commit_wait()));
+        node.set(LiveSetting::LeaderPreference(
+            self.options().leader_preference(),
+        ));
+        node.set(LiveSetting::LeaderPlacement(
+            self.options().leader_placement(),
+        ));
         if let Err(why) = connection.start_threads() {
             connection.session.shut_down();
             return Err(why);

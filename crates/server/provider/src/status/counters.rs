@@ -58,83 +58,74 @@ impl PausedShare {
     }
 }
 
-/// All counts, since start or since `FLUSH STATUS`.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) replicated: Counter,
-    pub(crate) replicated_bytes: Counter,
-    pub(crate) repl_keys: Counter,
-    pub(crate) repl_keys_bytes: Counter,
-    pub(crate) repl_data_bytes: Counter,
-    pub(crate) received: Counter,
-    pub(crate) received_bytes: Counter,
-    pub(crate) local_commits: Counter,
-    pub(crate) local_cert_failures: Counter,
+/// Makes the counters, and their values.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// All counts, since start or since `FLUSH STATUS`.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+            /// Share of the time in which the group's writes waited for databases.
+            pub(crate) paused: PausedShare,
+            /// Times until own actions are ordered.
+            pub(crate) latency: LatencyMeter,
+            pub(crate) steps: CommitSteps,
+            /// Transactions that lost, by table; since the server's start.
+            pub(crate) conflicts: ConflictTable,
+        }
+
+        /// Values of the counters.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct Counted {
+            $($(#[$doc])* pub $name: i64,)*
+        }
+
+        impl Counters {
+            pub(crate) fn shown(&self) -> Counted {
+                Counted { $($name: self.$name.get(),)* }
+            }
+
+            /// `FLUSH STATUS`.
+            pub(crate) fn reset(&self) {
+                $(self.$name.clear();)*
+                self.latency.reset();
+                self.steps.reset();
+            }
+        }
+    };
+}
+
+counters! {
+    replicated,
+    replicated_bytes,
+    repl_keys,
+    repl_keys_bytes,
+    repl_data_bytes,
+    /// Actions and views received, without this server's own actions.
+    received,
+    received_bytes,
+    local_commits,
+    /// Local transactions refused by certification.
+    local_cert_failures,
     /// Writes of own clients refused, because another server is the writer.
-    pub(crate) writes_refused: Counter,
-    pub(crate) local_replays: Counter,
-    pub(crate) causal_reads: Counter,
-    /// Share of the time in which the group's writes waited for databases.
-    pub(crate) paused: PausedShare,
-    /// Times until own actions are ordered.
-    pub(crate) latency: LatencyMeter,
-    pub(crate) steps: CommitSteps,
-    /// Ordered actions for the average below.
-    pub(crate) certified: Counter,
-    /// Transactions that lost, by table; since the server's start.
-    pub(crate) conflicts: ConflictTable,
+    writes_refused,
+    local_replays,
+    /// Reads that waited for the group's position.
+    causal_reads,
+    /// Ordered actions for the average distance.
+    certified,
     /// Sum of the distances of ordered actions to what they depend on.
-    pub(crate) deps_distance_sum: Counter,
+    deps_distance_sum,
+}
+
+impl Counted {
+    /// Bytes that are neither keys nor row data.
+    pub(super) fn repl_other_bytes(&self) -> i64 {
+        (self.replicated_bytes - self.repl_keys_bytes - self.repl_data_bytes).max(0)
+    }
 }
 
 impl Counters {
-    /// `FLUSH STATUS`.
-    pub(crate) fn reset(&self) {
-        for counter in [
-            &self.replicated,
-            &self.replicated_bytes,
-            &self.repl_keys,
-            &self.repl_keys_bytes,
-            &self.repl_data_bytes,
-            &self.received,
-            &self.received_bytes,
-            &self.local_commits,
-            &self.local_cert_failures,
-            &self.writes_refused,
-            &self.local_replays,
-            &self.causal_reads,
-            &self.certified,
-            &self.deps_distance_sum,
-        ] {
-            counter.clear();
-        }
-        self.latency.reset();
-        self.steps.reset();
-    }
-
-    pub(crate) fn shown(&self) -> crate::status::inputs::Counters {
-        let (bytes, keys, data) = (
-            self.replicated_bytes.get(),
-            self.repl_keys_bytes.get(),
-            self.repl_data_bytes.get(),
-        );
-        crate::status::inputs::Counters {
-            replicated: self.replicated.get(),
-            replicated_bytes: bytes,
-            repl_keys: self.repl_keys.get(),
-            repl_keys_bytes: keys,
-            repl_data_bytes: data,
-            repl_other_bytes: (bytes - keys - data).max(0),
-            received: self.received.get(),
-            received_bytes: self.received_bytes.get(),
-            local_commits: self.local_commits.get(),
-            local_cert_failures: self.local_cert_failures.get(),
-            writes_refused: self.writes_refused.get(),
-            local_replays: self.local_replays.get(),
-            causal_reads: self.causal_reads.get(),
-        }
-    }
-
     pub(crate) fn deps_distance(&self) -> f64 {
         match self.certified.get() {
             0 => 0.0,

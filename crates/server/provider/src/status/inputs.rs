@@ -15,7 +15,7 @@ use crate::apply::client_waits;
 use crate::connection::Connection;
 use crate::connection::write_gate::Writer;
 use crate::position::PositionKeeper;
-use crate::status::counters;
+use crate::status::counters::{Counted, Counters};
 use crate::transaction::Transactions;
 
 /// State of this server between start and service, as `wsrep_local_state` shows it.
@@ -216,35 +216,11 @@ impl GroupStatus {
     }
 }
 
-/// Counters since the server's start, or since the last `FLUSH STATUS`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counters {
-    pub replicated: i64,
-    pub replicated_bytes: i64,
-    pub repl_keys: i64,
-    pub repl_keys_bytes: i64,
-    pub repl_data_bytes: i64,
-    /// Bytes that are neither keys nor row data.
-    pub repl_other_bytes: i64,
-    /// Actions and views received, without this server's own actions.
-    pub received: i64,
-    /// Bytes of the actions received.
-    pub received_bytes: i64,
-    pub local_commits: i64,
-    /// Local transactions refused by certification.
-    pub local_cert_failures: i64,
-    /// Writes of local clients refused, because another server is the writer.
-    pub writes_refused: i64,
-    pub local_replays: i64,
-    /// Reads that waited for the group's position.
-    pub causal_reads: i64,
-}
-
 #[derive(Clone, Debug)]
 pub struct StatusInputs {
     /// Group of the database, and the highest seqno released with all before it.
     pub last_committed: Gtid,
-    pub counters: Counters,
+    pub counters: Counted,
     /// Local actions that are submitted and whose result is not known.
     pub send_queue: i64,
     /// Committed actions that are not released here.
@@ -266,7 +242,7 @@ impl Default for StatusInputs {
     fn default() -> StatusInputs {
         StatusInputs {
             last_committed: Gtid::UNDEFINED,
-            counters: Counters::default(),
+            counters: Counted::default(),
             send_queue: 0,
             recv_queue: 0,
             cached_downto: -1,
@@ -296,17 +272,14 @@ impl StatusInputs {
 
 pub(crate) fn gather(
     connection: Option<&Connection>,
-    counters: &counters::Counters,
+    counters: &Counters,
     transactions: &Transactions,
     position: &PositionKeeper,
     segment: i64,
 ) -> StatusInputs {
     let saved = position.current();
     let mut inputs = StatusInputs {
-        last_committed: Gtid {
-            group: saved.group,
-            seqno: saved.seqno.0,
-        },
+        last_committed: Gtid::new(saved.group, saved.seqno.0),
         counters: counters.shown(),
         open_transactions: to_i64(transactions.len()),
         trouble: trouble(connection, position),

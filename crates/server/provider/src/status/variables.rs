@@ -126,13 +126,11 @@ impl Variable {
     }
 }
 
-/// A variable that has a value for the sake of its name only.
-const fn unmeasured(name: &'static str, zero: Zero) -> Variable {
-    Variable {
-        name,
-        reading: Reading::Constant(zero),
-        text: NOT_MEASURED,
-    }
+/// Variables, one a row: kind of reading, name, value, text.
+macro_rules! rows {
+    ($($kind:ident $name:literal = $read:expr, $text:expr;)*) => {
+        &[$(Variable { name: $name, reading: Reading::$kind($read), text: $text }),*]
+    };
 }
 
 pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
@@ -155,460 +153,211 @@ fn protocol(inputs: &StatusInputs) -> i64 {
     inputs.of_group(-1, |group| group.node.protocol.into())
 }
 
+fn admission_rate(inputs: &StatusInputs) -> f64 {
+    let rate = |group: &GroupStatus| group.flow_control().rate_per_second;
+    inputs.of_group(None, rate).unwrap_or(-1.0)
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// All variables by their sections, in the order in which they are shown.
+#[rustfmt::skip]
 pub const VARIABLES: [(Section, &[Variable]); 8] = [
-    (
-        Section::Position,
-        &[
-            Variable {
-                name: "local_state_uuid",
-                reading: Reading::Text(|s| s.last_committed.group.to_string()),
-                text: "UUID of the history that the database belongs to. All zeros: no group, or \
-                     the data must not be used.",
-            },
-            Variable {
-                name: "protocol_version",
-                reading: Reading::Int(protocol),
-                text: "Version of the messages that the members agreed on; -1 while not connected.",
-            },
-            Variable {
-                name: "protocol_application",
-                reading: Reading::Int(|s| {
-                    if s.group.is_some() {
-                        PROTOCOL_APPLICATION
-                    } else {
-                        -1
-                    }
-                }),
-                text: "Version of the server's write sets, always 4; -1 while not connected.",
-            },
-            Variable {
-                name: "protocol_replicator",
-                reading: Reading::Int(protocol),
-                text: "Same as `wsrep_protocol_version`.",
-            },
-            Variable {
-                name: "protocol_GCS",
-                reading: Reading::Int(protocol),
-                text: "Same as `wsrep_protocol_version`.",
-            },
-            Variable {
-                name: "last_committed",
-                reading: Reading::Int(|s| s.last_committed.seqno),
-                text: "Highest seqno that is committed here with all before it; -1: no position.",
-            },
-        ],
-    ),
-    (
-        Section::Traffic,
-        &[
-            Variable {
-                name: "replicated",
-                reading: Reading::Int(|s| s.counters.replicated),
-                text: "Actions of local clients sent to the group: write sets, fragments and TOI \
-                     statements.",
-            },
-            Variable {
-                name: "replicated_bytes",
-                reading: Reading::Int(|s| s.counters.replicated_bytes),
-                text: "Bytes of these actions.",
-            },
-            Variable {
-                name: "repl_keys",
-                reading: Reading::Int(|s| s.counters.repl_keys),
-                text: "Certification keys in the local write sets.",
-            },
-            Variable {
-                name: "repl_keys_bytes",
-                reading: Reading::Int(|s| s.counters.repl_keys_bytes),
-                text: "Bytes of these keys.",
-            },
-            Variable {
-                name: "repl_data_bytes",
-                reading: Reading::Int(|s| s.counters.repl_data_bytes),
-                text: "Bytes of row events in the local write sets.",
-            },
-            Variable {
-                name: "repl_other_bytes",
-                reading: Reading::Int(|s| s.counters.repl_other_bytes),
-                text: "Bytes that are neither keys nor row events.",
-            },
-            Variable {
-                name: "received",
-                reading: Reading::Int(|s| s.counters.received),
-                text: "Actions of other members and views received in order.",
-            },
-            Variable {
-                name: "received_bytes",
-                reading: Reading::Int(|s| s.counters.received_bytes),
-                text: "Bytes of the actions received.",
-            },
-            Variable {
-                name: "local_commits",
-                reading: Reading::Int(|s| s.counters.local_commits),
-                text: "Local transactions committed.",
-            },
-            Variable {
-                name: "local_cert_failures",
-                reading: Reading::Int(|s| s.counters.local_cert_failures),
-                text: "Local transactions refused by certification; their clients got a deadlock \
-                     error.",
-            },
-            Variable {
-                name: "local_replays",
-                reading: Reading::Int(|s| s.counters.local_replays),
-                text: "Local transactions applied again in their place after a BF abort, unnoticed \
-                     by clients.",
-            },
-        ],
-    ),
-    (
-        Section::Queues,
-        &[
-            Variable {
-                name: "local_send_queue",
-                reading: Reading::Int(|s| s.send_queue),
-                text: "Local actions whose result is not known yet. It grows when the network or a \
-                     majority's disks are slow.",
-            },
-            unmeasured("local_send_queue_max", Zero::Int),
-            unmeasured("local_send_queue_min", Zero::Int),
-            unmeasured("local_send_queue_avg", Zero::Double),
-            Variable {
-                name: "local_recv_queue",
-                reading: Reading::Int(|s| s.recv_queue),
-                text: "Committed actions that are not finished on this server. ProxySQL compares \
-                     it with `max_transactions_behind`.",
-            },
-            unmeasured("local_recv_queue_max", Zero::Int),
-            unmeasured("local_recv_queue_min", Zero::Int),
-            unmeasured("local_recv_queue_avg", Zero::Double),
-            Variable {
-                name: "local_cached_downto",
-                reading: Reading::Int(|s| s.cached_downto),
-                text: "First seqno in this member's log; -1: none. A joiner whose database is \
-                     older needs a full copy (SST).",
-            },
-        ],
-    ),
-    (
-        Section::FlowControl,
-        &[
-            Variable {
-                name: "flow_control_paused_ns",
-                reading: Reading::Int(|s| {
-                    s.of_node(|n| micros(n.pace.paused).saturating_mul(1000))
-                }),
-                text: "Nanoseconds since the start in which writes of any member were slowed down \
-                     because the databases of a majority lag (`synod.max_apply_lag`, \
-                     `wsrep_synod_admission_rate`).",
-            },
-            Variable {
-                name: "flow_control_paused",
-                reading: Reading::Double(|s| s.of_group(0.0, |g| g.paused)),
-                text: "The same as a share of the time since the last `FLUSH STATUS`, 0 to 1.",
-            },
-            Variable {
-                name: "flow_control_sent",
-                reading: Reading::Int(|s| s.of_node(|n| n.pace.caused)),
-                text: "How often writes began to wait because of this server's database.",
-            },
-            Variable {
-                name: "flow_control_recv",
-                reading: Reading::Int(|s| s.of_node(|n| n.pace.pauses)),
-                text: "How often writes began to wait because of any database.",
-            },
-            Variable {
-                name: "flow_control_active",
-                reading: Reading::Text(|s| {
-                    s.of_group(false, |g| g.flow_control().is_active)
-                        .to_string()
-                }),
-                text: "`true` while the leader takes writes at the pace of the databases.",
-            },
-            Variable {
-                name: "flow_control_requested",
-                reading: Reading::Text(|s| {
-                    s.of_group(false, GroupStatus::is_waited_for).to_string()
-                }),
-                text: "`true` while this server's database is the one that writes wait for.",
-            },
-        ],
-    ),
-    (
-        Section::Parallelism,
-        &[
-            Variable {
-                name: "cert_deps_distance",
-                reading: Reading::Double(|s| s.deps_distance),
-                text: "Average distance from an applied action to the last one it depends on, \
-                     since the last `FLUSH STATUS`. More appliers than this bring nothing.",
-            },
-            Variable {
-                name: "cert_index_size",
-                reading: Reading::Int(|s| s.cert_index_size),
-                text: "Keys in this member's certification index.",
-            },
-            unmeasured("cert_interval", Zero::Double),
-            unmeasured("apply_oooe", Zero::Double),
-            unmeasured("apply_oool", Zero::Double),
-            unmeasured("apply_window", Zero::Double),
-            unmeasured("apply_waits", Zero::Int),
-            Variable {
-                name: "commit_oooe",
-                reading: Reading::Constant(Zero::Double),
-                text: "Always 0: commits are always in order.",
-            },
-            Variable {
-                name: "commit_oool",
-                reading: Reading::Constant(Zero::Double),
-                text: "Always 0: commits are always in order.",
-            },
-            unmeasured("commit_window", Zero::Double),
-        ],
-    ),
-    (
-        Section::State,
-        &[
-            Variable {
-                name: "local_state",
-                reading: Reading::Int(|s| s.state.number()),
-                text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 \
-                     Synced. Only a server in state 4 should get clients.",
-            },
-            Variable {
-                name: "local_state_comment",
-                reading: Reading::Text(|s| s.state.comment().to_owned()),
-                text: "The same as a word. `Inconsistent`: this server has left the group, because \
-                     its data may differ.",
-            },
-            Variable {
-                name: "causal_reads",
-                reading: Reading::Int(|s| s.counters.causal_reads),
-                text: "Reads that waited for the group's position (`wsrep_sync_wait`), since the \
-                     last `FLUSH STATUS`.",
-            },
-            Variable {
-                name: "open_transactions",
-                reading: Reading::Int(|s| s.open_transactions),
-                text: "Local transactions that have changed something and are not finished.",
-            },
-            unmeasured("open_connections", Zero::Int),
-            Variable {
-                name: "incoming_addresses",
-                reading: Reading::Text(|s| s.incoming_addresses.join(",")),
-                text: "Where clients connect, for the members of the view, with commas; the same \
-                     order on all members.",
-            },
-        ],
-    ),
-    (
-        Section::Group,
-        &[
-            Variable {
-                name: "cluster_weight",
-                reading: Reading::Group(|g| g.voters().to_string()),
-                text: "Number of voters. Votes are never weighted.",
-            },
-            Variable {
-                name: "desync_count",
-                reading: Reading::Group(|g| g.desync_count.to_string()),
-                text: "How many requests (`wsrep_desync`, RSU) keep this server desynced; 0: none.",
-            },
-            unmeasured("evs_delayed", Zero::Text("")),
-            Variable {
-                name: "evs_evict_list",
-                reading: Reading::Constant(Zero::Text("")),
-                text: "Always empty: members are not evicted by a list.",
-            },
-            Variable {
-                name: "evs_repl_latency",
-                reading: Reading::Group(|g| g.latency.text()),
-                text: "Time until the group has ordered a local action: \
-                     minimum/average/maximum/deviation in seconds, samples; over the present and \
-                     the last `evs.stats_report_period`.",
-            },
-            Variable {
-                name: "evs_state",
-                reading: Reading::Group(|g| {
-                    if g.node.primary {
-                        "OPERATIONAL"
-                    } else {
-                        "GATHER"
-                    }
-                    .to_owned()
-                }),
-                text: "`OPERATIONAL` while this member hears a leader with a quorum, else \
-                     `GATHER`.",
-            },
-            Variable {
-                name: "gcomm_uuid",
-                reading: Reading::Group(|g| g.member.to_string()),
-                text: "Name of this session in views. It is new at each connect.",
-            },
-            Variable {
-                name: "gmcast_segment",
-                reading: Reading::Group(|g| g.segment.to_string()),
-                text: "The option `gmcast.segment`.",
-            },
-        ],
-    ),
-    (
-        Section::Own,
-        &[
-            Variable {
-                name: "synod_trouble",
-                reading: Reading::Text(|s| s.trouble.text()),
-                text: "Why this server is out of its group, and whether it comes back by itself; \
-                     or why its data must not be used. Empty: nothing.",
-            },
-            Variable {
-                name: "synod_role",
-                reading: Reading::GroupOrEmpty(|g| g.role().to_owned()),
-                text: "`leader`, `follower`, `candidate` or `learner`; empty while not connected.",
-            },
-            Variable {
-                name: "synod_term",
-                reading: Reading::Int(|s| s.of_node(|n| n.term.0)),
-                text: "Present term; it grows with each election.",
-            },
-            Variable {
-                name: "synod_commit_index",
-                reading: Reading::Int(|s| s.of_node(|n| n.commit_index.0)),
-                text: "Highest log index that this member knows to be committed.",
-            },
-            Variable {
-                name: "synod_leader",
-                reading: Reading::GroupOrEmpty(|g| g.node.leader_name.clone()),
-                text: "Name of the leader; empty: none is known, no write can be committed.",
-            },
-            Variable {
-                name: "synod_log_size_bytes",
-                reading: Reading::Int(|s| s.of_node(|n| n.log_bytes)),
-                text: "Size of the log on disk (`synod.log_retain_size`).",
-            },
-            Variable {
-                name: "synod_log_syncs",
-                reading: Reading::Int(|s| s.of_node(|n| n.log_syncs)),
-                text: "Syncs of the log since this server connected.",
-            },
-            Variable {
-                name: "synod_log_first_seqno",
-                reading: Reading::Int(|s| s.of_group(-1, |g| g.node.first_seqno.0)),
-                text: "Seqno of the first action that is still in the log; -1: none.",
-            },
-            Variable {
-                name: "synod_voters",
-                reading: Reading::Int(|s| s.of_group(0, GroupStatus::voters)),
-                text: "Number of voters; more than half make a quorum.",
-            },
-            Variable {
-                name: "synod_leader_weight",
-                reading: Reading::Int(|s| s.of_node(|n| n.leader_weight.get().into())),
-                text: "This member's `synod.leader_weight`, 0 to 100.",
-            },
-            Variable {
-                name: "synod_region",
-                reading: Reading::GroupOrEmpty(GroupStatus::region),
-                text: "This member's `synod.region`; empty: none is named.",
-            },
-            Variable {
-                name: "synod_writers",
-                reading: Reading::GroupOrEmpty(|g| g.node.writers.to_string()),
-                text: "Whose writes the group takes (`synod.writers`); empty while not connected.",
-            },
-            Variable {
-                name: "synod_writer",
-                reading: Reading::GroupOrEmpty(|g| g.writer().map_or_else(String::new, |w| w.name)),
-                text: "Name of the only server that takes writes; empty: all do, or there is no \
-                     leader.",
-            },
-            Variable {
-                name: "synod_writer_address",
-                reading: Reading::GroupOrEmpty(|g| {
-                    g.writer().map_or_else(String::new, |w| w.incoming)
-                }),
-                text: "Where clients reach that server; empty: all take writes, or it is not \
-                     known.",
-            },
-            Variable {
-                name: "synod_takes_writes",
-                reading: Reading::Int(|s| s.of_group(false, |g| g.takes_writes).into()),
-                text: "1 if this server takes writes now; 0 if another one is the writer, if it \
-                     has still to apply what the one before wrote, or without a group.",
-            },
-            Variable {
-                name: "synod_writes_refused",
-                reading: Reading::Int(|s| s.counters.writes_refused),
-                text: "Clients' statements and commits refused because another server is the \
-                     writer, since the last `FLUSH STATUS`.",
-            },
-            Variable {
-                name: "synod_apply_lag_ms",
-                reading: Reading::Int(|s| s.of_node(|n| micros(n.pace.own_lag) / 1000)),
-                text: "For how many milliseconds this server's database has lacked a committed \
-                     action: reads without `wsrep_sync_wait` may be this old.",
-            },
-            Variable {
-                name: "synod_apply_lags",
-                reading: Reading::GroupOrEmpty(GroupStatus::lags),
-                text: "The databases as the leader knows them, with commas: name, actions that it \
-                     lacks, lag in milliseconds.",
-            },
-            Variable {
-                name: "synod_admission_rate",
-                reading: Reading::Double(|s| {
-                    let rate = |g: &GroupStatus| g.flow_control().rate_per_second;
-                    s.of_group(None, rate).unwrap_or(-1.0)
-                }),
-                text: "Writes per second that the leader takes; -1: all of them.",
-            },
-            Variable {
-                name: "synod_admission_reason",
-                reading: Reading::GroupOrEmpty(GroupStatus::admission_reason),
-                text: "Why the leader does not take all writes at once; empty: it does.",
-            },
-            Variable {
-                name: "synod_refused_messages",
-                reading: Reading::Int(|s| s.of_node(|n| n.refused_messages)),
-                text: "Messages refused since the start, because their senders have no right to \
-                     them ([rights.md](rights.md)). If it grows, the error log names the senders.",
-            },
-            Variable {
-                name: "synod_compressed_to",
-                reading: Reading::GroupOrEmpty(GroupStatus::compressed_to),
-                text: "Members to which messages are compressed now (`synod.compression`), with \
-                     commas.",
-            },
-            Variable {
-                name: "synod_compression_saved_bytes",
-                reading: Reading::Int(|s| s.of_group(0, GroupStatus::compression_saved_bytes)),
-                text: "Bytes that compression has kept off the network since this server \
-                     connected.",
-            },
-            Variable {
-                name: "synod_commit_wait",
-                reading: Reading::GroupOrEmpty(|g| commit_wait(&g.node).in_force),
-                text: "What commits on this server wait for now: `durable` or `applied`. It \
-                     differs from `synod.commit_wait` while a member's program is too old.",
-            },
-            Variable {
-                name: "synod_commit_wait_excluded",
-                reading: Reading::GroupOrEmpty(|g| g.node.commit_wait.excluded.join(",")),
-                text: "Synced servers that commits do not wait for, with commas: they lacked one \
-                     for `evs.suspect_timeout` and have not caught up.",
-            },
-            Variable {
-                name: "synod_commit_wait_exclusions",
-                reading: Reading::Int(|s| s.of_node(|n| n.commit_wait.exclusions)),
-                text: "How often a server was excluded so, since this server connected.",
-            },
-        ],
-    ),
+    (Section::Position, rows! {
+        Text "local_state_uuid" = |s| s.last_committed.group.to_string(),
+            "UUID of the history that the database belongs to. All zeros: no group, or the data \
+             must not be used.";
+        Int "protocol_version" = protocol,
+            "Version of the messages that the members agreed on; -1 while not connected.";
+        Int "protocol_application" = |s| s.of_group(-1, |_| PROTOCOL_APPLICATION),
+            "Version of the server's write sets, always 4; -1 while not connected.";
+        Int "protocol_replicator" = protocol,
+            "Same as `wsrep_protocol_version`.";
+        Int "protocol_GCS" = protocol,
+            "Same as `wsrep_protocol_version`.";
+        Int "last_committed" = |s| s.last_committed.seqno,
+            "Highest seqno that is committed here with all before it; -1: no position.";
+    }),
+    (Section::Traffic, rows! {
+        Int "replicated" = |s| s.counters.replicated,
+            "Actions of local clients sent to the group: write sets, fragments and TOI \
+             statements.";
+        Int "replicated_bytes" = |s| s.counters.replicated_bytes,
+            "Bytes of these actions.";
+        Int "repl_keys" = |s| s.counters.repl_keys,
+            "Certification keys in the local write sets.";
+        Int "repl_keys_bytes" = |s| s.counters.repl_keys_bytes,
+            "Bytes of these keys.";
+        Int "repl_data_bytes" = |s| s.counters.repl_data_bytes,
+            "Bytes of row events in the local write sets.";
+        Int "repl_other_bytes" = |s| s.counters.repl_other_bytes(),
+            "Bytes that are neither keys nor row events.";
+        Int "received" = |s| s.counters.received,
+            "Actions of other members and views received in order.";
+        Int "received_bytes" = |s| s.counters.received_bytes,
+            "Bytes of the actions received.";
+        Int "local_commits" = |s| s.counters.local_commits,
+            "Local transactions committed.";
+        Int "local_cert_failures" = |s| s.counters.local_cert_failures,
+            "Local transactions refused by certification; their clients got a deadlock error.";
+        Int "local_replays" = |s| s.counters.local_replays,
+            "Local transactions applied again in their place after a BF abort, unnoticed by \
+             clients.";
+    }),
+    (Section::Queues, rows! {
+        Int "local_send_queue" = |s| s.send_queue,
+            "Local actions whose result is not known yet. It grows when the network or a \
+             majority's disks are slow.";
+        Constant "local_send_queue_max" = Zero::Int, NOT_MEASURED;
+        Constant "local_send_queue_min" = Zero::Int, NOT_MEASURED;
+        Constant "local_send_queue_avg" = Zero::Double, NOT_MEASURED;
+        Int "local_recv_queue" = |s| s.recv_queue,
+            "Committed actions that are not finished on this server. ProxySQL compares it with \
+             `max_transactions_behind`.";
+        Constant "local_recv_queue_max" = Zero::Int, NOT_MEASURED;
+        Constant "local_recv_queue_min" = Zero::Int, NOT_MEASURED;
+        Constant "local_recv_queue_avg" = Zero::Double, NOT_MEASURED;
+        Int "local_cached_downto" = |s| s.cached_downto,
+            "First seqno in this member's log; -1: none. A joiner whose database is older needs a \
+             full copy (SST).";
+    }),
+    (Section::FlowControl, rows! {
+        Int "flow_control_paused_ns" =
+            |s| s.of_node(|n| micros(n.pace.paused).saturating_mul(1000)),
+            "Nanoseconds since the start in which writes of any member were slowed down because \
+             the databases of a majority lag (`synod.max_apply_lag`, \
+             `wsrep_synod_admission_rate`).";
+        Double "flow_control_paused" = |s| s.of_group(0.0, |g| g.paused),
+            "The same as a share of the time since the last `FLUSH STATUS`, 0 to 1.";
+        Int "flow_control_sent" = |s| s.of_node(|n| n.pace.caused),
+            "How often writes began to wait because of this server's database.";
+        Int "flow_control_recv" = |s| s.of_node(|n| n.pace.pauses),
+            "How often writes began to wait because of any database.";
+        Text "flow_control_active" =
+            |s| s.of_group(false, |g| g.flow_control().is_active).to_string(),
+            "`true` while the leader takes writes at the pace of the databases.";
+        Text "flow_control_requested" =
+            |s| s.of_group(false, GroupStatus::is_waited_for).to_string(),
+            "`true` while this server's database is the one that writes wait for.";
+    }),
+    (Section::Parallelism, rows! {
+        Double "cert_deps_distance" = |s| s.deps_distance,
+            "Average distance from an applied action to the last one it depends on, since the last \
+             `FLUSH STATUS`. More appliers than this bring nothing.";
+        Int "cert_index_size" = |s| s.cert_index_size,
+            "Keys in this member's certification index.";
+        Constant "cert_interval" = Zero::Double, NOT_MEASURED;
+        Constant "apply_oooe" = Zero::Double, NOT_MEASURED;
+        Constant "apply_oool" = Zero::Double, NOT_MEASURED;
+        Constant "apply_window" = Zero::Double, NOT_MEASURED;
+        Constant "apply_waits" = Zero::Int, NOT_MEASURED;
+        Constant "commit_oooe" = Zero::Double,
+            "Always 0: commits are always in order.";
+        Constant "commit_oool" = Zero::Double,
+            "Always 0: commits are always in order.";
+        Constant "commit_window" = Zero::Double, NOT_MEASURED;
+    }),
+    (Section::State, rows! {
+        Int "local_state" = |s| s.state.number(),
+            "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. Only \
+             a server in state 4 should get clients.";
+        Text "local_state_comment" = |s| s.state.comment().to_owned(),
+            "The same as a word. `Inconsistent`: this server has left the group, because its data \
+             may differ.";
+        Int "causal_reads" = |s| s.counters.causal_reads,
+            "Reads that waited for the group's position (`wsrep_sync_wait`), since the last `FLUSH \
+             STATUS`.";
+        Int "open_transactions" = |s| s.open_transactions,
+            "Local transactions that have changed something and are not finished.";
+        Constant "open_connections" = Zero::Int, NOT_MEASURED;
+        Text "incoming_addresses" = |s| s.incoming_addresses.join(","),
+            "Where clients connect, for the members of the view, with commas; the same order on \
+             all members.";
+    }),
+    (Section::Group, rows! {
+        Group "cluster_weight" = |g| g.voters().to_string(),
+            "Number of voters. Votes are never weighted.";
+        Group "desync_count" = |g| g.desync_count.to_string(),
+            "How many requests (`wsrep_desync`, RSU) keep this server desynced; 0: none.";
+        Constant "evs_delayed" = Zero::Text(""), NOT_MEASURED;
+        Constant "evs_evict_list" = Zero::Text(""),
+            "Always empty: members are not evicted by a list.";
+        Group "evs_repl_latency" = |g| g.latency.text(),
+            "Time until the group has ordered a local action: minimum/average/maximum/deviation in \
+             seconds, samples; over the present and the last `evs.stats_report_period`.";
+        Group "evs_state" = |g| if g.node.primary { "OPERATIONAL" } else { "GATHER" }.to_owned(),
+            "`OPERATIONAL` while this member hears a leader with a quorum, else `GATHER`.";
+        Group "gcomm_uuid" = |g| g.member.to_string(),
+            "Name of this session in views. It is new at each connect.";
+        Group "gmcast_segment" = |g| g.segment.to_string(),
+            "The option `gmcast.segment`.";
+    }),
+    (Section::Own, rows! {
+        Text "synod_trouble" = |s| s.trouble.text(),
+            "Why this server is out of its group, and whether it comes back by itself; or why its \
+             data must not be used. Empty: nothing.";
+        GroupOrEmpty "synod_role" = |g| g.role().to_owned(),
+            "`leader`, `follower`, `candidate` or `learner`; empty while not connected.";
+        Int "synod_term" = |s| s.of_node(|n| n.term.0),
+            "Present term; it grows with each election.";
+        Int "synod_commit_index" = |s| s.of_node(|n| n.commit_index.0),
+            "Highest log index that this member knows to be committed.";
+        GroupOrEmpty "synod_leader" = |g| g.node.leader_name.clone(),
+            "Name of the leader; empty: none is known, no write can be committed.";
+        Int "synod_log_size_bytes" = |s| s.of_node(|n| n.log_bytes),
+            "Size of the log on disk (`synod.log_retain_size`).";
+        Int "synod_log_syncs" = |s| s.of_node(|n| n.log_syncs),
+            "Syncs of the log since this server connected.";
+        Int "synod_log_first_seqno" = |s| s.of_group(-1, |g| g.node.first_seqno.0),
+            "Seqno of the first action that is still in the log; -1: none.";
+        Int "synod_voters" = |s| s.of_group(0, GroupStatus::voters),
+            "Number of voters; more than half make a quorum.";
+        Int "synod_leader_weight" = |s| s.of_node(|n| n.leader_weight.get().into()),
+            "This member's `synod.leader_weight`, 0 to 100.";
+        GroupOrEmpty "synod_region" = GroupStatus::region,
+            "This member's `synod.region`; empty: none is named.";
+        GroupOrEmpty "synod_writers" = |g| g.node.writers.to_string(),
+            "Whose writes the group takes (`synod.writers`); empty while not connected.";
+        GroupOrEmpty "synod_writer" = |g| g.writer().map_or_else(String::new, |w| w.name),
+            "Name of the only server that takes writes; empty: all do, or there is no leader.";
+        GroupOrEmpty "synod_writer_address" =
+            |g| g.writer().map_or_else(String::new, |w| w.incoming),
+            "Where clients reach that server; empty: all take writes, or it is not known.";
+        Int "synod_takes_writes" = |s| s.of_group(false, |g| g.takes_writes).into(),
+            "1 if this server takes writes now; 0 if another one is the writer, if it has still to \
+             apply what the one before wrote, or without a group.";
+        Int "synod_writes_refused" = |s| s.counters.writes_refused,
+            "Clients' statements and commits refused because another server is the writer, since \
+             the last `FLUSH STATUS`.";
+        Int "synod_apply_lag_ms" = |s| s.of_node(|n| micros(n.pace.own_lag) / 1000),
+            "For how many milliseconds this server's database has lacked a committed action: reads \
+             without `wsrep_sync_wait` may be this old.";
+        GroupOrEmpty "synod_apply_lags" = GroupStatus::lags,
+            "The databases as the leader knows them, with commas: name, actions that it lacks, lag \
+             in milliseconds.";
+        Double "synod_admission_rate" = admission_rate,
+            "Writes per second that the leader takes; -1: all of them.";
+        GroupOrEmpty "synod_admission_reason" = GroupStatus::admission_reason,
+            "Why the leader does not take all writes at once; empty: it does.";
+        Int "synod_refused_messages" = |s| s.of_node(|n| n.refused_messages),
+            "Messages refused since the start, because their senders have no right to them \
+             ([rights.md](rights.md)). If it grows, the error log names the senders.";
+        GroupOrEmpty "synod_compressed_to" = GroupStatus::compressed_to,
+            "Members to which messages are compressed now (`synod.compression`), with commas.";
+        Int "synod_compression_saved_bytes" =
+            |s| s.of_group(0, GroupStatus::compression_saved_bytes),
+            "Bytes that compression has kept off the network since this server connected.";
+        GroupOrEmpty "synod_commit_wait" = |g| commit_wait(&g.node).in_force,
+            "What commits on this server wait for now: `durable` or `applied`. It differs from \
+             `synod.commit_wait` while a member's program is too old.";
+        GroupOrEmpty "synod_commit_wait_excluded" = |g| g.node.commit_wait.excluded.join(","),
+            "Synced servers that commits do not wait for, with commas: they lacked one for \
+             `evs.suspect_timeout` and have not caught up.";
+        Int "synod_commit_wait_exclusions" = |s| s.of_node(|n| n.commit_wait.exclusions),
+            "How often a server was excluded so, since this server connected.";
+    }),
 ];
 
 /// Tables of `docs/status.md`, so that document and program agree: a test writes them into the

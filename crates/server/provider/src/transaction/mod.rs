@@ -88,7 +88,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Whether what was certified last does not end the transaction.
-    pub(crate) fn is_fragment(&self) -> bool {
+    fn is_fragment(&self) -> bool {
         self.stream.is_some() && !self.flags.contains(WsFlags::TRX_END)
     }
 }
@@ -174,7 +174,7 @@ impl Transactions {
         self.by_id.part(id.get()).get(&id).cloned()
     }
 
-    pub(crate) fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
+    fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
         self.by_trx.part(trx_id).get(&trx_id).cloned()
     }
 

@@ -32,10 +32,7 @@ pub(crate) fn connection() -> Arc<Connection> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let dir = format!("synod-transaction-{}-{number}", std::process::id());
     let nowhere = std::env::temp_dir().join(dir);
-    let start = Gtid {
-        group: GroupId([1; 16]),
-        seqno: 5,
-    };
+    let start = Gtid::new(GroupId([1; 16]), 5);
     let callbacks = Callbacks::none();
     let program = ServerProgram::of_this_process().unwrap();
     let server = Server {

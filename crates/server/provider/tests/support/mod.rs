@@ -112,8 +112,8 @@ impl Host {
     }
 
     /// Runs a test's calls.
-    pub(crate) fn call<R>(&self, calls: impl FnOnce(*mut wsrep_t, Slots) -> R) -> R {
-        calls(self.table, Slots::of(self.table()))
+    pub(crate) fn call<R>(&self, calls: impl FnOnce(*mut wsrep_t, wsrep_t) -> R) -> R {
+        calls(self.table, *self.table())
     }
 
     /// Calls `init` with arguments that are gone afterwards.
@@ -186,89 +186,6 @@ impl Drop for Host {
         self.free();
         // SAFETY: from `calloc`; it is not called any more.
         unsafe { libc::free(self.table.cast()) };
-    }
-}
-
-/// Copies of the slots, so that a call holds no reference into the table.
-#[derive(Clone, Copy)]
-#[allow(missing_docs)]
-pub(crate) struct Slots {
-    pub(crate) init: Option<wsrep_init_fn_t>,
-    pub(crate) capabilities: Option<wsrep_capabilities_fn_t>,
-    pub(crate) options_set: Option<wsrep_options_set_fn_t>,
-    pub(crate) options_get: Option<wsrep_options_get_fn_t>,
-    pub(crate) enc_set_key: Option<wsrep_enc_set_key_fn_t>,
-    pub(crate) connect: Option<wsrep_connect_fn_t>,
-    pub(crate) disconnect: Option<wsrep_simple_fn_t>,
-    pub(crate) recv: Option<wsrep_recv_fn_t>,
-    pub(crate) assign_read_view: Option<wsrep_assign_read_view_fn_t>,
-    pub(crate) certify: Option<wsrep_certify_fn_t>,
-    pub(crate) commit_order_enter: Option<wsrep_commit_order_enter_fn_t>,
-    pub(crate) commit_order_leave: Option<wsrep_commit_order_leave_fn_t>,
-    pub(crate) release: Option<wsrep_release_fn_t>,
-    pub(crate) replay_trx: Option<wsrep_replay_trx_fn_t>,
-    pub(crate) abort_certification: Option<wsrep_abort_certification_fn_t>,
-    pub(crate) append_key: Option<wsrep_append_key_fn_t>,
-    pub(crate) append_data: Option<wsrep_append_data_fn_t>,
-    pub(crate) sync_wait: Option<wsrep_sync_wait_fn_t>,
-    pub(crate) last_committed_id: Option<wsrep_last_committed_id_fn_t>,
-    pub(crate) free_connection: Option<wsrep_free_connection_fn_t>,
-    pub(crate) to_execute_start: Option<wsrep_to_execute_start_fn_t>,
-    pub(crate) to_execute_end: Option<wsrep_to_execute_end_fn_t>,
-    pub(crate) preordered_collect: Option<wsrep_preordered_collect_fn_t>,
-    pub(crate) preordered_commit: Option<wsrep_preordered_commit_fn_t>,
-    pub(crate) snapshot: Option<wsrep_snapshot_fn_t>,
-    pub(crate) stats_get: Option<wsrep_stats_get_fn_t>,
-    pub(crate) stats_free: Option<wsrep_stats_free_fn_t>,
-    pub(crate) stats_reset: Option<wsrep_void_fn_t>,
-    pub(crate) pause: Option<wsrep_pause_fn_t>,
-    pub(crate) resume: Option<wsrep_simple_fn_t>,
-    pub(crate) desync: Option<wsrep_simple_fn_t>,
-    pub(crate) lock: Option<wsrep_lock_fn_t>,
-    pub(crate) unlock: Option<wsrep_unlock_fn_t>,
-    pub(crate) is_locked: Option<wsrep_is_locked_fn_t>,
-    pub(crate) free: Option<wsrep_void_fn_t>,
-}
-
-impl Slots {
-    fn of(t: &wsrep_t) -> Slots {
-        Slots {
-            init: t.init,
-            capabilities: t.capabilities,
-            options_set: t.options_set,
-            options_get: t.options_get,
-            enc_set_key: t.enc_set_key,
-            connect: t.connect,
-            disconnect: t.disconnect,
-            recv: t.recv,
-            assign_read_view: t.assign_read_view,
-            certify: t.certify,
-            commit_order_enter: t.commit_order_enter,
-            commit_order_leave: t.commit_order_leave,
-            release: t.release,
-            replay_trx: t.replay_trx,
-            abort_certification: t.abort_certification,
-            append_key: t.append_key,
-            append_data: t.append_data,
-            sync_wait: t.sync_wait,
-            last_committed_id: t.last_committed_id,
-            free_connection: t.free_connection,
-            to_execute_start: t.to_execute_start,
-            to_execute_end: t.to_execute_end,
-            preordered_collect: t.preordered_collect,
-            preordered_commit: t.preordered_commit,
-            snapshot: t.snapshot,
-            stats_get: t.stats_get,
-            stats_free: t.stats_free,
-            stats_reset: t.stats_reset,
-            pause: t.pause,
-            resume: t.resume,
-            desync: t.desync,
-            lock: t.lock,
-            unlock: t.unlock,
-            is_locked: t.is_locked,
-            free: t.free,
-        }
     }
 }
 
@@ -529,10 +446,7 @@ impl Fake {
 
     fn deliver(&self, ctx: RecvContext) {
         let callbacks = self.callbacks();
-        let gtid = |seqno| Gtid {
-            group: GroupId([9; 16]),
-            seqno,
-        };
+        let gtid = |seqno| Gtid::new(GroupId([9; 16]), seqno);
         let member = |n: u8| ViewMember {
             id: Uuid([n; 16]),
             name: format!("n{n}"),
@@ -686,10 +600,7 @@ impl ProviderApi for Fake {
 
     fn last_committed(&self) -> Gtid {
         self.panic_if("last_committed");
-        Gtid {
-            group: GroupId([9; 16]),
-            seqno: 7,
-        }
+        Gtid::new(GroupId([9; 16]), 7)
     }
 
     fn to_execute_start(

@@ -325,7 +325,7 @@ fn place(group: &Group, name: &'static str, number: Option<usize>) -> Result<Opt
 }
 
 /// Reads `HOST:PORT` or `NAME=HOST:PORT`.
-pub(crate) fn parse_server(text: &str) -> std::result::Result<Address, String> {
+fn parse_server(text: &str) -> std::result::Result<Address, String> {
     let (name, address) = text.split_once('=').unwrap_or((text, text));
     let wanted = || format!("'{text}' is not HOST:PORT or NAME=HOST:PORT");
     let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;

@@ -29,12 +29,12 @@ impl Attempt {
     }
 
     /// Time that the client waited for the answer, milliseconds.
-    pub fn waited_ms(&self) -> f64 {
+    fn waited_ms(&self) -> f64 {
         ms(self.ended_us.saturating_sub(self.begun_us))
     }
 
     /// Delay of its begin, milliseconds: the client was waiting for others.
-    pub fn behind_ms(&self) -> f64 {
+    fn behind_ms(&self) -> f64 {
         ms(self.begun_us.saturating_sub(self.due_us))
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A limited link holds packets for this time at most, nanoseconds; what comes then is dropped,
 /// as by the full buffer of a switch.
-pub const BUFFER_NS: u64 = 100_000_000;
+const BUFFER_NS: u64 = 100_000_000;
 
 /// Packets that leave this much after they were due count as late, nanoseconds.
 const LATE_NS: u64 = 100_000;

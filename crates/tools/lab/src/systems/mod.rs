@@ -157,12 +157,7 @@ impl System {
     }
 
     /// Like [`System::query`], with another time limit.
-    pub fn query_within(
-        &self,
-        server: usize,
-        sql: &str,
-        limit: Duration,
-    ) -> Result<Vec<Vec<String>>> {
+    fn query_within(&self, server: usize, sql: &str, limit: Duration) -> Result<Vec<Vec<String>>> {
         match &self.servers {
             Servers::Mysql(servers) => servers.query(server, sql, limit),
             Servers::Mariadb(cluster) => Ok(cluster.query(node(server), sql, limit)?),

@@ -46,27 +46,12 @@ fn listed(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, Role, VersionRange};
+    use crate::driver::example_groups::{self, voter};
 
     #[test]
     fn member_is_found_by_name_address_or_id() {
-        let member = |(id, name, address): (u64, &str, &str)| {
-            let member = Member {
-                role: Role::Voter,
-                has_data: true,
-                name: name.to_owned(),
-                address: address.to_owned(),
-                versions: VersionRange { min: 1, max: 5 },
-                certificate: None,
-            };
-            (MemberId(id), member)
-        };
         let members = [(1, "a", "a:1"), (2, "same", "b:1"), (3, "same", "c:1")];
-        let config = Config {
-            protocol: 5,
-            members: members.map(member).into_iter().collect(),
-            ..Config::default()
-        };
+        let config = example_groups::of(members.map(|(id, name, at)| (id, voter(name, at))));
         let find = |text: &str| find(&config, text).map_err(|refusal| refusal.reason);
         assert_eq!(find("a"), Ok(MemberId(1)));
         assert_eq!(find("c:1"), Ok(MemberId(3)));

@@ -74,11 +74,7 @@ mod tests {
     const NOW: Time = Time(5_000_000);
 
     fn origin(member: u64, session: u64) -> Origin {
-        Origin {
-            member: MemberId(member),
-            session: SessionId(session),
-            number: 1,
-        }
+        Origin::new(MemberId(member), SessionId(session), 1)
     }
 
     fn reached(askers: &mut Askers, seqno: i64) -> Vec<u64> {

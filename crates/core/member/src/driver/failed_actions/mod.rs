@@ -17,7 +17,7 @@
 //! of the present members whose databases follow the group (`Presence::electorate`). A member that
 //! does not answer within the suspect timeout is left out if a majority of them has answered.
 //!
-//! [`Inconsistency`] owns both sides, that of the member and that of the leader. The driver feeds
+//! [`FailedActions`] owns both sides, that of the member and that of the leader. The driver feeds
 //! it with reports, queries and commits, sends what it answers, and appends the decision.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +38,7 @@ const PAST_MAX: usize = 1024;
 
 /// Invariant: an action that is decided has no question, and is not waited for.
 #[derive(Default)]
-pub(super) struct Inconsistency {
+pub(super) struct FailedActions {
     policy: InconsistencyPolicy,
     /// The action that has failed here, and waits for a decision.
     failed: Option<(Seqno, ApplyOutcome)>,
@@ -101,7 +101,7 @@ pub(super) struct Electorate<'a> {
     pub(super) timeout: Duration,
 }
 
-impl Inconsistency {
+impl FailedActions {
     pub(super) fn set_policy(&mut self, policy: InconsistencyPolicy) {
         self.policy = policy;
     }
@@ -297,7 +297,7 @@ impl Inconsistency {
     }
 }
 
-impl Inconsistency {
+impl FailedActions {
     pub(super) fn action_failed(
         &mut self,
         ctx: &mut Context,
@@ -508,7 +508,7 @@ mod tests {
         Decisions::default()
     }
 
-    fn report(state: &mut Inconsistency, member: u64, outcome: ApplyOutcome) -> ReportKind {
+    fn report(state: &mut FailedActions, member: u64, outcome: ApplyOutcome) -> ReportKind {
         state.report(
             &Decisions::default(),
             NOW,
@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn first_error_has_the_others_queried_and_a_majority_decides() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         let success = ApplyOutcome::SUCCESS;
         assert_eq!(report(&mut state, 2, success), ReportKind::Ignored);
         assert_eq!(report(&mut state, 1, ERROR), ReportKind::FirstError);
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn member_that_does_not_know_how_the_action_ended_there_is_not_counted() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         let unknown = ApplyOutcome::UNKNOWN;
         assert_eq!(report(&mut state, 2, unknown), ReportKind::Ignored);
         assert_eq!(report(&mut state, 1, ERROR), ReportKind::FirstError);
@@ -558,7 +558,7 @@ mod tests {
     #[test]
     fn silent_members_are_left_out_after_the_timeout_if_most_have_answered() {
         let late = NOW.plus(TIMEOUT);
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         report(&mut state, 1, ERROR);
         assert_eq!(
             state.decide(&none(), late, Seqno(4), &electorate(3)),
@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn member_that_waits_for_a_copy_is_left_out_after_the_timeout() {
         let late = NOW.plus(TIMEOUT);
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         report(&mut state, 1, ERROR);
         let mut two = electorate(2);
         assert_eq!(state.decide(&none(), late, Seqno(4), &two), None);
@@ -595,7 +595,7 @@ mod tests {
 
     #[test]
     fn question_ends_when_no_member_with_an_error_is_present() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         report(&mut state, 1, ERROR);
         let mut gone = electorate(3);
         gone.session_of = &|_| None;
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn query_is_answered_once_the_action_has_ended_here() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         state.queried(Seqno(7));
         assert_eq!(state.next_query(), Some(Seqno(7)));
         assert_eq!(state.answer(Seqno(7), Seqno(6)), None);
@@ -617,7 +617,7 @@ mod tests {
 
     #[test]
     fn first_committed_decision_about_an_action_counts() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         let mut log = Decisions::default();
         log.appended(LogIndex(10), decision(4, 7));
         log.appended(LogIndex(12), decision(4, 0));
@@ -632,7 +632,7 @@ mod tests {
 
     #[test]
     fn decision_that_was_truncated_is_none() {
-        let mut state = Inconsistency::default();
+        let mut state = FailedActions::default();
         let mut log = Decisions::default();
         log.appended(LogIndex(10), decision(4, 7));
         log.truncated(LogIndex(10));
@@ -642,8 +642,8 @@ mod tests {
 
     #[test]
     fn own_error_is_remembered_after_the_decision() {
-        let mut state = Inconsistency::default();
-        let outcome = |state: &Inconsistency, seqno| state.outcome(Seqno(seqno), Seqno(6));
+        let mut state = FailedActions::default();
+        let outcome = |state: &FailedActions, seqno| state.outcome(Seqno(seqno), Seqno(6));
         assert_eq!(outcome(&state, 6), Some(ApplyOutcome::SUCCESS));
         assert_eq!(outcome(&state, 7), None);
         assert!(state.failed_here(Seqno(7), ApplyOutcome(3)));

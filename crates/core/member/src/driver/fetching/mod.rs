@@ -26,7 +26,7 @@ use synod_consensus::{EntryId, LogIndex, MemberId, Seqno};
 use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage, has_fetches};
 
 use super::context::Context;
-use super::purge_policy::Retention;
+use super::purge_policy::PurgePolicy;
 use crate::deliver::start_index;
 use crate::disk_read::{DiskRead, FetchRead};
 use crate::fetch::{FetchResult, NotFetched};
@@ -190,12 +190,12 @@ impl Fetching {
     pub(super) fn handle_fetch(
         &mut self,
         ctx: &Context,
-        retention: &Retention,
+        purge_policy: &PurgePolicy,
         from: MemberId,
         request: FetchRequest,
     ) {
         match range_to_serve(ctx, &request) {
-            Ok(first) => self.serve(ctx, retention, from, &request, first),
+            Ok(first) => self.serve(ctx, purge_policy, from, &request, first),
             Err(refusal) => {
                 let answer = PeerMessage::Fetched(FetchAnswer {
                     session: request.session,
@@ -210,13 +210,13 @@ impl Fetching {
     fn serve(
         &mut self,
         ctx: &Context,
-        retention: &Retention,
+        purge_policy: &PurgePolicy,
         to: MemberId,
         request: &FetchRequest,
         first: LogIndex,
     ) {
         let needed = match request.needed_from {
-            LogIndex(0) => needed_with_chunks(ctx, retention, request, first),
+            LogIndex(0) => needed_with_chunks(ctx, purge_policy, request, first),
             needed => needed.min(first),
         };
         let is_new = self.serving.asked(ctx.turns.now, to, needed);
@@ -285,7 +285,7 @@ fn range_to_serve(ctx: &Context, request: &FetchRequest) -> Result<LogIndex, Fet
 /// actions may be before that.
 fn needed_with_chunks(
     ctx: &Context,
-    retention: &Retention,
+    purge_policy: &PurgePolicy,
     request: &FetchRequest,
     first: LogIndex,
 ) -> LogIndex {
@@ -293,6 +293,6 @@ fn needed_with_chunks(
         return first;
     };
     let log = ctx.certified_log();
-    let chunk = retention.first_chunk_after(&log, seqno);
+    let chunk = purge_policy.first_chunk_after(&log, seqno);
     chunk.map_or(first, |chunk| chunk.min(first))
 }

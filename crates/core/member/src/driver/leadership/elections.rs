@@ -64,12 +64,7 @@ mod tests {
     const B: MemberId = MemberId(2);
 
     fn message(term: u64, body: Body) -> Message {
-        Message {
-            from: A,
-            to: B,
-            term: Term(term),
-            body,
-        }
+        Message::new(A, B, Term(term), body)
     }
 
     fn vote(transfer: bool) -> Body {

@@ -226,10 +226,7 @@ mod tests {
         let log = |kinds: &'static [(i64, EntryKind)]| {
             move |index: LogIndex| {
                 let (seqno, kind) = *kinds.get(index.0 as usize)?;
-                let id = EntryId {
-                    term: Term(1),
-                    index,
-                };
+                let id = EntryId::new(Term(1), index);
                 let seqno = Seqno(seqno);
                 Some(EntrySummary { id, seqno, kind })
             }

@@ -67,26 +67,7 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, Role, VersionRange};
-
-    /// Member 3 has no database.
-    fn config(members: std::ops::RangeInclusive<u64>) -> Config {
-        let member = |id: u64| {
-            let member = Member {
-                role: Role::Voter,
-                has_data: id != 3,
-                name: String::new(),
-                address: String::new(),
-                versions: VersionRange { min: 1, max: 1 },
-                certificate: None,
-            };
-            (MemberId(id), member)
-        };
-        Config {
-            members: members.map(member).collect(),
-            ..Config::default()
-        }
-    }
+    use crate::driver::example_groups::{voters_and_learners, with_logger};
 
     fn report(member: u64, region: &str) -> Report {
         Report {
@@ -100,23 +81,23 @@ mod tests {
     fn region_of_an_absent_member_stays_known_until_it_is_removed() {
         let mut regions = Regions::new(MemberId(9), "west".parse().ok());
         let both = [report(1, "north"), report(2, "south")];
-        assert!(regions.note(&config(1..=2), both.iter()));
-        assert!(!regions.note(&config(1..=2), both.iter()));
+        assert!(regions.note(&voters_and_learners(2, 0), both.iter()));
+        assert!(!regions.note(&voters_and_learners(2, 0), both.iter()));
         assert!(
-            !regions.note(&config(1..=2), both[..1].iter()),
+            !regions.note(&voters_and_learners(2, 0), both[..1].iter()),
             "2 is absent"
         );
         let south = regions.of(MemberId(2)).map(Region::as_str);
         assert_eq!(south, Some("south"));
         assert!(
-            regions.note(&config(1..=1), both[..1].iter()),
+            regions.note(&voters_and_learners(1, 0), both[..1].iter()),
             "2 is removed"
         );
         assert_eq!(regions.of(MemberId(2)), None);
-        assert!(regions.note(&config(1..=1), [report(1, "")].iter()));
+        assert!(regions.note(&voters_and_learners(1, 0), [report(1, "")].iter()));
         assert_eq!(regions.of(MemberId(1)), None);
         assert!(
-            !regions.note(&config(1..=1), [report(9, "east")].iter()),
+            !regions.note(&voters_and_learners(1, 0), [report(9, "east")].iter()),
             "its own"
         );
         assert_eq!(regions.of(MemberId(9)).map(Region::as_str), Some("west"));
@@ -133,7 +114,7 @@ mod tests {
             state,
             ..report(id, "")
         });
-        let weights = weights(&config(1..=3), reports.iter());
+        let weights = weights(&with_logger(1..=3), reports.iter());
         let fit: Vec<u64> = weights.keys().map(|id| id.0).collect();
         assert_eq!(fit, [1, 3]);
     }

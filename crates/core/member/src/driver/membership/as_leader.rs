@@ -16,7 +16,7 @@ use super::voter_policy::{Departure, Others, departure};
 use crate::driver::authorization::other_holder;
 use crate::driver::commands::Commands;
 use crate::driver::context::Context;
-use crate::driver::purge_policy::Retention;
+use crate::driver::purge_policy::PurgePolicy;
 use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
@@ -42,7 +42,7 @@ impl Membership {
     pub(in crate::driver) fn answer_join(
         &mut self,
         ctx: &mut Context,
-        retention: &Retention,
+        purge_policy: &PurgePolicy,
         commands: &mut Commands,
         from: MemberId,
         certificate: Option<&str>,
@@ -63,7 +63,7 @@ impl Membership {
         if let Some(reply) = refuse_removed(ctx, from, certificate, &join) {
             return reply;
         }
-        if let Err(reply) = self.configure(ctx, retention, commands, from, certificate, &join) {
+        if let Err(reply) = self.configure(ctx, purge_policy, commands, from, certificate, &join) {
             return reply;
         }
         let (now, suspect) = (ctx.turns.now, ctx.identity.config.suspect);
@@ -90,7 +90,7 @@ impl Membership {
     fn configure(
         &self,
         ctx: &mut Context,
-        retention: &Retention,
+        purge_policy: &PurgePolicy,
         commands: &mut Commands,
         from: MemberId,
         certificate: Option<&str>,
@@ -120,7 +120,7 @@ impl Membership {
             .map_err(|error| retry(&error.to_string()))?;
         // Before the effects of the change are performed, which send it.
         if join.last == EntryId::default() {
-            let base = self.base_for(ctx, retention, join);
+            let base = self.base_for(ctx, purge_policy, join);
             ctx.core.set_install_base(from, base);
         }
         // Not before: as long as the change is impossible, the joiner asks again and again.
@@ -143,7 +143,7 @@ impl Membership {
 
     /// Base of a new member's log: late, but early enough for the actions that its database lacks.
     /// If the group keeps its log only, the log starts where this one does: readers need all of it.
-    fn base_for(&self, ctx: &Context, retention: &Retention, join: &Join) -> LogBase {
+    fn base_for(&self, ctx: &Context, purge_policy: &PurgePolicy, join: &Join) -> LogBase {
         if ctx.identity.config.keeps_log_only {
             return ctx.core.base().clone();
         }
@@ -159,7 +159,7 @@ impl Membership {
         }
         if let Some(entry) = ctx.links.reader.summary(index) {
             let log = ctx.certified_log();
-            if let Some(chunk) = retention.first_chunk_after(&log, entry.seqno) {
+            if let Some(chunk) = purge_policy.first_chunk_after(&log, entry.seqno) {
                 index = index.min(chunk.prev());
             }
         }

@@ -151,8 +151,9 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::example_groups::with_logger;
     use crate::payload::view::ViewMember;
-    use synod_consensus::{LogIndex, Member, Role, SessionId, Time, VersionRange};
+    use synod_consensus::{LogIndex, SessionId, Time};
     use synod_wire::{DataState, Report};
 
     fn member(id: u64) -> ViewMember {
@@ -161,25 +162,6 @@ mod tests {
             session: SessionId(1),
             name: format!("node{id}"),
             incoming: String::new(),
-        }
-    }
-
-    fn config() -> Config {
-        let configured = |id: u64| {
-            let member = Member {
-                role: Role::Voter,
-                has_data: id != 3,
-                name: format!("node{id}"),
-                address: String::new(),
-                versions: VersionRange { min: 1, max: 1 },
-                certificate: None,
-            };
-            (MemberId(id), member)
-        };
-        Config {
-            protocol: 1,
-            members: (1..=3).map(configured).collect(),
-            ..Config::default()
         }
     }
 
@@ -200,7 +182,7 @@ mod tests {
 
     /// Announces the next view; its number and members.
     fn announce(membership: &mut Membership, views: &mut Views) -> Option<(u64, Vec<u64>)> {
-        let view = membership.next_view(views, MemberId(1), &config(), 1)?;
+        let view = membership.next_view(views, MemberId(1), &with_logger(1..=3), 1)?;
         let ids = view.members.iter().map(|m| m.member.0).collect();
         let number = view.number;
         views.appended(LogIndex(number), view);

@@ -34,7 +34,8 @@ impl ProtocolVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, MemberId, Role};
+    use crate::driver::example_groups::voter;
+    use synod_consensus::MemberId;
 
     #[test]
     fn version_is_obeyed_if_it_is_spoken() {
@@ -45,15 +46,7 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(version.obey(&config, spoken), Obeyed::Unchanged, "no group");
-        let member = Member {
-            role: Role::Voter,
-            has_data: true,
-            name: String::new(),
-            address: String::new(),
-            versions: spoken,
-            certificate: None,
-        };
-        config.members.insert(MemberId(1), member);
+        config.members.insert(MemberId(1), voter("", ""));
         assert_eq!(version.obey(&config, spoken), Obeyed::NotSpoken(3));
         config.protocol = 2;
         assert_eq!(version.obey(&config, spoken), Obeyed::Now(2));

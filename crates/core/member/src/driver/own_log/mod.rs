@@ -328,17 +328,17 @@ mod tests {
     }
 
     pub(super) fn append(entries: Vec<EntryHeader>) -> Message {
-        Message {
-            from: LEADER,
-            to: ME,
-            term: Term(1),
-            body: Body::Append(Append {
+        Message::new(
+            LEADER,
+            ME,
+            Term(1),
+            Body::Append(Append {
                 prev: Default::default(),
                 entries,
                 commit: LogIndex(0),
                 sent_at: Time(0),
             }),
-        }
+        )
     }
 
     fn no_config() -> Bytes {
@@ -355,10 +355,7 @@ mod tests {
         };
         let term_starts = tail.first().map(|entry| (entry.term, entry.index));
         let recovered = Recovered {
-            vote: HardState {
-                term: Term(1),
-                voted_for: None,
-            },
+            vote: HardState::new(Term(1), None),
             term_starts: term_starts.into_iter().collect(),
             tail,
             ..Recovered::default()

@@ -158,11 +158,7 @@ mod tests {
     fn of_member(member: u64, tag: u64, number: u64, kind: EntryKind, payload: Bytes) -> Propose {
         Propose {
             tag: Term(tag),
-            origin: Origin {
-                member: MemberId(member),
-                session: SessionId(2),
-                number,
-            },
+            origin: Origin::new(MemberId(member), SessionId(2), number),
             kind,
             oldest_outstanding: 1,
             payload,

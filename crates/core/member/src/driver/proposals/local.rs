@@ -149,11 +149,7 @@ impl LocalProposals {
             }
             let propose = Propose {
                 tag: send.tag,
-                origin: Origin {
-                    member: self.me.member,
-                    session: self.me.session,
-                    number,
-                },
+                origin: Origin::new(self.me.member, self.me.session, number),
                 kind: submitted.kind,
                 oldest_outstanding: self.outbox.oldest_outstanding().unwrap_or(number),
                 payload: submitted.payload.clone(),
@@ -332,18 +328,9 @@ mod tests {
     /// Entry 1 of this term, or the proposal with this number.
     pub(in crate::driver) fn entry(number: u64) -> EntryHeader {
         EntryHeader {
-            term: TERM,
-            index: LogIndex(1),
-            seqno: Seqno(1),
-            kind: EntryKind::Action,
-            origin: Origin {
-                member: ME.member,
-                session: ME.session,
-                number,
-            },
+            origin: Origin::new(ME.member, ME.session, number),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(TERM, LogIndex(1), Seqno(1), EntryKind::Action)
         }
     }
 

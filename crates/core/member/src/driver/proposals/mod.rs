@@ -358,7 +358,7 @@ impl Proposals {
 
     /// The rule by which this member, as the leader, orders proposals now. The configuration is in
     /// force from its entry on, committed or not: what is ordered now comes after it.
-    pub(super) fn writer_rule(&self, ctx: &Context) -> WriterRule {
+    fn writer_rule(&self, ctx: &Context) -> WriterRule {
         WriterRule::of(
             ctx.writers_in_force(),
             ctx.identity.me.member,

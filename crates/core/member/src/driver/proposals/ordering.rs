@@ -217,11 +217,7 @@ mod tests {
     fn propose(number: u64) -> Propose {
         Propose {
             tag: TERM,
-            origin: Origin {
-                member: FROM,
-                session: SessionId(1),
-                number,
-            },
+            origin: Origin::new(FROM, SessionId(1), number),
             kind: EntryKind::Action,
             oldest_outstanding: 1,
             payload: Bytes::from_static(b"not an action"),

@@ -6,7 +6,7 @@
 //! ([`super::awake_time`]). An estimate is never called durable: no fsync of the database is seen
 //! here.
 //!
-//! [`super::Retention`] holds two estimates. The local one has the long margin
+//! [`super::PurgePolicy`] holds two estimates. The local one has the long margin
 //! ([`crate::Tuning::local_flush_margin`]) and decides what this member's own database may still
 //! need. The reported one has the short margin ([`crate::Tuning::reported_flush_margin`]): there
 //! the database is one of several that hold an action, and clients wait for it while the log is

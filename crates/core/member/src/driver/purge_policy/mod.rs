@@ -1,4 +1,4 @@
-//! Retention: one component, [`Retention`], answers how far this member's log may be purged.
+//! Purge policy: one component, [`PurgePolicy`], answers how far this member's log may be purged.
 //!
 //! Three things keep entries in the log, each with a part of its own:
 //!
@@ -84,7 +84,7 @@ pub(super) struct Needs {
     pub(super) fetched_from: Option<LogIndex>,
 }
 
-pub(super) struct Retention {
+pub(super) struct PurgePolicy {
     period: Duration,
     next: Time,
     /// Ages what the database has applied.
@@ -108,10 +108,10 @@ pub(super) struct Retention {
     drop_is_announced: bool,
 }
 
-impl Retention {
-    pub(super) fn new(tuning: &Tuning, now: Time, keeps_log_only: bool) -> Retention {
+impl PurgePolicy {
+    pub(super) fn new(tuning: &Tuning, now: Time, keeps_log_only: bool) -> PurgePolicy {
         let reported = tuning.reported_flush_margin;
-        Retention {
+        PurgePolicy {
             period: tuning.retention_period,
             next: now,
             awake: AwakeTime::new(now, tuning.slow_tick),
@@ -320,7 +320,7 @@ impl Retention {
     }
 }
 
-impl Retention {
+impl PurgePolicy {
     pub(super) fn retain_log(
         &mut self,
         ctx: &mut Context,
@@ -450,23 +450,24 @@ pub(super) fn discard_unknown(ctx: &mut Context) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, MemberId, Role, SessionId, VersionRange};
+    use crate::driver::example_groups::voters_and_learners;
+    use synod_consensus::{MemberId, SessionId};
 
     const NOW: Time = Time(1_000);
 
-    fn retention() -> Retention {
-        Retention::new(&Tuning::default(), NOW, false)
+    fn policy() -> PurgePolicy {
+        PurgePolicy::new(&Tuning::default(), NOW, false)
     }
 
     /// Ticks until `to`, as of a process that runs all the time.
-    fn run(retention: &mut Retention, to: Time) {
-        while retention.awake.now() < to {
-            let next = retention.awake.now().plus(Tuning::default().slow_tick);
-            retention.awake.observe(next.min(to), Duration::ZERO);
+    fn run(policy: &mut PurgePolicy, to: Time) {
+        while policy.awake.now() < to {
+            let next = policy.awake.now().plus(Tuning::default().slow_tick);
+            policy.awake.observe(next.min(to), Duration::ZERO);
         }
     }
 
-    fn log() -> CertifiedLog {
+    pub(super) fn log() -> CertifiedLog {
         CertifiedLog {
             start: LogIndex(0),
             start_seqno: Seqno(0),
@@ -487,22 +488,6 @@ mod tests {
         }
     }
 
-    fn alone() -> Config {
-        let member = Member {
-            role: Role::Voter,
-            has_data: true,
-            name: String::new(),
-            address: String::new(),
-            versions: VersionRange { min: 1, max: 1 },
-            certificate: None,
-        };
-        Config {
-            protocol: 1,
-            members: [(MemberId(1), member)].into(),
-            ..Config::default()
-        }
-    }
-
     fn flushed(seqno: i64) -> Vec<Report> {
         let report = Report {
             member: MemberId(1),
@@ -517,83 +502,77 @@ mod tests {
 
     #[test]
     fn log_is_looked_at_once_a_period_and_always_while_it_is_full() {
-        let mut retention = retention();
-        assert!(retention.is_due(NOW, false));
-        assert!(!retention.is_due(NOW, false));
-        assert!(retention.is_due(NOW, true));
-        assert!(retention.is_due(NOW.plus(Tuning::default().retention_period), false));
+        let mut policy = policy();
+        assert!(policy.is_due(NOW, false));
+        assert!(!policy.is_due(NOW, false));
+        assert!(policy.is_due(NOW, true));
+        assert!(policy.is_due(NOW.plus(Tuning::default().retention_period), false));
     }
 
     #[test]
     fn log_is_kept_for_the_own_database_the_followers_and_the_chunks() {
-        let mut retention = retention();
+        let mut policy = policy();
         let later = NOW.plus(Tuning::default().local_flush_margin);
-        assert_eq!(retention.keep_from(&log(), &needs(50, 50)), LogIndex(0));
-        run(&mut retention, later);
-        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(50));
+        assert_eq!(policy.keep_from(&log(), &needs(50, 50)), LogIndex(0));
+        run(&mut policy, later);
+        assert_eq!(policy.keep_from(&log(), &needs(60, 60)), LogIndex(50));
         let slow_follower = Needs {
             least_match: Some(LogIndex(20)),
             ..needs(60, 60)
         };
-        assert_eq!(retention.keep_from(&log(), &slow_follower), LogIndex(20));
+        assert_eq!(policy.keep_from(&log(), &slow_follower), LogIndex(20));
         let with_chunk = CertifiedLog {
             first_partial_chunk: Some(LogIndex(11)),
             ..log()
         };
-        assert_eq!(
-            retention.keep_from(&with_chunk, &needs(60, 60)),
-            LogIndex(10)
-        );
+        assert_eq!(policy.keep_from(&with_chunk, &needs(60, 60)), LogIndex(10));
     }
 
     #[test]
     fn chunks_of_actions_that_the_database_has_flushed_are_not_kept_for_it() {
-        let mut retention = retention();
+        let mut policy = policy();
         let later = NOW.plus(Tuning::default().local_flush_margin);
-        retention.chunks_committed(Seqno(40), LogIndex(15));
-        retention.database_is_at(NOW, Duration::ZERO, DataState::Synced, Seqno(39));
-        retention.keep_from(&log(), &needs(50, 50));
-        run(&mut retention, later);
-        retention.database_is_at(later, Duration::ZERO, DataState::Synced, Seqno(60));
-        assert_eq!(retention.db_flushed(), Seqno(39));
-        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(14));
+        policy.chunks_committed(Seqno(40), LogIndex(15));
+        policy.database_is_at(NOW, Duration::ZERO, DataState::Synced, Seqno(39));
+        policy.keep_from(&log(), &needs(50, 50));
+        run(&mut policy, later);
+        policy.database_is_at(later, Duration::ZERO, DataState::Synced, Seqno(60));
+        assert_eq!(policy.db_flushed(), Seqno(39));
+        assert_eq!(policy.keep_from(&log(), &needs(60, 60)), LogIndex(14));
         let end = later.plus(Duration::from_secs(20));
-        run(&mut retention, end);
-        retention.database_is_at(end, Duration::ZERO, DataState::Synced, Seqno(60));
-        assert_eq!(retention.db_flushed(), Seqno(60));
-        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(50));
+        run(&mut policy, end);
+        policy.database_is_at(end, Duration::ZERO, DataState::Synced, Seqno(60));
+        assert_eq!(policy.db_flushed(), Seqno(60));
+        assert_eq!(policy.keep_from(&log(), &needs(60, 60)), LogIndex(50));
     }
 
     #[test]
     fn full_log_is_purged_of_what_one_database_has_if_the_operator_says_so() {
-        let mut three = alone();
-        let other = three.members[&MemberId(1)].clone();
-        three.members.insert(MemberId(2), other.clone());
-        three.members.insert(MemberId(3), other);
-        let mut retention = retention();
-        retention.note_reports(&three, &flushed(60));
-        let limit = |retention: &mut Retention, is_full| {
+        let three = voters_and_learners(3, 0);
+        let mut policy = policy();
+        policy.note_reports(&three, &flushed(60));
+        let limit = |policy: &mut PurgePolicy, is_full| {
             let search = |seqno: Seqno| Ok(LogIndex(seqno.0.unsigned_abs()));
-            let computed = retention.compute_purge_limit(&three, &log(), is_full, search);
+            let computed = policy.compute_purge_limit(&three, &log(), is_full, search);
             computed.unwrap();
-            let announces = retention.drop_to_announce(&three, is_full);
-            (retention.known_purge_limit(), announces)
+            let announces = policy.drop_to_announce(&three, is_full);
+            (policy.known_purge_limit(), announces)
         };
-        assert_eq!(limit(&mut retention, true), (LogIndex(0), false));
-        retention.set_full_log_policy(FullLogPolicy::Drop);
-        assert_eq!(limit(&mut retention, false), (LogIndex(0), false), "room");
-        assert_eq!(limit(&mut retention, true), (LogIndex(60), true));
-        assert_eq!(limit(&mut retention, true), (LogIndex(60), false), "said");
+        assert_eq!(limit(&mut policy, true), (LogIndex(0), false));
+        policy.set_full_log_policy(FullLogPolicy::Drop);
+        assert_eq!(limit(&mut policy, false), (LogIndex(0), false), "room");
+        assert_eq!(limit(&mut policy, true), (LogIndex(60), true));
+        assert_eq!(limit(&mut policy, true), (LogIndex(60), false), "said");
     }
 
     #[test]
     fn nothing_is_reported_of_a_database_that_a_copy_replaces() {
-        let mut retention = retention();
+        let mut policy = policy();
         let mut note = |seconds: u64, state| {
             let now = NOW.plus(Duration::from_secs(seconds));
-            run(&mut retention, now);
-            retention.database_is_at(now, Duration::ZERO, state, Seqno(7));
-            retention.db_flushed()
+            run(&mut policy, now);
+            policy.database_is_at(now, Duration::ZERO, state, Seqno(7));
+            policy.db_flushed()
         };
         assert_eq!(note(0, DataState::Synced), Seqno(0));
         assert_eq!(note(10, DataState::Donor), Seqno(7));
@@ -605,7 +584,7 @@ mod tests {
 
     #[test]
     fn full_log_is_announced_once_and_then_names_the_action_in_the_way() {
-        let (mut retention, config) = (retention(), alone());
+        let (mut policy, config) = (policy(), voters_and_learners(1, 0));
         let action = PartialActionId {
             member: MemberId(1),
             session: SessionId(1),
@@ -613,51 +592,52 @@ mod tests {
         };
         let oldest = Some((action, Seqno(30)));
         assert_eq!(
-            retention.action_in_the_way(&config, true, oldest),
+            policy.action_in_the_way(&config, true, oldest),
             None,
             "not for a tick"
         );
-        assert_eq!(retention.fullness_to_announce(true), Some(true));
-        assert_eq!(retention.fullness_to_announce(true), None);
-        retention.note_reports(&config, &flushed(29));
+        assert_eq!(policy.fullness_to_announce(true), Some(true));
+        assert_eq!(policy.fullness_to_announce(true), None);
+        policy.note_reports(&config, &flushed(29));
         assert_eq!(
-            retention.action_in_the_way(&config, true, oldest),
+            policy.action_in_the_way(&config, true, oldest),
             None,
             "29 is not 30"
         );
-        retention.note_reports(&config, &flushed(30));
+        policy.note_reports(&config, &flushed(30));
         assert_eq!(
-            retention.action_in_the_way(&config, true, oldest),
+            policy.action_in_the_way(&config, true, oldest),
             Some(action)
         );
-        assert_eq!(retention.fullness_to_announce(false), Some(false));
-        assert_eq!(retention.action_in_the_way(&config, false, oldest), None);
+        assert_eq!(policy.fullness_to_announce(false), Some(false));
+        assert_eq!(policy.action_in_the_way(&config, false, oldest), None);
     }
 
     #[test]
     fn log_is_kept_for_held_readers_on_every_member() {
-        let mut retention = retention();
-        assert_eq!(retention.keep_after(true), None);
-        retention.readers_are_at(Some(Seqno(7)));
-        assert_eq!(retention.keep_after(true), Some(Seqno(7)));
-        retention.note_status(&alone(), &flushed(2), LogIndex(70), LogIndex(60));
-        assert_eq!(
-            retention.keep_after(false),
-            Some(Seqno(5)),
-            "another member"
+        let mut policy = policy();
+        assert_eq!(policy.keep_after(true), None);
+        policy.readers_are_at(Some(Seqno(7)));
+        assert_eq!(policy.keep_after(true), Some(Seqno(7)));
+        policy.note_status(
+            &voters_and_learners(1, 0),
+            &flushed(2),
+            LogIndex(70),
+            LogIndex(60),
         );
-        retention.readers_are_at(None);
-        assert_eq!(retention.keep_after(true), None);
+        assert_eq!(policy.keep_after(false), Some(Seqno(5)), "another member");
+        policy.readers_are_at(None);
+        assert_eq!(policy.keep_after(true), None);
     }
 
     #[test]
     fn follower_keeps_what_the_slowest_member_needs_and_obeys_the_announced_limit() {
-        let (mut retention, config) = (retention(), alone());
-        retention.note_status(&config, &flushed(5), LogIndex(70), LogIndex(60));
-        assert_eq!(retention.keep_after(false), Some(Seqno(8)));
-        assert_eq!(retention.keep_after(true), None);
-        assert_eq!(retention.known_purge_limit(), LogIndex(60));
-        retention.log_reset();
-        assert_eq!(retention.known_purge_limit(), LogIndex(0));
+        let (mut policy, config) = (policy(), voters_and_learners(1, 0));
+        policy.note_status(&config, &flushed(5), LogIndex(70), LogIndex(60));
+        assert_eq!(policy.keep_after(false), Some(Seqno(8)));
+        assert_eq!(policy.keep_after(true), None);
+        assert_eq!(policy.known_purge_limit(), LogIndex(60));
+        policy.log_reset();
+        assert_eq!(policy.known_purge_limit(), LogIndex(0));
     }
 }

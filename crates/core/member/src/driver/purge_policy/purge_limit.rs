@@ -98,12 +98,8 @@ mod tests {
 
     fn log() -> CertifiedLog {
         CertifiedLog {
-            start: LogIndex(0),
-            start_seqno: Seqno(0),
-            discard: None,
-            first_partial_chunk: None,
             committed: LogIndex(90),
-            written: LogIndex(100),
+            ..crate::driver::purge_policy::tests::log()
         }
     }
 

@@ -100,27 +100,23 @@ pub(super) fn needed(voters: usize, databases: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, Role, SessionId, VersionRange};
+    use crate::driver::example_groups::{self, voter};
+    use synod_consensus::{Member, Role, SessionId};
 
     fn config(with_data: &[u64], without: &[u64]) -> Config {
-        let member = |id: u64, has_data| {
-            let member = Member {
-                role: Role::Voter,
-                has_data,
-                name: id.to_string(),
-                address: String::new(),
-                versions: VersionRange { min: 1, max: 1 },
-                certificate: None,
-            };
-            (MemberId(id), member)
+        let member = |id: &u64, has_data| {
+            let name = id.to_string();
+            (
+                *id,
+                Member {
+                    has_data,
+                    ..voter(&name, "")
+                },
+            )
         };
-        let data = with_data.iter().map(|id| member(*id, true));
-        let loggers = without.iter().map(|id| member(*id, false));
-        Config {
-            protocol: 1,
-            members: data.chain(loggers).collect(),
-            ..Config::default()
-        }
+        let data = with_data.iter().map(|id| member(id, true));
+        let loggers = without.iter().map(|id| member(id, false));
+        example_groups::of(data.chain(loggers))
     }
 
     fn report(member: u64, flushed: i64, state: DataState) -> Report {

@@ -178,43 +178,29 @@ fn check_fit(facts: &Facts) -> Result<(), CommandRefusal> {
 
 #[cfg(test)]
 mod tests {
-    use synod_consensus::{EntryId, LogIndex, Member, Role, Seqno, Term, VersionRange};
+    use synod_consensus::{EntryId, LogIndex, Role, Seqno, Term};
 
     use super::*;
+    use crate::driver::example_groups::{self, voter};
 
     const NAMES: [&str; 5] = ["db1", "db2", "db3", "witness", "copy"];
 
     /// Three servers and a logger that vote, and a learner.
     fn config() -> Config {
-        let versions = VersionRange { min: 1, max: 5 };
-        let members = (1..).map(MemberId).zip(NAMES).map(|(id, name)| {
-            let role = if name == "copy" {
-                Role::Learner
-            } else {
-                Role::Voter
-            };
-            let member = Member {
-                role,
-                has_data: name != "witness",
-                name: name.to_owned(),
-                address: format!("{name}:4567"),
-                versions,
-                certificate: None,
-            };
+        let members = (1..).zip(NAMES).map(|(id, name)| {
+            let mut member = voter(name, &format!("{name}:4567"));
+            member.has_data = name != "witness";
+            if name == "copy" {
+                member.role = Role::Learner;
+            }
             (id, member)
         });
-        Config {
-            members: members.collect(),
-            ..Config::default()
-        }
+        example_groups::of(members)
     }
 
     fn has(term: u64, index: u64) -> SurvivorReport {
         SurvivorReport {
-            last: EntryId {
-                term: Term(term),
-                index: LogIndex(index),
-            },
+            last: EntryId::new(Term(term), LogIndex(index)),
             ..SurvivorReport::default()
         }
     }

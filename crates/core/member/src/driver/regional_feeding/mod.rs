@@ -91,10 +91,7 @@ impl Feeding {
             learner,
             term: range.term,
             prev: range.prev,
-            last: EntryId {
-                term,
-                index: range.last,
-            },
+            last: EntryId::new(term, range.last),
             may_shorten: range.may_shorten,
             commit: range.commit,
             sent_at: range.sent_at,

@@ -71,11 +71,7 @@ mod tests {
     fn propose(member: MemberId, kind: EntryKind, payload: Bytes) -> Propose {
         Propose {
             tag: Term(3),
-            origin: Origin {
-                member,
-                session: SessionId(1),
-                number: 1,
-            },
+            origin: Origin::new(member, SessionId(1), 1),
             kind,
             oldest_outstanding: 1,
             payload,

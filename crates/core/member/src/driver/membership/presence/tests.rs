@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::driver::event::{FailedCall, SignOfLife};
+use crate::driver::example_groups::with_logger;
 use crate::payload::view::View;
-use synod_consensus::{Config, Member, Role, Seqno, SessionId, VersionRange};
+use synod_consensus::{Seqno, SessionId};
 use synod_wire::{DataState, HeardMember};
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -165,18 +166,7 @@ fn members_of_the_view_that_have_lost_the_group_since_are_known_by_their_reports
 
 #[test]
 fn electorate_has_the_members_that_have_not_reported_to_lag() {
-    let mut config = Config::default();
-    for id in 1..=4 {
-        let member = Member {
-            role: Role::Voter,
-            has_data: id != 4,
-            name: format!("node{id}"),
-            address: String::new(),
-            versions: VersionRange { min: 1, max: 1 },
-            certificate: None,
-        };
-        config.members.insert(MemberId(id), member);
-    }
+    let config = with_logger(1..=4);
     let mut view = view(1);
     view.members.push(member(3, 1));
     let mut presence = Presence::default();

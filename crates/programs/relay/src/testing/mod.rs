@@ -12,8 +12,9 @@ use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, MemoryFiles};
 use synod_node::{
     Action, Class, CompressionChoice, DatabasePosition, Delivery, DonorRequest, Host, KeySet,
-    Level, Limits, LogOptions, Node, NodeConfig, OUR_VERSIONS, ProposalResult, Remedy, RoleName,
-    Seqno, Setting, StartMode, StateTransferEvent, Timing, View, VoterPolicy, WritePermission,
+    Level, Limits, LogOptions, MemberConfig, Node, NodeConfig, OUR_VERSIONS, ProposalResult,
+    Remedy, RoleName, Seqno, Setting, StartMode, StateTransferEvent, Timing, View, VoterPolicy,
+    WritePermission,
 };
 
 use crate::pull::control::Control;
@@ -147,11 +148,26 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 fn config(name: &str, address: &str, seeds: Vec<String>) -> NodeConfig {
     NodeConfig {
-        name: name.to_owned(),
-        cluster_name: "relays".to_owned(),
+        member: MemberConfig {
+            name: name.to_owned(),
+            cluster_name: "relays".to_owned(),
+            address: address.to_owned(),
+            incoming: String::new(),
+            timing: Timing::default(),
+            limits: Limits::default(),
+            suspect: Duration::from_secs(5),
+            keeps_log_only: true,
+            apply_lag_max: Duration::ZERO,
+            certification_span: 1000,
+            region: None,
+            wants_vote: true,
+            voter_policy: VoterPolicy::default(),
+            has_data: false,
+            database: DatabasePosition::NONE,
+            versions: OUR_VERSIONS,
+            certificate: None,
+        },
         listen: address.to_owned(),
-        address: address.to_owned(),
-        incoming: String::new(),
         seeds,
         log_dir: "log".into(),
         log: LogOptions {
@@ -159,23 +175,11 @@ fn config(name: &str, address: &str, seeds: Vec<String>) -> NodeConfig {
             cache_bytes: 0,
             ..LogOptions::default()
         },
-        timing: Timing::default(),
-        limits: Limits::default(),
         chunk_bytes: 1 << 20,
-        suspect: Duration::from_secs(5),
         pending_bytes: 1 << 20,
-        keeps_log_only: true,
-        apply_lag_max: Duration::ZERO,
-        certification_span: 1000,
         compression: CompressionChoice::Auto,
-        region: None,
-        wants_vote: true,
-        voter_policy: VoterPolicy::default(),
-        has_data: false,
         tls: None,
         flush_period: Duration::from_secs(1),
-        database: DatabasePosition::NONE,
-        versions: OUR_VERSIONS,
     }
 }
 
