@@ -109,6 +109,7 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
         trouble: Some(inputs.trouble.text()).filter(|text| !text.is_empty()),
         committed_seqno: committed_seqno(inputs),
         is_ready: is_primary && inputs.state == LocalState::Synced,
+        is_mysql: false,
     }
 }
 
