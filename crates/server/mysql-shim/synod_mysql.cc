@@ -20,7 +20,10 @@
 #include <mysql_version.h>
 #include <service_versions.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -78,6 +81,18 @@ void say(plugin_log_level level, const char *text, size_t length) {
 }
 
 void say(plugin_log_level level, const std::string &text) { say(level, text.data(), text.size()); }
+
+#ifdef SYNOD_TEST_PAUSES
+/* For tests: a thread that comes to this step while a file of its name is in the data directory
+   renames that, and waits until it is gone. */
+void pause_at(const char *step) {
+  const std::string asked = std::string("synod-pause-") + step, reached = asked + ".reached";
+  if (access(asked.c_str(), F_OK) != 0 || rename(asked.c_str(), reached.c_str()) != 0) return;
+  while (access(reached.c_str(), F_OK) == 0) usleep(1000);
+}
+#else
+void pause_at(const char *) {}
+#endif
 
 /* A service of the server's components, for as long as it is used. */
 template <typename Service>
@@ -186,6 +201,10 @@ int32_t channel_stop_applier() {
 }
 
 int32_t channel_queue(const uint8_t *event, size_t length) {
+  constexpr uint8_t XID_EVENT = 16, GTID_EVENT = 33;
+  const uint8_t type = event[4];
+  if (type == GTID_EVENT) pause_at("received");
+  if (type == XID_EVENT) pause_at("half-queued");
   return channel_queue_packet(CHANNEL, reinterpret_cast<const char *>(event), length);
 }
 
@@ -285,6 +304,7 @@ int before_commit(Trans_param *param) {
   const bool has_more = thd_test_options(param->thd, OPTION_BEGIN | OPTION_NOT_AUTOCOMMIT) != 0;
   transaction.began = has_more ? began : -1;
   int64_t number = 0;
+  pause_at("asking");
   const int32_t decision = synod_host_commit(&transaction, &number);
   if (keys != nullptr) {
     my_free(keys->write_set);
@@ -292,6 +312,7 @@ int before_commit(Trans_param *param) {
   }
   switch (decision) {
     case SYNOD_ORDERED: {
+      pause_at("decided");
       Transaction_termination_ctx with{};
       with.m_thread_id = param->thread_id;
       with.m_generated_gtid = true;
@@ -326,6 +347,10 @@ int before_dml(Trans_param *param, int &out) {
 }
 
 int nothing(Trans_param *) { return 0; }
+int after_commit(Trans_param *param) {
+  if (param->rpl_channel_type == NO_CHANNEL_INFO) pause_at("committed");
+  return 0;
+}
 int after_end(Trans_param *) {
   runs_alone = false;
   return 0;
@@ -339,7 +364,7 @@ int begin(Trans_param *param, int &out) {
 }
 
 Trans_observer transactions = {sizeof(Trans_observer), before_dml, before_commit, nothing,
-                               nothing,                after_end,  begin};
+                               after_commit,           after_end,  begin};
 
 /* ---- life of the server */
 
