@@ -52,6 +52,8 @@ SERVICE(plugin_registry_service_st, plugin_registry_service, VERSION_plugin_regi
 /* Exported by mysqld, without a header that plugins may include. */
 int get_sidno_from_global_tsid_map(const mysql::gtid::Tsid &tsid);
 bool get_server_encoded_gtid_executed(uchar **encoded, size_t *length);
+THD *create_thd(bool plugins, bool background, bool bound, unsigned int key, unsigned int number);
+void destroy_thd(THD *thd);
 extern "C" int thd_killed(const void *thd);
 bool thd_in_active_multi_stmt_transaction(const THD *thd);
 
@@ -171,7 +173,15 @@ int32_t thread_begin(void **thread) {
   return !srv_session_server_is_available() || srv_session_init_thread(self);
 }
 
-void thread_end(void *) { srv_session_deinit_thread(); }
+/* Of the thread that queues events. A write of the relay log that finds no room on the disk waits for
+   it by the THD of its thread: without one the server crashes there (9.7.4). */
+thread_local THD *queuing = nullptr;
+
+void thread_end(void *) {
+  if (queuing != nullptr) destroy_thd(queuing);
+  queuing = nullptr;
+  srv_session_deinit_thread();
+}
 
 int32_t channel_create_empty() {
   Channel_creation_info info;
@@ -203,6 +213,7 @@ int32_t channel_stop_applier() {
 int32_t channel_queue(const uint8_t *event, size_t length) {
   constexpr uint8_t XID_EVENT = 16, GTID_EVENT = 33;
   const uint8_t type = event[4];
+  if (queuing == nullptr) queuing = create_thd(false, true, true, 0, 0);
   if (type == GTID_EVENT) pause_at("received");
   if (type == XID_EVENT) pause_at("half-queued");
   return channel_queue_packet(CHANNEL, reinterpret_cast<const char *>(event), length);

@@ -8,6 +8,7 @@ mod doctor;
 mod failures;
 mod joining;
 mod load;
+mod resources;
 mod statements;
 mod steps;
 mod writer_changes;
