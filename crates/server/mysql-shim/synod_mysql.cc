@@ -16,7 +16,10 @@
 #include <mysql_version.h>
 #include <service_versions.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -47,6 +50,8 @@ SERVICE(plugin_registry_service_st, plugin_registry_service, VERSION_plugin_regi
 extern char server_uuid[37];
 int get_sidno_from_global_tsid_map(const mysql::gtid::Tsid &tsid);
 bool get_server_encoded_gtid_executed(uchar **encoded, size_t *length);
+THD *create_thd(bool plugins, bool background, bool bound, unsigned int key, unsigned int number);
+void destroy_thd(THD *thd);
 extern "C" int thd_killed(const void *thd);
 bool thd_in_active_multi_stmt_transaction(const THD *thd);
 /* Waits until gtid_executed has these; a timeout of zero: for ever. True: not in time, or killed. */
@@ -76,6 +81,18 @@ unsigned int var_workers;
 void say(plugin_log_level level, const char *text, size_t length) {
   my_plugin_log_message(&self, level, "%.*s", static_cast<int>(length), text);
 }
+
+#ifdef SYNOD_TEST_PAUSES
+/* For tests: a thread that comes to this step while a file of its name is in the data directory
+   renames that, and waits until it is gone. */
+void pause_at(const char *step) {
+  const std::string asked = std::string("synod-pause-") + step, reached = asked + ".reached";
+  if (access(asked.c_str(), F_OK) != 0 || rename(asked.c_str(), reached.c_str()) != 0) return;
+  while (access(reached.c_str(), F_OK) == 0) usleep(1000);
+}
+#else
+void pause_at(const char *) {}
+#endif
 
 /* The global value of a variable of the server; "?": it cannot be read. */
 std::string variable(const char *name) {
@@ -141,7 +158,15 @@ int32_t thread_begin(void **thread) {
   return !srv_session_server_is_available() || srv_session_init_thread(self);
 }
 
-void thread_end(void *) { srv_session_deinit_thread(); }
+/* Of the thread that queues events. A write of the relay log that finds no room on the disk waits for
+   it by the THD of its thread: without one the server crashes there (9.7.4). */
+thread_local THD *queuing = nullptr;
+
+void thread_end(void *) {
+  if (queuing != nullptr) destroy_thd(queuing);
+  queuing = nullptr;
+  srv_session_deinit_thread();
+}
 
 int32_t channel_create_empty() {
   Channel_creation_info info;
@@ -171,6 +196,11 @@ int32_t channel_stop_applier() {
 }
 
 int32_t channel_queue(const uint8_t *event, size_t length) {
+  constexpr uint8_t XID_EVENT = 16, GTID_EVENT = 33;
+  const uint8_t type = event[4];
+  if (queuing == nullptr) queuing = create_thd(false, true, true, 0, 0);
+  if (type == GTID_EVENT) pause_at("received");
+  if (type == XID_EVENT) pause_at("half-queued");
   return channel_queue_packet(CHANNEL, reinterpret_cast<const char *>(event), length);
 }
 
@@ -277,6 +307,7 @@ int before_commit(Trans_param *param) {
   const bool has_more = thd_test_options(param->thd, OPTION_BEGIN | OPTION_NOT_AUTOCOMMIT) != 0;
   transaction.began = has_more ? began : -1;
   int64_t number = 0;
+  pause_at("asking");
   const int32_t decision = synod_host_commit(&transaction, &number);
   if (keys != nullptr) {
     my_free(keys->write_set);
@@ -284,6 +315,7 @@ int before_commit(Trans_param *param) {
   }
   switch (decision) {
     case SYNOD_ORDERED: {
+      pause_at("decided");
       Transaction_termination_ctx with{};
       with.m_thread_id = param->thread_id;
       with.m_generated_gtid = true;
@@ -339,6 +371,10 @@ bool sees_enough(Trans_param *param) {
 }
 
 int nothing(Trans_param *) { return 0; }
+int after_commit(Trans_param *param) {
+  if (param->rpl_channel_type == NO_CHANNEL_INFO) pause_at("committed");
+  return 0;
+}
 int after_end(Trans_param *) {
   runs_alone = false;
   return 0;
@@ -354,7 +390,7 @@ int begin(Trans_param *param, int &out) {
 }
 
 Trans_observer transactions = {sizeof(Trans_observer), before_dml, before_commit, nothing,
-                               nothing,                after_end,  begin};
+                               after_commit,           after_end,  begin};
 
 /* ---- life of the server */
 

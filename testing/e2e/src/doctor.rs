@@ -1,6 +1,6 @@
 //! `synod doctor`, asked as a program would: its findings as JSON.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -22,6 +22,14 @@ impl Doctor {
         let text = format!("[client]\nuser={USER}\npassword={PASSWORD}\n");
         write_private(&option_file, &text)?;
         let port = cluster.port(node);
+        Ok(Doctor { option_file, port })
+    }
+
+    /// The same for a user of a server of MySQL, by an option file in this directory.
+    pub fn of_mysql(dir: &Path, port: u16, user: &str, password: &str) -> Outcome<Doctor> {
+        let option_file = dir.join("doctor.cnf");
+        let text = format!("[client]\nuser={user}\npassword={password}\n");
+        write_private(&option_file, &text)?;
         Ok(Doctor { option_file, port })
     }
 

@@ -1,24 +1,29 @@
-//! Three servers of MySQL in one group, by the plugin that `scripts/build-mysql-plugin` builds.
+//! Servers of MySQL in one group, by the plugin that `scripts/build-mysql-plugin` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use synod_local_cluster::wait_for;
 
 use crate::failure::{Failure, Outcome, Why, ensure};
+use crate::logger::{self, Logger, quoted};
 use crate::mysql_server::{self, MysqlServer};
+use crate::place;
 use crate::powered_disk::PoweredDisk;
 
 /// Variable with the path of `synod_mysql.so`.
-const PLUGIN: &str = "SYNOD_E2E_MYSQL_PLUGIN";
+pub const PLUGIN: &str = "SYNOD_E2E_MYSQL_PLUGIN";
+/// Variable with the path of one that pauses at steps of a commit.
+const PAUSING_PLUGIN: &str = "SYNOD_E2E_MYSQL_PAUSES";
 /// UUID of the group.
 pub const GROUP: &str = "5e0dc0de-0000-4000-8000-0000000000e2";
 /// For what takes seconds, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 const DISK_BYTES: u64 = 1 << 30;
 /// Options of each server, beside those of any server of MySQL in tests.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "--report-host=127.0.0.1",
     "--log-replica-updates=OFF",
     "--innodb-flush-log-at-trx-commit=1",
@@ -26,6 +31,7 @@ const OPTIONS: [&str; 8] = [
     "--super-read-only=ON",
     "--skip-replica-start=ON",
     "--plugin-load-add=synod_mysql.so",
+    "--plugin-load-add=mysql_clone.so",
     // A lock of a test must not hold a server's end up.
     "--lock-wait-timeout=60",
 ];
@@ -43,14 +49,50 @@ impl MysqlGroup {
     /// # Errors
     /// When there is no MySQL or no plugin, or no group has formed.
     pub fn new(name: &str, port: u16) -> Outcome<MysqlGroup> {
-        MysqlGroup::form(name, port, |_| Ok(()))
+        MysqlGroup::form(PLUGIN, name, port, 3, |_| Ok(()))
+    }
+
+    /// Makes a group as [`MysqlGroup::new`] does, of servers that pause at a step of a commit where
+    /// a file `synod-pause-STEP` in their data directory asks for it.
+    pub fn that_pauses(name: &str, port: u16) -> Outcome<MysqlGroup> {
+        MysqlGroup::form(PAUSING_PLUGIN, name, port, 3, |_| Ok(()))
+    }
+
+    /// Makes a group of two servers and a logger as [`MysqlGroup::new`] does.
+    pub fn with_logger(name: &str, port: u16) -> Outcome<(MysqlGroup, Logger)> {
+        let group = MysqlGroup::form(PLUGIN, name, port, 2, |_| Ok(()))?;
+        let dir = group.data_dir(0).join("../../witness");
+        logger::make_dir(&dir, "")?;
+        let addresses = [11, 12, 13].map(|at| quoted(&format!("127.0.0.1:{}", port + at)));
+        let log_dir = dir.join("log").display().to_string();
+        let lines = [
+            ("cluster_name", quoted(GROUP)),
+            ("name", quoted("witness")),
+            ("address", addresses[2].clone()),
+            ("peers", format!("[{}]", addresses.join(", "))),
+            ("synod.log_dir", quoted(&log_dir)),
+            ("synod.listen_addr", addresses[2].clone()),
+        ];
+        let lines = lines.map(|(key, value)| (key.to_owned(), value));
+        let mut logger = Logger::with_lines("logger", dir, lines.into());
+        logger.join()?;
+        Ok((group, logger))
     }
 
     /// Makes a group as [`MysqlGroup::new`] does, each server on a disk that can lose its power.
     pub fn on_disks(name: &str, port: u16) -> Outcome<(MysqlGroup, Vec<PoweredDisk>)> {
+        MysqlGroup::on_disks_of(name, port, DISK_BYTES)
+    }
+
+    /// The same, with disks of so many bytes.
+    pub fn on_disks_of(
+        name: &str,
+        port: u16,
+        bytes: u64,
+    ) -> Outcome<(MysqlGroup, Vec<PoweredDisk>)> {
         let mut disks = Vec::new();
-        let group = MysqlGroup::form(name, port, |dir| {
-            disks.push(PoweredDisk::mount(dir, DISK_BYTES)?);
+        let group = MysqlGroup::form(PLUGIN, name, port, 3, |dir| {
+            disks.push(PoweredDisk::mount(dir, bytes)?);
             Ok(())
         })?;
         Ok((group, disks))
@@ -58,17 +100,19 @@ impl MysqlGroup {
 
     /// `prepare` is called for the directory of each server.
     fn form(
+        plugin: &str,
         name: &str,
         port: u16,
+        count: u16,
         mut prepare: impl FnMut(&Path) -> Outcome,
     ) -> Outcome<MysqlGroup> {
         let root = mysql_server::installed()?;
-        install_plugin()?;
+        install_plugin(plugin)?;
         let members = [11, 12, 13]
             .map(|at| format!("127.0.0.1:{}", port + at))
             .join(",");
         let mut servers = Vec::new();
-        for n in 1..=3 {
+        for n in 1..=count {
             let own = [
                 format!("--server-id={n}"),
                 format!("--synod-name=db{n}"),
@@ -96,6 +140,31 @@ impl MysqlGroup {
         }
         group.await_whole()?;
         Ok(group)
+    }
+
+    /// Directory of a server's data and log.
+    pub fn data_dir(&self, server: usize) -> PathBuf {
+        self.servers[server].file("")
+    }
+
+    /// Runs a command of the program `synod` about a server.
+    pub fn synod(&self, server: usize, arguments: &[&str]) -> Outcome<Output> {
+        let mut command = Command::new(place::program()?);
+        command.args(arguments).arg("--dir");
+        command
+            .arg(self.data_dir(server))
+            .output()
+            .why("running synod")
+    }
+
+    /// Output of a command that succeeds.
+    pub fn synod_says(&self, server: usize, arguments: &[&str]) -> Outcome<String> {
+        let ran = self.synod(server, arguments)?;
+        let [printed, error] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));
+        ensure(ran.status.success(), || {
+            format!("synod {arguments:?}: {}\n{printed}\n{error}", ran.status)
+        })?;
+        Ok(printed.into_owned())
     }
 
     /// A value of the plugin's status of one server; none: it does not answer.
@@ -136,8 +205,9 @@ impl MysqlGroup {
         for server in &self.servers {
             server.await_up()?;
         }
-        let (writer, _) = self.await_writer(&[0, 1, 2])?;
-        for replica in others(writer) {
+        let all: Vec<usize> = (0..self.servers.len()).collect();
+        let (writer, _) = self.await_writer(&all)?;
+        for replica in all.into_iter().filter(|at| *at != writer) {
             self.await_state(replica, "replica")?;
         }
         Ok(writer)
@@ -147,8 +217,8 @@ impl MysqlGroup {
     pub fn await_same_position(&self) -> Outcome {
         let mut seen = Vec::new();
         let same = || {
-            seen = (0..3)
-                .map(|at| self.servers[at].rows("SELECT @@global.gtid_executed").ok())
+            seen = (self.servers.iter())
+                .map(|server| server.rows("SELECT @@global.gtid_executed").ok())
                 .collect();
             let is_same = seen[0].is_some() && seen.iter().all(|position| *position == seen[0]);
             is_same.then_some(())
@@ -177,21 +247,21 @@ impl MysqlGroup {
     }
 }
 
-/// Puts the plugin where servers load it from.
+/// Puts the plugin in the file that this variable names where servers load it from.
 ///
 /// # Errors
 /// When there is no MySQL or no plugin.
-pub fn install_plugin() -> Outcome {
-    let plugin = std::env::var_os(PLUGIN).map(PathBuf::from);
-    let plugin = plugin.filter(|path| path.is_file());
-    let plugin = plugin.ok_or_else(|| {
+pub fn install_plugin(plugin: &str) -> Outcome {
+    let file = std::env::var_os(plugin).map(PathBuf::from);
+    let file = file.filter(|path| path.is_file());
+    let file = file.ok_or_else(|| {
         Failure(format!(
-            "no plugin in {PLUGIN}: run scripts/test-mysql-group"
+            "no plugin in {plugin}: run scripts/test-mysql-group"
         ))
     })?;
     // By its name, and not over the one that a server has open.
     let part = mysql_server::installed()?.join("usr/lib/mysql/plugin/synod_mysql.part");
-    fs::copy(plugin, &part).why("copying the plugin")?;
+    fs::copy(file, &part).why("copying the plugin")?;
     fs::rename(&part, part.with_extension("so")).why("placing the plugin")
 }
 

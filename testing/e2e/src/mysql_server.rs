@@ -111,6 +111,17 @@ impl MysqlServer {
 
     /// Starts it, with these options beside those that it always has.
     pub fn start(&mut self, options: &[&str]) -> Outcome {
+        let own = self.options.clone();
+        let all: Vec<&str> = own
+            .iter()
+            .map(String::as_str)
+            .chain(options.iter().copied())
+            .collect();
+        self.start_plain(&all)
+    }
+
+    /// Starts it with these options only, beside those of any server of a test.
+    pub fn start_plain(&mut self, options: &[&str]) -> Outcome {
         let path = self.dir().join("error.log");
         let log = OpenOptions::new().create(true).append(true).open(path);
         let log = log.why("the server's log")?;
@@ -121,13 +132,22 @@ impl MysqlServer {
             .arg(format!("--port={}", self.port))
             .arg("--bind-address=127.0.0.1")
             .args(OPTIONS)
-            .args(&self.options)
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
         self.process = Some(command.spawn().why("starting MySQL")?);
         Ok(())
+    }
+
+    /// The most memory that it has had since its start, in bytes.
+    pub fn most_memory(&self) -> Outcome<u64> {
+        let id = self.process.as_ref().map(Child::id).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).why("its status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes =
+            line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        Ok(kilobytes.ok_or("no VmHWM").why("its status")? << 10)
     }
 
     /// Waits until it answers clients.
@@ -147,16 +167,17 @@ impl MysqlServer {
     /// Ends it by this signal, and waits for the end.
     pub fn end(&mut self, signal: &str) -> Outcome {
         self.signal(signal)?;
+        self.await_end().why(format_args!("after {signal}"))
+    }
+
+    /// Waits until it has ended.
+    pub fn await_end(&mut self) -> Outcome {
         let Some(process) = &mut self.process else {
             return Ok(());
         };
         let ended = wait_for(PATIENCE, || process.try_wait().ok().flatten());
         ensure(ended.is_some(), || {
-            format!(
-                "{} has not ended after {signal}:\n{}",
-                self.name,
-                self.log()
-            )
+            format!("{} has not ended:\n{}", self.name, self.log())
         })?;
         self.process = None;
         Ok(())

@@ -295,7 +295,6 @@ impl LogView {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::types::Origin;
     use proptest::prelude::*;
 
     fn header(term: u64, index: u64) -> EntryHeader {

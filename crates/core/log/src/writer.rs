@@ -662,7 +662,7 @@ mod tests {
     use crate::{Log, MemoryFiles};
     use bytes::Bytes;
     use std::path::Path;
-    use synod_consensus::{EntryHeader, Origin, Seqno, Term};
+    use synod_consensus::{EntryHeader, Seqno, Term};
 
     #[test]
     fn configuration_of_a_later_program_is_no_damage() {

@@ -205,6 +205,7 @@ fn group_with_majority(status: &Status) -> Result<&Group, String> {
         Some(group) => {
             let refuses = match kind_without_database(status) {
                 Some(_) => "",
+                None if status.server.is_mysql => ", and takes no writes",
                 None => ", and refuses statements (error 1047)",
             };
             Err(format!(

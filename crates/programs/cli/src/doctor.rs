@@ -14,6 +14,9 @@ use crate::without_database::{self, Examined};
 
 const FIX_FILE: &str = "/etc/mysql/mariadb.conf.d/70-synod-doctor.cnf";
 
+/// The usual file for a server of MySQL.
+const MYSQL_FIX_FILE: &str = "/etc/mysql/mysql.conf.d/70-synod-doctor.cnf";
+
 const FILES_OF_MEMBERS: &str = "/etc/synod";
 
 /// Arguments of `synod doctor`.
@@ -54,9 +57,10 @@ Will Synod work with the server on this machine? As root:
 
   synod doctor
 
-It changes nothing, and asks the server by the program mariadb, which reads user and password from
-its option files. Disk, clock, memory, limits and credentials are looked at on the server's machine
-only. On a machine without a server it looks at the logger or relay that /etc/synod names.
+It changes nothing, and asks the server by the program mariadb, or else mysql, which reads user and
+password from its option files. Disk, clock, memory, limits and credentials are looked at on the
+server's machine only. On a machine without a server it looks at the logger or relay that /etc/synod
+names.
 
 Exit codes:
   0   nothing, or notes only
@@ -100,6 +104,10 @@ pub fn run(arguments: &DoctorArgs) -> Result<u8, DoctorError> {
     }
     let (facts, findings) = examine(&place)?;
     if let Some(path) = &arguments.fix_config {
+        let path = match facts.server.is_mysql() && path == Path::new(FIX_FILE) {
+            true => Path::new(MYSQL_FIX_FILE),
+            false => path,
+        };
         return fix_config(fix::configuration(&facts.server), path, arguments.yes);
     }
     let text = if arguments.json {

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::checks::wrong_settings;
+use crate::checks::{wrong_mysql_settings, wrong_settings};
 use crate::facts::ServerFacts;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +25,22 @@ pub enum FixError {
 
 /// The file's content; none: no setting has to be changed.
 pub fn configuration(server: &ServerFacts) -> Option<String> {
-    let lines: Vec<&str> = wrong_settings(server).map(|setting| setting.line).collect();
+    let (section, lines): (_, Vec<String>) = match server.is_mysql() {
+        true => {
+            let wrong = wrong_mysql_settings(server);
+            ("mysqld", wrong.map(|setting| setting.line()).collect())
+        }
+        false => {
+            let wrong = wrong_settings(server);
+            let lines = wrong.map(|setting| setting.line.to_owned());
+            ("mariadbd", lines.collect())
+        }
+    };
     if lines.is_empty() {
         return None;
     }
-    let head = "# Written by 'synod doctor --fix-config'. The server reads it at its next start.\n[mariadbd]\n";
-    Some(format!("{head}{}\n", lines.join("\n")))
+    let head = "# Written by 'synod doctor --fix-config'. The server reads it at its next start.";
+    Some(format!("{head}\n[{section}]\n{}\n", lines.join("\n")))
 }
 
 /// Writes a new file; an error if it is there.

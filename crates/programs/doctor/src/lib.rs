@@ -1,6 +1,6 @@
-//! `synod doctor`: what stands between a MariaDB server and a group that replicates with Synod. It
-//! looks and changes nothing. What is true is gathered first ([`Facts`]); then each check judges
-//! facts and makes [`Finding`]s. So every judgement is tested without a server.
+//! `synod doctor`: what stands between a server of MariaDB or MySQL and a group that replicates by
+//! Synod. It looks and changes nothing. What is true is gathered first ([`Facts`]); then each check
+//! judges facts and makes [`Finding`]s. So every judgement is tested without a server.
 #![forbid(unsafe_code)]
 
 mod bytes_text;

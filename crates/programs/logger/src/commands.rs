@@ -85,6 +85,7 @@ impl Answered {
             // It has no database that could be read or written.
             committed_seqno: None,
             is_ready: false,
+            is_mysql: false,
         };
         status
     }

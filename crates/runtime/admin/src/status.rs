@@ -71,6 +71,8 @@ pub struct Server {
     pub committed_seqno: Option<i64>,
     /// Whether clients are served: it hears a leader with a quorum, and is synced.
     pub is_ready: bool,
+    /// Whether its database is MySQL: writes are refused by other errors than MariaDB's.
+    pub is_mysql: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

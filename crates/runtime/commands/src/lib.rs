@@ -12,6 +12,7 @@
 
 mod event_log;
 mod orders;
+pub mod recovery;
 mod remote;
 mod server;
 pub mod status;

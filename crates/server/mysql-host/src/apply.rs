@@ -110,7 +110,7 @@ impl Member {
         self.server.start_channel()?;
         let format = events::format_description(&self.settings.version, self.settings.server_id);
         self.server.queue(&format)?;
-        node.set_data_state(synod_node::DataState::Joined);
+        self.set_data_state(synod_node::DataState::Joined);
         self.change(|state| state.stage = Stage::Following);
         node.deliver_after(applied)?;
         let missing = group.0 - applied.0 - 1;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use synod_commands::{CommandServer, EventLog};
 use synod_node::{
-    CommitWait, DataState, Delivery, DonorRequest, Host, LeaderPreference, LeaderWeight, Level,
-    LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode,
-    StateTransferEvent, View, WaitPolicy, WritePermission,
+    CommitWait, DataState, Delivery, DonorRequest, Election, Host, LeaderPreference, LeaderWeight,
+    Level, LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode,
+    StateTransferEvent, Topic, View, WaitPolicy, WritePermission,
 };
 
 use crate::clients::{Clients, Statement};
@@ -49,6 +50,8 @@ pub(crate) struct Member {
     pub(crate) clients: Clients,
     pub(crate) deliveries: Deliveries,
     pub(crate) counters: Counters,
+    pub(crate) events: EventLog,
+    pub(crate) command_server: CommandServer,
     node: OnceLock<Arc<Node>>,
     /// The last number that the database had at the start, with or without gaps before it.
     pub(crate) had_at_start: Seqno,
@@ -65,6 +68,8 @@ pub(crate) struct Member {
 
 pub(crate) struct State {
     pub(crate) stage: Stage,
+    /// State that the node was told last.
+    pub(crate) data: DataState,
     pub(crate) is_stopping: bool,
     /// The place of this session in the order, once the group has it.
     pub(crate) joined: Option<Seqno>,
@@ -87,6 +92,7 @@ impl Default for State {
     fn default() -> State {
         State {
             stage: Stage::default(),
+            data: DataState::default(),
             is_stopping: false,
             joined: None,
             permission: WritePermission::default(),
@@ -119,6 +125,8 @@ impl Member {
             clients: Clients::default(),
             deliveries: Deliveries::default(),
             counters: Counters::default(),
+            events: EventLog::default(),
+            command_server: CommandServer::default(),
             node: OnceLock::new(),
             had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
@@ -147,6 +155,7 @@ impl Member {
             member.stop();
             return Err(StartError::Thread(error));
         }
+        member.serve_commands();
         Ok(member)
     }
 
@@ -255,14 +264,19 @@ impl Member {
             Level::Error,
             format!("this server does not follow its group any more: {why}"),
         );
-        if let Some(node) = self.node.get() {
-            node.set_data_state(DataState::Error);
-        }
+        self.set_data_state(DataState::Error);
         self.set_defers(true);
         self.change(|state| {
             state.stage = stage;
             state.problem = why;
         });
+    }
+
+    pub(crate) fn set_data_state(&self, data: DataState) {
+        self.lock().data = data;
+        if let Some(node) = self.node.get() {
+            node.set_data_state(data);
+        }
     }
 
     /// Whether other members should rather lead.
@@ -384,9 +398,11 @@ impl Member {
         self.advanced.notify_all();
         self.deliveries.end();
         self.clients.end_all();
+        // Orders that wait for the group end with the node.
         if let Some(node) = self.node.get() {
             node.stop();
         }
+        self.command_server.stop();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             // It has caught its own panics.
@@ -402,6 +418,15 @@ impl Host for Member {
 
     fn log(&self, level: Level, text: &str) {
         self.server.log(level, text);
+    }
+
+    fn note(&self, topic: Topic, level: Level, text: &str) {
+        self.events.add(topic, level, text);
+        self.log(level, text);
+    }
+
+    fn elected(&self, election: &Election) {
+        self.events.elected(election);
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {

@@ -7,6 +7,7 @@
 mod apply;
 pub mod boundary;
 mod clients;
+mod commands;
 mod consistency;
 mod deliveries;
 mod events;

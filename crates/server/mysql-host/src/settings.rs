@@ -117,6 +117,14 @@ impl Settings {
         })
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn log_dir(&self) -> PathBuf {
+        self.options.log_dir(&self.data_dir)
+    }
+
     /// The configuration of the node of a database that has everything up to `applied`.
     pub(crate) fn node(&self, applied: Seqno) -> NodeConfig {
         let options = &self.options;
@@ -126,7 +134,7 @@ impl Settings {
             address: self.address.to_string(),
             incoming: self.incoming.clone(),
             seeds: self.members.iter().map(ToString::to_string).collect(),
-            log_dir: options.log_dir(&self.data_dir),
+            log_dir: self.log_dir(),
             has_data: true,
             database: DatabasePosition::new(GroupId(self.group.0), applied),
             // innodb_flush_log_at_timeout, which is checked at the server's start.

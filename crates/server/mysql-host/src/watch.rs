@@ -114,7 +114,7 @@ impl Member {
         let node = self.node();
         let target = *synced_at.get_or_insert_with(|| node.commit_seqno());
         if target != Seqno(i64::MAX) && self.applied() >= target {
-            node.set_data_state(DataState::Synced);
+            self.set_data_state(DataState::Synced);
             self.log(
                 Level::Info,
                 format!("this server is synced, at {}", self.applied()),
@@ -172,7 +172,7 @@ impl Member {
             Level::Info,
             "the applier of the channel continues: this server follows its group again",
         );
-        self.node().set_data_state(DataState::Joined);
+        self.set_data_state(DataState::Joined);
         self.change(|state| {
             state.stage = Stage::Following;
             state.problem.clear();

@@ -90,7 +90,7 @@ fn await_members(server: &MysqlServer, expected: &[String]) -> Outcome {
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn group_moves_from_group_replication_in_place_and_back() -> Outcome {
-    mysql_group::install_plugin()?;
+    mysql_group::install_plugin(mysql_group::PLUGIN)?;
     let mut servers = Vec::new();
     for n in 1..=3 {
         let options = options(n, BEFORE, &THEIRS);

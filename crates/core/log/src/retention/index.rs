@@ -164,7 +164,7 @@ impl StreamIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{EntryKind, Origin, Seqno, Term};
+    use synod_consensus::{EntryKind, Seqno, Term};
 
     fn header(index: u64) -> EntryHeader {
         EntryHeader {

@@ -139,7 +139,6 @@ impl Summaries {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use synod_consensus::Origin;
 
     fn header(index: u64, seqno: i64, kind: EntryKind, term: u64) -> EntryHeader {
         EntryHeader {

@@ -269,6 +269,10 @@ fn commit_steps(steps: &[CommitStep]) -> String {
 
 fn conflicts(status: &Status) -> String {
     let found = &status.conflicts;
+    if status.server.is_mysql {
+        let refused = status.counters.writes_refused;
+        return format!("{refused} transactions of this server got error 3101");
+    }
     match found.total() {
         0 => "no transaction of this server has got error 1213".to_owned(),
         total => format!(

@@ -10,6 +10,7 @@ mod identity;
 mod leftovers;
 mod limits;
 mod memory;
+mod mysql;
 mod network;
 mod options;
 mod programs;
@@ -23,6 +24,7 @@ mod trouble;
 mod version;
 mod without_database;
 
+pub(crate) use mysql::wrong_settings as wrong_mysql_settings;
 pub use settings::{Setting, wrong_settings};
 pub use without_database::{judge_member, judge_wrong_file};
 
@@ -31,6 +33,15 @@ use crate::finding::{Finding, Severity, Subject};
 
 /// Judges all facts; the worst findings come first.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = match facts.server.is_mysql() {
+        true => mysql::judge(facts),
+        false => of_mariadb(facts),
+    };
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+fn of_mariadb(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
     let own = facts.own.as_deref();
     let changed = facts
@@ -72,7 +83,6 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         }
         None => findings.push(elsewhere(server.variable("hostname"))),
     }
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
 

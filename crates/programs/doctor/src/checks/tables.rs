@@ -49,6 +49,14 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
 }
 
 fn other_engine(server: &ServerFacts, table: &TableFacts) -> Finding {
+    if server.is_mysql() {
+        let name = table.quoted_name();
+        return refused_by_mysql(
+            format!("{name} is of engine {}", table.engine),
+            "other engines cannot roll back",
+            format!("ALTER TABLE {name} ENGINE = InnoDB"),
+        );
+    }
     Finding::new(
         Subject::Tables,
         Severity::Problem,
@@ -64,6 +72,17 @@ fn other_engine(server: &ServerFacts, table: &TableFacts) -> Finding {
 }
 
 fn no_primary_key(server: &ServerFacts, table: &TableFacts) -> Finding {
+    if server.is_mysql() {
+        let name = table.quoted_name();
+        return refused_by_mysql(
+            format!("{name} has no primary key"),
+            "other servers find rows by it",
+            format!(
+                "ALTER TABLE {name} ADD COLUMN my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT \
+                 INVISIBLE PRIMARY KEY"
+            ),
+        );
+    }
     Finding::new(
         Subject::Tables,
         Severity::Warning,
@@ -75,6 +94,16 @@ fn no_primary_key(server: &ServerFacts, table: &TableFacts) -> Finding {
         "the other servers read the whole table for each row that is changed or deleted, and the \
          same rows may come in another order there",
         remedy::to_primary_key(server, table),
+    )
+}
+
+fn refused_by_mysql(what: String, why: &str, remedy: String) -> Finding {
+    Finding::new(
+        Subject::Tables,
+        Severity::Problem,
+        what,
+        format!("a group of MySQL refuses writes to it (error 3098): {why}"),
+        remedy,
     )
 }
 

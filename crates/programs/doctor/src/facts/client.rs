@@ -1,8 +1,8 @@
-//! The program `mariadb`, which knows how operators reach their server: its option files hold the
-//! password, and on the server's machine root needs none.
+//! The program `mariadb`, or else `mysql`, which knows how operators reach their server: its option
+//! files hold the password, and on the server's machine root needs none.
 
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Error of a server that is out of its group and refuses to read tables.
 const NOT_READY: &str = "ERROR 1047 ";
@@ -18,7 +18,7 @@ pub struct SqlClient {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
-        "cannot run the program 'mariadb': {0}. On the machine of a logger or relay the doctor \
+        "cannot run the program 'mariadb', nor 'mysql': {0}. On the machine of a logger or relay the doctor \
          looks at its file: write /etc/synod/logger.toml or relay.toml first. On a server's \
          machine, or to ask one elsewhere (--host), install the program (Debian: apt-get install \
          mariadb-client)"
@@ -60,19 +60,29 @@ impl SqlClient {
     }
 
     fn ask(&self, query: &str) -> Result<Vec<Vec<String>>, ClientError> {
-        let output = Command::new("mariadb")
-            .args(&self.arguments)
-            .args(["--batch", "--skip-column-names", "--connect-timeout=10"])
-            .args(["--execute", query])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(ClientError::NotRun)?;
+        let output = match self.run("mariadb", query) {
+            // The client of MySQL's packages; its arguments are the same.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.run("mysql", query).map_err(|_| error)
+            }
+            ran => ran,
+        };
+        let output = output.map_err(ClientError::NotRun)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
             return Err(ClientError::Refused(text.trim().to_owned()));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().map(cells).collect())
+    }
+
+    fn run(&self, program: &str, query: &str) -> io::Result<Output> {
+        Command::new(program)
+            .args(&self.arguments)
+            .args(["--batch", "--skip-column-names", "--connect-timeout=10"])
+            .args(["--execute", query])
+            .stdin(Stdio::null())
+            .output()
     }
 }
 

@@ -164,7 +164,9 @@ fn own_address(server: &ServerFacts, options: &ConfiguredOptions) -> Address {
 /// A server that uses Synod shows its options; of another one only the configuration files tell.
 fn configured_options(server: &ServerFacts, in_files: Option<String>) -> ConfiguredOptions {
     let text = in_files.unwrap_or_else(|| {
-        if server.variable("wsrep_provider").contains("libsynod") {
+        if server.is_mysql() {
+            server.variable("synod_options").to_owned()
+        } else if server.variable("wsrep_provider").contains("libsynod") {
             server.variable("wsrep_provider_options").to_owned()
         } else {
             String::new()

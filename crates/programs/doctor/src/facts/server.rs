@@ -19,6 +19,8 @@ pub struct ServerFacts {
     /// Global status by name in lower case.
     pub status: BTreeMap<String, String>,
     pub tables: Vec<TableFacts>,
+    /// Plugins of MySQL that are active; empty of MariaDB.
+    pub plugins: Vec<String>,
     /// Sequences of users; none: the doctor's account may not read them.
     pub sequences: Option<Vec<SequenceFacts>>,
     /// Events that the server would run, as `schema.name`.
@@ -46,6 +48,11 @@ pub struct SourceFacts {
 /// Debian's data directory, if no file names another.
 const USUAL_DATA_DIR: &str = "/var/lib/mysql";
 
+/// Plugins that a group of MySQL needs, or that are in its way.
+const PLUGINS: &str = "\
+SELECT plugin_name FROM information_schema.plugins
+WHERE plugin_status = 'ACTIVE' AND plugin_name IN ('synod', 'clone', 'group_replication')";
+
 const EVENTS: &str = "\
 SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE status = 'ENABLED'";
 
@@ -68,34 +75,42 @@ impl ServerFacts {
         let version = version.into_iter().flatten().next().unwrap_or_default();
         let mut facts = ServerFacts {
             version,
-            silence: None,
             variables: pairs(client.rows("SHOW GLOBAL VARIABLES")?),
-            in_files: BTreeMap::new(),
             status: pairs(client.rows("SHOW GLOBAL STATUS")?),
-            tables: tables::gather(client)?,
-            // An account that may not see these is no reason to see nothing.
-            sequences: tables::sequences(client).ok(),
-            events: client.rows(EVENTS)?.into_iter().flatten().collect(),
-            events_elsewhere: client
-                .rows(EVENTS_ELSEWHERE)?
-                .into_iter()
-                .flatten()
-                .collect(),
-            sources: None,
-            get_lock_statements: None,
-            socket_accounts: None,
+            ..ServerFacts::default()
         };
-        let sources = client.rows("SHOW ALL SLAVES STATUS").ok();
-        facts.sources = sources.map(|rows| rows.iter().filter_map(|row| source(row)).collect());
-        // An account that may not see this is no reason to see nothing.
-        let accounts = client.rows(SOCKET_ACCOUNTS).ok();
-        facts.socket_accounts = accounts.map(|rows| rows.into_iter().flatten().collect());
-        if facts.variable("performance_schema") == "ON" {
-            let count = client.rows(GET_LOCK)?.into_iter().flatten().next();
-            facts.get_lock_statements = count.and_then(|count| count.parse().ok());
+        match facts.is_mysql() {
+            true => facts.ask_mysql(client)?,
+            false => facts.ask_mariadb(client)?,
         }
         facts.make_pid_file_absolute();
         Ok(facts)
+    }
+
+    fn ask_mysql(&mut self, client: &SqlClient) -> Result<(), ClientError> {
+        self.tables = tables::of_mysql(client)?;
+        self.plugins = client.rows(PLUGINS)?.into_iter().flatten().collect();
+        Ok(())
+    }
+
+    fn ask_mariadb(&mut self, client: &SqlClient) -> Result<(), ClientError> {
+        let list = |query: &str| -> Result<Vec<String>, ClientError> {
+            Ok(client.rows(query)?.into_iter().flatten().collect())
+        };
+        self.tables = tables::gather(client)?;
+        // An account that may not see these is no reason to see nothing.
+        self.sequences = tables::sequences(client).ok();
+        self.events = list(EVENTS)?;
+        self.events_elsewhere = list(EVENTS_ELSEWHERE)?;
+        let sources = client.rows("SHOW ALL SLAVES STATUS").ok();
+        self.sources = sources.map(|rows| rows.iter().filter_map(|row| source(row)).collect());
+        let accounts = client.rows(SOCKET_ACCOUNTS).ok();
+        self.socket_accounts = accounts.map(|rows| rows.into_iter().flatten().collect());
+        if self.variable("performance_schema") == "ON" {
+            let count = client.rows(GET_LOCK)?.into_iter().flatten().next();
+            self.get_lock_statements = count.and_then(|count| count.parse().ok());
+        }
+        Ok(())
     }
 
     pub(super) fn silent(why: String) -> ServerFacts {
@@ -103,6 +118,12 @@ impl ServerFacts {
             silence: Some(why),
             ..ServerFacts::default()
         }
+    }
+
+    /// Whether it is MySQL, which knows nothing of wsrep.
+    pub fn is_mysql(&self) -> bool {
+        let is_known = !self.version.is_empty() && !self.version.contains("MariaDB");
+        is_known && !self.variables.contains_key("wsrep_provider")
     }
 
     pub fn is_silent(&self) -> bool {

@@ -126,6 +126,12 @@ pub(super) fn sequences(client: &SqlClient) -> Result<Vec<SequenceFacts>, Client
 
 type ByName = BTreeMap<(String, String), TableFacts>;
 
+/// Tables of MySQL, which has other words for what a statement that changes one has to name.
+pub(super) fn of_mysql(client: &SqlClient) -> Result<Vec<TableFacts>, ClientError> {
+    let rows = client.rows(TABLES)?;
+    Ok(rows.iter().filter_map(|row| table(row)).collect())
+}
+
 pub(super) fn gather(client: &SqlClient) -> Result<Vec<TableFacts>, ClientError> {
     let rows = client.rows(TABLES)?;
     let found = rows.iter().filter_map(|row| table(row));

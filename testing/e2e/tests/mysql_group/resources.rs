@@ -1,0 +1,139 @@
+//! A disk that is full, and a transaction of a million rows.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use synod_e2e::mysql_clients::REFUSED;
+use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
+use synod_e2e::{Outcome, Why, ensure};
+
+use crate::load::{ROWS, under_load};
+
+const PORT: u16 = 19780;
+const ROWS_PORT: u16 = 19800;
+/// A disk with room for the database and little more.
+const DISK_BYTES: u64 = 600 << 20;
+/// For so long a disk stays full.
+const FULL_FOR: Duration = Duration::from_secs(5);
+const MILLION: u64 = 1_000_000;
+/// By which a million rows may raise a server's memory, in MiB.
+const MEMORY_MAX: u64 = 800;
+/// Statements are repeated so often.
+const TIMES: u32 = 3;
+
+/// The disk of a secondary is full under load: the others continue. With room again, it follows by
+/// itself.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn secondary_with_a_full_disk_stops_no_other_server_and_follows_once_it_has_room() -> Outcome {
+    let (group, disks) = MysqlGroup::on_disks_of("full", PORT, DISK_BYTES)?;
+    let (writer, clients) = under_load(&group)?;
+    let [full, _] = others(writer);
+    let since = Instant::now();
+    fill(disks[full].path())?;
+    let lags = || {
+        let (has, group_has) = (
+            number(&group, full, "applied")?,
+            number(&group, writer, "applied")?,
+        );
+        (has + ROWS < group_has).then_some(())
+    };
+    let until = Instant::now() + PATIENCE;
+    while lags().is_none() && Instant::now() < until {
+        clients.await_more(ROWS, PATIENCE)?;
+    }
+    std::thread::sleep(FULL_FOR);
+    eprintln!(
+        "a full disk of db{}: {:?}, problem {:?}",
+        full + 1,
+        group.status(full, "state"),
+        group.status(full, "problem")
+    );
+    clients.await_more(ROWS, PATIENCE)?;
+    std::fs::remove_file(disks[full].path().join("filler")).why("making room")?;
+    let begun = Instant::now();
+    clients.await_more(ROWS, PATIENCE)?;
+    let answers = clients.finish();
+    group.await_state(full, "replica")?;
+    group.await_same_position()?;
+    eprintln!(
+        "it has all {:?} after it had room; {:?} at most without a commit",
+        begun.elapsed(),
+        answers.longest_gap_after(since)
+    );
+    answers.check(&group)
+}
+
+/// Takes all room.
+fn fill(dir: &Path) -> Outcome {
+    let mut file = std::fs::File::create(dir.join("filler")).why("the file that fills")?;
+    // Ends with the error that is wanted.
+    let _ = std::io::copy(&mut std::io::repeat(1), &mut file);
+    file.sync_all().why("the file that fills")
+}
+
+fn number(group: &MysqlGroup, server: usize, name: &str) -> Option<u64> {
+    group.status(server, name)?.parse().ok()
+}
+
+/// A transaction is in memory as a whole at its commit, several times.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn transaction_of_a_million_rows_is_carried_through_in_bounded_memory() -> Outcome {
+    let group = MysqlGroup::new("million", ROWS_PORT)?;
+    at_writer(
+        &group,
+        &[
+            "CREATE DATABASE e2e",
+            "CREATE TABLE e2e.many (id INT PRIMARY KEY, data VARCHAR(300))",
+        ],
+    )?;
+    let before = most_memory(&group)?;
+    let begun = Instant::now();
+    let insert = format!(
+        "INSERT INTO e2e.many WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL \
+         SELECT i + 1 FROM n WHERE i < {MILLION}) \
+         SELECT i, CONCAT(SHA2(i, 256), SHA2(-i, 224)) FROM n"
+    );
+    let recursion = "SET SESSION cte_max_recursion_depth = 10000000";
+    let writer = at_writer(&group, &[recursion, &insert])?;
+    let committed = begun.elapsed();
+    let rows = group.same_rows("SELECT COUNT(*) FROM e2e.many")?;
+    ensure(rows == [MILLION.to_string()], || format!("{rows:?}"))?;
+    let after = most_memory(&group)?;
+    eprintln!(
+        "a million rows inserted in {committed:?}, on all after {:?}; most memory in MiB: \
+         {before:?} before, {after:?} after (the writer is db{})",
+        begun.elapsed(),
+        writer + 1
+    );
+    for (before, after) in before.iter().zip(&after) {
+        ensure(after - before < MEMORY_MAX, || {
+            format!("memory rises from {before} to {after} MiB")
+        })?;
+    }
+    Ok(())
+}
+
+/// The most memory that each server has had, in MiB.
+fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
+    let servers = group.servers.iter();
+    servers
+        .map(|server| Ok(server.most_memory()? >> 20))
+        .collect()
+}
+
+/// Runs statements at the writer, and repeats them where another server became it meanwhile, as a
+/// stalled disk of a busy machine causes; returns the writer.
+fn at_writer(group: &MysqlGroup, statements: &[&str]) -> Outcome<usize> {
+    let mut times = 0;
+    loop {
+        times += 1;
+        let writer = group.await_whole()?;
+        match group.servers[writer].execute(statements) {
+            Ok(()) => return Ok(writer),
+            Err(error) if times < TIMES && error.0.contains(&REFUSED.to_string()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
