@@ -34,12 +34,12 @@ SYNOD = target/quick/synod
 E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
-TEST_STAGES = test-dependencies quick unit planted-sample e2e
-LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install
+TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
+LONG_STAGES = all-dependencies build planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -91,6 +91,14 @@ planted:
 # A quarter of them, another one for each commit.
 planted-sample:
 	SYNOD_PLANTED_SAMPLE=$$(git rev-parse HEAD) $(CARGO) test -p synod-sim --features planted --test planted
+
+# The monitors of node and provider as they are, in orders of their threads that a scheduler chooses, and with planted
+# bugs that it must find.
+monitors:
+	$(CARGO) test -p synod-node -p synod-provider --features synod-node/shuttle,synod-provider/shuttle --lib model::
+
+monitors-long:
+	SYNOD_SCHEDULES=5000 $(MAKE) --no-print-directory monitors
 
 # Several files at a time, each with its servers in a network of its own. The long ones test release builds.
 e2e: quick
