@@ -10,6 +10,7 @@
 #                  from outside, an upgrade, the servers' own suites in a short selection, Debian 13's MariaDB, MySQL
 #                  as an upstream, and the pages that install on fresh machines; three hours, as root, with the network
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
+#   make mutants   small mistakes in the core, and how many the unit tests notice; hours (MUTANTS=certify for one crate)
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make check-install  the pages that install, by their own commands on fresh machines (needs root and the network)
@@ -27,6 +28,7 @@ CARGO ?= cargo
 DEMO ?=
 UP ?=
 COMPAT ?=
+MUTANTS ?=
 STRANGER ?=
 MACHINES ?=
 SYNOD = target/quick/synod
@@ -34,12 +36,12 @@ SYNOD = target/quick/synod
 E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
-TEST_STAGES = test-dependencies quick unit planted-sample e2e
-LONG_STAGES = all-dependencies build planted e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install
+TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
+LONG_STAGES = all-dependencies build planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -91,6 +93,21 @@ planted:
 # A quarter of them, another one for each commit.
 planted-sample:
 	SYNOD_PLANTED_SAMPLE=$$(git rev-parse HEAD) $(CARGO) test -p synod-sim --features planted --test planted
+
+# The monitors of node and provider as they are, in orders of their threads that a scheduler chooses, and with planted
+# bugs that it must find.
+monitors:
+	$(CARGO) test -p synod-node -p synod-provider --features synod-node/shuttle,synod-provider/shuttle --lib model::
+
+monitors-long:
+	SYNOD_SCHEDULES=5000 $(MAKE) --no-print-directory monitors
+
+mutants:
+	scripts/mutants $(MUTANTS)
+
+# Another part each night; all in 32 nights.
+mutants-sample:
+	MUTANTS_SHARD=$$(($$(date +%s) / 86400 % 32))/32 scripts/mutants
 
 # Several files at a time, each with its servers in a network of its own. The long ones test release builds.
 e2e: quick

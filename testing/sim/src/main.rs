@@ -192,7 +192,7 @@ fn planted(name: &str) -> Result<Bug, String> {
         return Err("this build has no planted bugs: build it with --features planted".to_owned());
     }
     Bug::from_name(name).ok_or_else(|| {
-        let names: Vec<String> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        let names: Vec<String> = Bug::SIMULATED.iter().map(|bug| bug.name()).collect();
         format!("planted bugs are: {}", names.join(", "))
     })
 }

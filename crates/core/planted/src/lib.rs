@@ -36,143 +36,187 @@ macro_rules! planted {
 /// Whether bugs can be planted in this build.
 pub const ENABLED: bool = cfg!(feature = "planted");
 
-/// Makes the enum, and the list of its values.
+/// Makes the enum, and the list of those for the simulator.
 macro_rules! bugs {
-    ($(#[$doc:meta] $(#[$more:meta])* $bug:ident,)*) => {
+    (
+        simulated { $($(#[$doc:meta])+ $bug:ident,)* }
+        monitors { $($(#[$monitor_doc:meta])+ $monitor:ident,)* }
+    ) => {
         /// A planted bug. The text says which crate has it, and what that crate then does wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Bug {
-            $(#[$doc] $(#[$more])* $bug,)*
+            $($(#[$doc])+ $bug,)*
+            $($(#[$monitor_doc])+ $monitor,)*
         }
 
         impl Bug {
-            pub const ALL: &[Bug] = &[$(Bug::$bug),*];
+            /// Bugs that the simulator must find; it has no threads. The others are those of
+            /// monitors, for the models beside these (`make monitors`).
+            pub const SIMULATED: &[Bug] = &[$(Bug::$bug),*];
         }
     };
 }
 
 bugs! {
-    /// log: a sync returns success without an fsync.
-    AckBeforeSync,
-    /// consensus: a leader counts its own entry as durable when the write is handed over.
-    CountOwnDiskEarly,
-    /// member: the term and vote are not written to the log.
-    SkipVote,
-    /// consensus: a restarted member does not know which candidate it voted for.
-    ForgetVote,
-    /// consensus: a member votes for every candidate that asks, as often as it is asked.
-    VoteTwice,
-    /// consensus: a candidate gets votes although its log is shorter than the voter's.
-    VoteForShorterLog,
-    /// consensus: entries of older terms are committed by counting copies.
-    CommitOlderTerms,
-    /// member: a leader whose disk has stalled keeps leading.
-    KeepStalledLeader,
-    /// consensus: a leader without a database keeps leading, although others could.
-    KeepLoggerLeading,
-    /// member: a running member that was removed is admitted when it asks to join.
-    AdmitRemoved,
-    /// member: a newcomer votes although a voter that it may be meant to replace is absent.
-    GrowByReplacement,
-    /// member: a voter that leaves in order loses its vote, whatever their number is.
-    LeaverLosesVote,
-    /// member: a leader that follows the writers does not stay for the pause.
-    FollowAtOnce,
-    /// member: the leader admits actions at the pace of the slowest database.
-    SlowestSetsThePace,
-    /// member: the leader admits everything, however much the databases lag.
-    LagWithoutBound,
-    /// consensus: half of the voters count as a majority.
-    HalfIsMajority,
-    /// consensus: the configuration is changed while the last change is not committed.
-    TwoChangesAtOnce,
-    /// consensus: followers append entries that do not continue their logs.
-    AppendAnywhere,
-    /// consensus: a follower takes over a commit index beyond what it holds of the leader's log.
-    CommitUnmatched,
-    /// consensus: a read is answered with the member's own commit index.
-    LocalRead,
-    /// consensus: a leader accepts proposals that were sent to the leader of another term.
-    AcceptStaleProposal,
-    /// consensus: a leader orders a proposal again when its origin sends it again.
-    ResendWithoutDedup,
-    /// member: an origin sends proposals again that it made before its log was reset.
-    ResendAfterReset,
-    /// log: a failed fsync counts as successful.
-    IgnoreFailedSync,
-    /// member: truncations are not written to the log.
-    LoseTruncate,
-    /// log: damage below the durable floor is cut off like a torn tail.
-    CutDamage,
-    /// consensus: a member with a damaged log does not know how far its log had reached.
-    ForgetMark,
-    /// consensus: a member whose log is under repair votes as if the log had never been longer.
-    VoteUnderRepair,
-    /// log: entries are read without a check of their checksum.
-    ServeDamage,
-    /// consensus: the group's protocol version rises to the newest that any one member speaks.
-    RiseTooHigh,
-    /// consensus: the group's version rises by itself although an operator holds it.
-    RiseThoughHeld,
-    /// member: a member keeps running in a group whose protocol version it does not speak.
-    IgnoreVersion,
-    /// certify: the snapshot position of a write set counts as one action later than it is.
-    WindowOffByOne,
-    /// member: after a truncation, certification keeps the effects of the removed entries.
-    NoCertificationRollback,
-    /// member: after a restart, certification knows no keys, but claims to know the window.
-    ColdCertification,
-    /// member: a driver that has stopped performs the rest of its turn.
-    TurnAfterStop,
-    /// member: a full log is purged of chunks of partial actions.
-    DropUnfinished,
-    /// member: a proposal is given up without raising the epoch of its locks.
-    NoEpoch,
-    /// member: entries are delivered before they are committed.
-    DeliverUncommitted,
-    /// member: an action is assembled without a check that all its chunks are there.
-    MissingChunks,
-    /// member: a database that is before the log's beginning continues at that beginning.
-    SkipUnfetched,
-    /// member: an action whose client has given up is left for that client to finish.
-    LeaveToTheDead,
-    /// member: an action counts as flushed as soon as the database has applied it.
-    RetainUnflushed,
-    /// member: a full log is purged of actions that only one database has flushed.
-    RetainForOne,
-    /// member: a member that follows a forced primary truncates actions that it has applied.
-    UndoApplied,
-    /// member: a member gives up the log that shows that its database is of another history.
-    ForgetOtherHistory,
-    /// member: a database that no log proves joins without a full copy, although a primary was
-    /// forced in its group.
-    TrustDatabase,
-    /// member: a commit waits for one of the other databases, not for all.
-    WaitForOne,
-    /// member: the leader orders writes of all members, although only it is to write.
-    WriteElsewhere,
-    /// member: a new leader orders writes that have not seen what preceded its term.
-    WriteBeforeApplied,
-    /// member: a process outside the group may ask for votes, and may lead.
-    StrangerMayVote,
-    /// member: a process outside the group may propose actions.
-    StrangerMayPropose,
-    /// member: a refused message counts as a sign of life of the member that it names.
-    HeardFromStrangers,
-    /// consensus: a candidate drops the votes that arrive after its window.
-    DropLateVotes,
-    /// consensus: a member consents to a later candidacy while its vote may still elect a leader.
-    ConsentWhileVoting,
-    /// member: a leader whose disk has stalled hands over to a member with any disk.
-    HandOverToSlow,
-    /// log: a start believes the engine's position, whatever the record of the database says.
-    BelieveEngine,
-    /// log: the record of the database is written, and not synced.
-    RecordUnsynced,
-    /// log: the record of a failed action is forgotten before the engine has flushed that action.
-    ForgetUnflushed,
-    /// log: a start applies what failed again, though its database may have it by now.
-    ApplyTwice,
+    simulated {
+        /// log: a sync returns success without an fsync.
+        AckBeforeSync,
+        /// consensus: a leader counts its own entry as durable when the write is handed over.
+        CountOwnDiskEarly,
+        /// member: the term and vote are not written to the log.
+        SkipVote,
+        /// consensus: a restarted member does not know which candidate it voted for.
+        ForgetVote,
+        /// consensus: a member votes for every candidate that asks, as often as it is asked.
+        VoteTwice,
+        /// consensus: a candidate gets votes although its log is shorter than the voter's.
+        VoteForShorterLog,
+        /// consensus: entries of older terms are committed by counting copies.
+        CommitOlderTerms,
+        /// member: a leader whose disk has stalled keeps leading.
+        KeepStalledLeader,
+        /// consensus: a leader without a database keeps leading, although others could.
+        KeepLoggerLeading,
+        /// member: a running member that was removed is admitted when it asks to join.
+        AdmitRemoved,
+        /// member: a newcomer votes although a voter that it may be meant to replace is absent.
+        GrowByReplacement,
+        /// member: a voter that leaves in order loses its vote, whatever their number is.
+        LeaverLosesVote,
+        /// member: a leader that follows the writers does not stay for the pause.
+        FollowAtOnce,
+        /// member: the leader admits actions at the pace of the slowest database.
+        SlowestSetsThePace,
+        /// member: the leader admits everything, however much the databases lag.
+        LagWithoutBound,
+        /// consensus: half of the voters count as a majority.
+        HalfIsMajority,
+        /// consensus: the configuration is changed while the last change is not committed.
+        TwoChangesAtOnce,
+        /// consensus: followers append entries that do not continue their logs.
+        AppendAnywhere,
+        /// consensus: a follower takes over a commit index beyond what it holds of the
+        /// leader's log.
+        CommitUnmatched,
+        /// consensus: a read is answered with the member's own commit index.
+        LocalRead,
+        /// consensus: a leader accepts proposals that were sent to the leader of another term.
+        AcceptStaleProposal,
+        /// consensus: a leader orders a proposal again when its origin sends it again.
+        ResendWithoutDedup,
+        /// member: an origin sends proposals again that it made before its log was reset.
+        ResendAfterReset,
+        /// log: a failed fsync counts as successful.
+        IgnoreFailedSync,
+        /// member: truncations are not written to the log.
+        LoseTruncate,
+        /// log: damage below the durable floor is cut off like a torn tail.
+        CutDamage,
+        /// consensus: a member with a damaged log does not know how far its log had reached.
+        ForgetMark,
+        /// consensus: a member whose log is under repair votes as if the log had never been longer.
+        VoteUnderRepair,
+        /// log: entries are read without a check of their checksum.
+        ServeDamage,
+        /// consensus: the group's protocol version rises to the newest that any one member speaks.
+        RiseTooHigh,
+        /// consensus: the group's version rises by itself although an operator holds it.
+        RiseThoughHeld,
+        /// member: a member keeps running in a group whose protocol version it does not speak.
+        IgnoreVersion,
+        /// certify: the snapshot position of a write set counts as one action later than it is.
+        WindowOffByOne,
+        /// member: after a truncation, certification keeps the effects of the removed entries.
+        NoCertificationRollback,
+        /// member: after a restart, certification knows no keys, but claims to know the window.
+        ColdCertification,
+        /// member: a driver that has stopped performs the rest of its turn.
+        TurnAfterStop,
+        /// member: a full log is purged of chunks of partial actions.
+        DropUnfinished,
+        /// member: a proposal is given up without raising the epoch of its locks.
+        NoEpoch,
+        /// member: entries are delivered before they are committed.
+        DeliverUncommitted,
+        /// member: an action is assembled without a check that all its chunks are there.
+        MissingChunks,
+        /// member: a database that is before the log's beginning continues at that beginning.
+        SkipUnfetched,
+        /// member: an action whose client has given up is left for that client to finish.
+        LeaveToTheDead,
+        /// member: an action counts as flushed as soon as the database has applied it.
+        RetainUnflushed,
+        /// member: a full log is purged of actions that only one database has flushed.
+        RetainForOne,
+        /// member: a member that follows a forced primary truncates actions that it has applied.
+        UndoApplied,
+        /// member: a member gives up the log that shows that its database is of another history.
+        ForgetOtherHistory,
+        /// member: a database that no log proves joins without a full copy, although a primary was
+        /// forced in its group.
+        TrustDatabase,
+        /// member: a commit waits for one of the other databases, not for all.
+        WaitForOne,
+        /// member: the leader orders writes of all members, although only it is to write.
+        WriteElsewhere,
+        /// member: a new leader orders writes that have not seen what preceded its term.
+        WriteBeforeApplied,
+        /// member: a process outside the group may ask for votes, and may lead.
+        StrangerMayVote,
+        /// member: a process outside the group may propose actions.
+        StrangerMayPropose,
+        /// member: a refused message counts as a sign of life of the member that it names.
+        HeardFromStrangers,
+        /// consensus: a candidate drops the votes that arrive after its window.
+        DropLateVotes,
+        /// consensus: a member consents to a later candidacy while its vote may still elect a
+        /// leader.
+        ConsentWhileVoting,
+        /// member: a leader whose disk has stalled hands over to a member with any disk.
+        HandOverToSlow,
+        /// log: a start believes the engine's position, whatever the record of the database says.
+        BelieveEngine,
+        /// log: the record of the database is written, and not synced.
+        RecordUnsynced,
+        /// log: the record of a failed action is forgotten before the engine has flushed that
+        /// action.
+        ForgetUnflushed,
+        /// log: a start applies what failed again, though its database may have it by now.
+        ApplyTwice,
+    }
+    monitors {
+        /// node: a thread that has driven its share lets go of events, and the core thread sleeps.
+        KeepShare,
+        /// node: the core thread unlocks the queue between its last look and its sleep.
+        SleepUnlocked,
+        /// node: the thread of a lane unlocks the queue between its last look and its sleep.
+        TakeUnlocked,
+        /// node: what a driving thread may not send is left to a thread that is not woken.
+        SendUnwoken,
+        /// node: an event wakes one of those who wait for it.
+        WakeOne,
+        /// node: those who wait for room are told to look again without their lock.
+        LookAgainUnlocked,
+        /// node: the thread that has written the last line does not wake those who wait for it.
+        FlushUnwoken,
+        /// provider: a wake before the sleep does not count.
+        ForgetWake,
+        /// provider: a thread notes that it waits for its turn after it has unlocked the order.
+        NoteTurnLate,
+        /// provider: the last free applier takes what waits for the action that no applier is
+        /// left for.
+        StrandFirst,
+        /// provider: a pause has begun when what runs has left the order, and is not finished.
+        PauseEarly,
+        /// provider: the end of a pause wakes none who waits for a turn.
+        ResumeUnwoken,
+        /// provider: an applier that makes room does not wake the delivery.
+        RoomUnwoken,
+        /// provider: a stop leaves idle appliers asleep.
+        StopUnwoken,
+        /// provider: a commit looks only before it notes its wait whether that has ended.
+        WaitUnchecked,
+    }
 }
 
 impl Bug {
@@ -183,7 +227,10 @@ impl Bug {
 
     /// The bug with this name.
     pub fn from_name(name: &str) -> Option<Bug> {
-        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+        Bug::SIMULATED
+            .iter()
+            .copied()
+            .find(|bug| bug.name() == name)
     }
 }
 
@@ -227,12 +274,12 @@ mod tests {
 
     #[test]
     fn nothing_is_planted_by_itself() {
-        assert!(Bug::ALL.iter().all(|bug| !is(*bug)));
+        assert!(Bug::SIMULATED.iter().all(|bug| !is(*bug)));
     }
 
     #[test]
     fn each_bug_is_found_by_its_name() {
-        for &bug in Bug::ALL {
+        for &bug in Bug::SIMULATED {
             assert_eq!(Bug::from_name(&bug.name()), Some(bug));
         }
     }

@@ -49,6 +49,7 @@ mod config;
 mod log_queue;
 mod node;
 mod start;
+mod sync;
 mod threads;
 mod transport;
 mod wait;

@@ -6,8 +6,12 @@
 //! serves the queue (before the first connect, after the end), each thread writes its own lines.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
+
+use synod_planted::planted;
+
+use crate::sync::{Condvar, Mutex, lock};
 
 const BYTES_MAX: usize = 1 << 20;
 /// Memory of a line beside its text, in bytes.
@@ -50,7 +54,7 @@ impl<L> Default for LogQueue<L> {
 impl<L> LogQueue<L> {
     /// Queues a line; false if the caller has to write it, because no thread serves.
     pub fn push(&self, level: L, text: &str) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.is_served {
             return false;
         }
@@ -69,7 +73,7 @@ impl<L> LogQueue<L> {
     /// Lines are queued from now on, for a thread that the caller starts with [`LogQueue::serve`].
     /// False if there is one.
     pub fn open(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.is_stopping = false;
         !std::mem::replace(&mut state.is_served, true)
     }
@@ -90,14 +94,14 @@ impl<L> LogQueue<L> {
                 );
                 write(warning, &text);
             }
-            self.state().is_writing = false;
-            self.changed.notify_all();
+            lock(&self.state).is_writing = false;
+            planted!(FlushUnwoken, self.changed.notify_all(), else ());
         }
     }
 
     /// Has the thread end when it has written what waits.
     pub fn stop(&self) {
-        self.state().is_stopping = true;
+        lock(&self.state).is_stopping = true;
         self.changed.notify_all();
     }
 
@@ -106,7 +110,7 @@ impl<L> LogQueue<L> {
         let is_busy = |state: &mut State<L>| state.is_writing || state.has_lines();
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), limit, is_busy)
+            .wait_timeout_while(lock(&self.state), limit, is_busy)
             .unwrap_or_else(PoisonError::into_inner);
         !waited.1.timed_out()
     }
@@ -116,7 +120,7 @@ impl<L> LogQueue<L> {
         let is_idle = |state: &mut State<L>| !state.is_stopping && !state.has_lines();
         let mut state = self
             .changed
-            .wait_while(self.state(), is_idle)
+            .wait_while(lock(&self.state), is_idle)
             .unwrap_or_else(PoisonError::into_inner);
         if !state.has_lines() {
             state.is_served = false;
@@ -127,15 +131,57 @@ impl<L> LogQueue<L> {
         let left_out = std::mem::take(&mut state.left_out);
         Some((std::mem::take(&mut state.lines), left_out))
     }
-
-    fn state(&self) -> MutexGuard<'_, State<L>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<L> State<L> {
     fn has_lines(&self) -> bool {
         !self.lines.is_empty() || self.left_out > 0
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod model {
+    use std::sync::Arc;
+
+    use synod_planted::Bug;
+
+    use super::*;
+    use crate::sync::{model, thread};
+
+    const LIMIT: Duration = Duration::from_secs(3600);
+
+    /// Threads queue lines and wait until these are written; then the one that writes is stopped.
+    fn lines_are_written_before_flush_returns() {
+        let (queue, written) = (Arc::new(LogQueue::default()), Arc::new(Mutex::default()));
+        assert!(queue.open());
+        let serving = thread::spawn({
+            let (queue, written) = (queue.clone(), Arc::<Mutex<Vec<String>>>::clone(&written));
+            move || queue.serve((), |(), text| lock(&written).push(text.to_owned()))
+        });
+        let writers = ["one", "two"].map(|text| {
+            let (queue, written) = (queue.clone(), written.clone());
+            thread::spawn(move || {
+                assert!(queue.push((), text));
+                assert!(queue.flush(LIMIT));
+                assert!(lock(&written).iter().any(|line| line == text));
+            })
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        queue.stop();
+        serving.join().unwrap();
+        assert!(!queue.push((), "three"), "the caller writes it");
+    }
+
+    #[test]
+    fn lines_are_written_and_the_thread_ends_in_every_schedule() {
+        model::holds(lines_are_written_before_flush_returns);
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        model::finds(Bug::FlushUnwoken, lines_are_written_before_flush_returns);
     }
 }
 

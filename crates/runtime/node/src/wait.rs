@@ -2,11 +2,14 @@
 //! for good, so that a node that stops leaves no thread asleep.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy, lock};
+use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy};
+use synod_planted::planted;
 use synod_wire::Lane;
+
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 #[derive(Debug, Default)]
 struct EventState {
@@ -31,7 +34,7 @@ impl EventCount {
         let has_waiters = state.waiting > 0;
         drop(state);
         if has_waiters {
-            self.changed.notify_all();
+            planted!(WakeOne, self.changed.notify_all(), else self.changed.notify_one());
         }
     }
 
@@ -132,7 +135,7 @@ impl ByteBudget {
     /// Makes those who wait for room look whether they still want it.
     fn look_again(&self) {
         // A thread that has looked before this holds the lock until it waits.
-        drop(lock(&self.state));
+        planted!(LookAgainUnlocked, drop(lock(&self.state)), else ());
         self.freed.notify_all();
     }
 
@@ -375,6 +378,10 @@ impl Client for Pending {
         is_first
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "wait_model.rs"]
+mod model;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,11 @@
 //! How threads wait for each other.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+use synod_planted::planted;
+
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// The value with its lock and its condition. The lock is held for moments only.
 #[derive(Default)]
@@ -13,7 +17,7 @@ pub(crate) struct Watched<T> {
 impl<T> Watched<T> {
     /// The value, locked. A change through this guard wakes no waiter.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.value)
     }
 
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
@@ -60,12 +64,12 @@ pub(crate) struct Gate(Arc<Inner>);
 
 impl Gate {
     pub(crate) fn wake(&self) {
-        *self.0.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        planted!(ForgetWake, *lock(&self.0.woken) = true, else ());
         self.0.condition.notify_one();
     }
 
     pub(crate) fn wait_until(&self, deadline: Option<Instant>) {
-        let mut woken = self.0.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut woken = lock(&self.0.woken);
         while !*woken {
             let Some(at) = deadline else {
                 let waited = self.0.condition.wait(woken);

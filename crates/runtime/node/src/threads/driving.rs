@@ -22,12 +22,14 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use synod_consensus::Time;
-use synod_member::lock;
+use synod_planted::planted;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// Events of each queue that are taken for one turn.
 const TAKEN_MAX: usize = 512;
@@ -255,7 +257,8 @@ impl<E: Queued> Driving<E> {
     fn let_go(&self, mut state: MutexGuard<'_, State<E>>) {
         state.is_driven = false;
         let is_early = state.asleep_until.is_some_and(|at| state.due < at);
-        if is_early || state.is_over || !state.events.is_empty() {
+        let has_events = planted!(KeepShare, !state.events.is_empty(), else false);
+        if is_early || state.is_over || has_events {
             self.wake_core(&mut state);
         }
     }
@@ -269,12 +272,16 @@ impl<E: Queued> Driving<E> {
 
     /// The core thread sleeps until it is woken, or for this time, which ends at `until`.
     fn sleep<'a>(
-        &self,
+        &'a self,
         mut state: MutexGuard<'a, State<E>>,
         limit: Duration,
         until: Time,
     ) -> MutexGuard<'a, State<E>> {
         state.asleep_until = Some(until);
+        planted!(SleepUnlocked, (), else {
+            drop(state);
+            state = lock(&self.state);
+        });
         let waited = self.core.wait_timeout(state, limit);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.asleep_until = None;
@@ -367,6 +374,9 @@ fn take_some<E>(queue: &mut VecDeque<E>) -> VecDeque<E> {
     }
 }
 
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "driving_model.rs"]
+mod model;
 #[cfg(test)]
 #[path = "driving_tests.rs"]
 mod tests;

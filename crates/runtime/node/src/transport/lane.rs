@@ -14,18 +14,19 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use synod_consensus::{GroupId, SessionId};
-use synod_member::lock;
+use synod_planted::planted;
 use synod_tls::PeerCredential;
 use synod_wire::{Compression, FrameWriter, PeerMessage, StreamError};
 
 use super::channel::Channel;
 use super::compression::{LinkSpeed, Sent};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// Bound on the bytes that wait for one lane. Beyond it the receiver has stopped reading: the
 /// connection is closed, and the protocol repeats what is needed.
@@ -132,7 +133,7 @@ impl LaneQueue {
         };
         let is_quick = !state.unfinished && state.bytes <= SEND_NOW_MAX && !writer.compresses();
         if !is_quick || !may_send() {
-            self.wake(guard);
+            planted!(SendUnwoken, self.wake(guard), else drop(guard));
             return Pushed::default();
         }
         state.bytes = 0;
@@ -235,6 +236,10 @@ impl LaneQueue {
                 return Ok((std::mem::take(&mut state.queue), writer));
             }
             let mut idle = false;
+            planted!(TakeUnlocked, (), else {
+                drop(state);
+                state = lock(&self.state);
+            });
             if !state.suspect {
                 (state, idle) = self.wait(state, IDLE_CHECK);
             }
@@ -418,6 +423,10 @@ impl LaneWriter {
         }
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "lane_model.rs"]
+mod model;
 
 #[cfg(test)]
 mod tests {

@@ -17,13 +17,15 @@
 //! holds back its reply. Only the thread of a server that cannot do so waits itself.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use synod_planted::planted;
 
 use crate::api::{Gtid, Status};
 use crate::boundary::HeldReply;
 use crate::connection::session::Session;
+use crate::sync::atomic::{AtomicI64, Ordering};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::transaction::streamed_transactions::wait_streams_rolled_back;
 use crate::waiting::Gate;
 
@@ -152,7 +154,7 @@ impl Default for CommitWaits {
 
 impl CommitWaits {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Everything up to `seqno` is applied on all servers that are waited for: the waits that end.
@@ -181,7 +183,8 @@ impl CommitWaits {
         }
         let (hold, gate) = Hold::begin();
         let mut state = self.lock();
-        if state.is_over || self.reached.load(Ordering::Acquire) >= seqno {
+        let is_due = state.is_over || self.reached.load(Ordering::Acquire) >= seqno;
+        if planted!(WaitUnchecked, is_due, else false) {
             return false;
         }
         state.tickets += 1;
@@ -204,6 +207,46 @@ impl CommitWaits {
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waits.len()
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod model {
+    use std::sync::Arc;
+
+    use synod_planted::Bug;
+
+    use super::*;
+    use crate::sync::{model, thread};
+
+    /// Three commits wait while the others apply two of them, and then the connection ends.
+    fn every_client_is_told() {
+        let waits = Arc::new(CommitWaits::default());
+        drop(waits.reach(3));
+        let clients = [4, 5, 9].map(|seqno| {
+            let waits = waits.clone();
+            thread::spawn(move || waits.hold_up(seqno, None))
+        });
+        for seqno in [4, 5] {
+            drop(waits.reach(seqno));
+        }
+        drop(waits.end());
+        for client in clients {
+            client.join().unwrap();
+        }
+        assert_eq!(waits.waiting(), 0);
+    }
+
+    #[test]
+    fn no_client_waits_for_ever_in_every_schedule() {
+        model::holds(every_client_is_told);
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        for bug in [Bug::WaitUnchecked, Bug::ForgetWake] {
+            model::finds(bug, every_client_is_told);
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! owners: for a copy or a failure, say. Each part has private fields, so that only its owner
 //! changes it.
 
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -39,6 +39,7 @@ use crate::position::PositionKeeper;
 use crate::status::LocalState;
 use crate::status::commit_steps::Step;
 use crate::status::counters::Counters;
+use crate::sync::MutexGuard;
 use crate::transaction::statements::NoteQueue;
 use crate::transaction::streamed_transactions::RollbackQueue;
 use crate::transaction::{Gathered, Transaction, Transactions};

@@ -30,10 +30,14 @@ mod tests;
 
 pub(crate) use queue::{NoApplier, Queued, Task, Work};
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use synod_planted::planted;
+
+use crate::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use state::{Course, Milestone, State};
 
 /// Result of a wait.
@@ -78,7 +82,7 @@ impl Sequencer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -168,6 +172,10 @@ impl Sequencer {
                 state.entered = seqno;
                 break Entered::Yes;
             }
+            planted!(NoteTurnLate, (), else {
+                drop(state);
+                state = self.lock();
+            });
             let waiter = state.enter_waiters.entry(seqno).or_default().clone();
             drop(state);
             waiter.wait_until(None);
@@ -333,7 +341,9 @@ impl Sequencer {
         }
         let at = state.begun();
         state.pause_at = Some(at);
-        while state.released < at && state.course != Course::Aborted {
+        while planted!(PauseEarly, state.released, else state.left) < at
+            && state.course != Course::Aborted
+        {
             state = self.wait_for_pause(state);
         }
         (state.released >= at).then_some(at)
@@ -367,7 +377,7 @@ impl Sequencer {
     pub(crate) fn resume(&self) {
         let mut state = self.lock();
         state.pause_at = None;
-        self.move_on(&mut state);
+        planted!(ResumeUnwoken, self.move_on(&mut state), else ());
         state.wake_worker();
     }
 }

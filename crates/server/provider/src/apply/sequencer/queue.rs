@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Origin, View};
+use synod_planted::planted;
 
 use super::Sequencer;
 use super::state::{Course, State};
@@ -175,7 +176,8 @@ impl Sequencer {
         loop {
             if let Some(work) = state.pick() {
                 state.wake_worker();
-                if state.queue.bytes() <= self.low_mark() {
+                let has_room = state.queue.bytes() <= self.low_mark();
+                if planted!(RoomUnwoken, has_room, else false) {
                     self.wake_room(&mut state);
                 }
                 return work;
@@ -210,7 +212,7 @@ impl Sequencer {
         state.course = Course::Draining { to, deadline };
         state.queue.truncate(to);
         state.tasks.clear();
-        state.wake_all();
+        planted!(StopUnwoken, state.wake_all(), else ());
         self.wake_room(&mut state);
         self.wake_pauses(&state);
     }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
+use synod_planted::planted;
+
 use super::queue::{Task, Waiting, Work};
 use crate::waiting::Gate;
 
@@ -318,7 +320,8 @@ impl State {
             .front()
             .is_some_and(|(position, _)| seqno > *position);
         // The last free applier is for the first action: those that run ahead wait for it.
-        let strands = seqno != first && self.running_ahead(first) + 1 >= self.appliers;
+        let is_last_free = self.running_ahead(first) + 1 >= self.appliers;
+        let strands = seqno != first && planted!(StrandFirst, is_last_free, else false);
         (!self.is_paused_before(seqno) && !after_task && !strands).then_some(seqno)
     }
 }

@@ -1,6 +1,7 @@
 //! Appliers, clients, pauses, interrupts and a stop at a random moment, all at once.
 //!
-//! One thread delivers a random history, as the node does. Checked throughout:
+//! Threads of the system run large storms; with the feature `shuttle`, a scheduler orders those of
+//! small ones. One thread delivers a random history, as the node does. Checked throughout:
 //!
 //! * the order is entered and left strictly by seqno, by one thread at a time;
 //! * nothing starts before what it depends on is released; views and tasks are alone;
@@ -8,14 +9,15 @@
 //! * while a pause lasts, nothing enters and nothing is begun;
 //! * after the end, everything up to the released position has finished, and all threads come out.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::tests::{action, view};
 use super::*;
+use crate::sync::mpsc::{Sender, channel};
+use crate::sync::thread;
 
 /// Everything must be over by then.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,6 +35,10 @@ impl Dice {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % sides
+    }
+
+    fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+        range.start() + self.roll(range.end() - range.start() + 1)
     }
 
     fn one_in(&mut self, sides: u64) -> bool {
@@ -219,11 +225,25 @@ fn draw_history(dice: &mut Dice, len: i64) -> (Vec<Kind>, Vec<i64>) {
     (kinds, depends_on)
 }
 
-fn storm(seed: u64) {
+/// Bounds of the storms that are drawn.
+struct Size {
+    actions: RangeInclusive<u64>,
+    appliers: RangeInclusive<u64>,
+    /// Bytes that the queue takes; in half of the storms, any.
+    room: usize,
+    /// How often a thread lets others run between two pauses.
+    between_pauses: RangeInclusive<u64>,
+}
+
+fn storm(seed: u64, size: Size) {
     let mut dice = Dice::new(seed);
-    let len = 40 + dice.roll(400) as i64;
-    let appliers = 1 + dice.roll(6);
-    let room = if dice.one_in(2) { 2_000 } else { usize::MAX };
+    let len = dice.within(size.actions) as i64;
+    let appliers = dice.within(size.appliers);
+    let room = if dice.one_in(2) {
+        size.room
+    } else {
+        usize::MAX
+    };
     let stop_at = 1 + dice.roll(2 * len as u64) as i64;
     let is_aborted = dice.one_in(6);
     let (kinds, depends_on) = draw_history(&mut dice, len);
@@ -259,7 +279,7 @@ fn storm(seed: u64) {
                 }
                 w.sequencer.resume();
             }
-            for _ in 0..pauses.roll(200) {
+            for _ in 0..pauses.within(size.between_pauses.clone()) {
                 thread::yield_now();
             }
         }
@@ -346,9 +366,55 @@ fn spawn(
     })
 }
 
+#[cfg(not(feature = "shuttle"))]
 #[test]
 fn order_holds_in_any_weather() {
     for seed in 0..150 {
-        storm(seed);
+        let size = Size {
+            actions: 40..=439,
+            appliers: 1..=6,
+            room: 2_000,
+            between_pauses: 0..=199,
+        };
+        storm(seed, size);
+    }
+}
+
+#[cfg(feature = "shuttle")]
+mod model {
+    use shuttle::rand::{Rng, thread_rng};
+    use synod_planted::Bug;
+
+    use super::*;
+    use crate::sync::model;
+
+    fn small_storm() {
+        let size = Size {
+            actions: 3..=10,
+            appliers: 1..=3,
+            room: 600,
+            between_pauses: 1..=20,
+        };
+        storm(thread_rng().r#gen(), size);
+    }
+
+    #[test]
+    fn order_holds_in_every_schedule() {
+        model::holds(small_storm);
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        for bug in [
+            Bug::ForgetWake,
+            Bug::NoteTurnLate,
+            Bug::StrandFirst,
+            Bug::PauseEarly,
+            Bug::ResumeUnwoken,
+            Bug::RoomUnwoken,
+            Bug::StopUnwoken,
+        ] {
+            model::finds(bug, small_storm);
+        }
     }
 }
