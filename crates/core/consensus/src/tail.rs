@@ -295,20 +295,10 @@ impl LogView {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::types::Origin;
     use proptest::prelude::*;
 
     fn header(term: u64, index: u64) -> EntryHeader {
-        EntryHeader {
-            term: Term(term),
-            index: LogIndex(index),
-            seqno: Seqno(0),
-            kind: EntryKind::NoOp,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
-        }
+        EntryHeader::bare(Term(term), LogIndex(index), Seqno(0), EntryKind::NoOp)
     }
 
     /// A log of entries of these terms.

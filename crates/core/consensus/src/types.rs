@@ -208,6 +208,20 @@ pub struct EntryHeader {
 }
 
 impl EntryHeader {
+    /// Header of an entry of no origin, without a payload, that depends on nothing.
+    pub fn bare(term: Term, index: LogIndex, seqno: Seqno, kind: EntryKind) -> EntryHeader {
+        EntryHeader {
+            term,
+            index,
+            seqno,
+            kind,
+            origin: Origin::default(),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: 0,
+            payload_crc: 0,
+        }
+    }
+
     pub fn id(&self) -> EntryId {
         EntryId::new(self.term, self.index)
     }

@@ -72,14 +72,9 @@ fn log(dir: &Path) -> Figures {
     let mut log = Log::open(Arc::new(RealFiles), dir, LogOptions::default()).unwrap();
     measure(|i| {
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(i),
-            seqno: Seqno(i as i64),
-            kind: EntryKind::Action,
             origin: Origin::new(MemberId(1), SessionId(1), i),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(1), LogIndex(i), Seqno(i as i64), EntryKind::Action)
         };
         let entry = Entry::new(header, vec![7; PAYLOAD_BYTES].into()).unwrap();
         log.writer.append(&[entry]).unwrap();

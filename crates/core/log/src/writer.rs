@@ -662,7 +662,7 @@ mod tests {
     use crate::{Log, MemoryFiles};
     use bytes::Bytes;
     use std::path::Path;
-    use synod_consensus::{EntryHeader, Origin, Seqno, Term};
+    use synod_consensus::{EntryHeader, Seqno, Term};
 
     #[test]
     fn configuration_of_a_later_program_is_no_damage() {
@@ -673,14 +673,8 @@ mod tests {
         };
         let mut writer = open(&mut |_| true).unwrap().writer;
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(1),
-            seqno: Seqno(0),
-            kind: EntryKind::Config,
-            origin: Origin::default(),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(1), LogIndex(1), Seqno(0), EntryKind::Config)
         };
         // Written as a later program does, with an encoding that this one refuses to append.
         let entry = Entry::new(header, Bytes::from_static(&[99, 0, 0, 0, 0])).unwrap();

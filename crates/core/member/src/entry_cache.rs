@@ -102,19 +102,14 @@ const ENTRIES_MAX: usize = 16_384;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{EntryKind, Origin, Seqno, Term};
+    use synod_consensus::{EntryKind, Seqno, Term};
 
     fn entry(term: u64, index: u64, len: usize) -> (EntryHeader, Bytes) {
         let payload = Bytes::from(vec![7; len]);
         let header = EntryHeader {
-            term: Term(term),
-            index: LogIndex(index),
-            seqno: Seqno(0),
-            kind: EntryKind::NoOp,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
             payload_len: len as u32,
             payload_crc: crc32c::crc32c(&payload),
+            ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(0), EntryKind::NoOp)
         };
         (header, payload)
     }

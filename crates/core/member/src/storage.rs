@@ -455,7 +455,7 @@ mod tests {
     use crate::deliver::tests::Sink;
     use bytes::Bytes;
     use std::path::Path;
-    use synod_consensus::{EntryHeader, Origin, Term};
+    use synod_consensus::{EntryHeader, Term};
     use synod_log::{Log, LogOptions, MemoryFiles};
 
     /// A new log of these files, and what its storage shares.
@@ -481,14 +481,14 @@ mod tests {
         let payload = Bytes::from(vec![7; 1000]);
         let entry = |index: u64| Entry {
             header: EntryHeader {
-                term: Term(1),
-                index: LogIndex(index),
-                seqno: Seqno(index as i64),
-                kind: EntryKind::Action,
-                origin: Origin::default(),
-                depends_on: Seqno::UNDEFINED,
                 payload_len: payload.len() as u32,
                 payload_crc: crc32c::crc32c(&payload),
+                ..EntryHeader::bare(
+                    Term(1),
+                    LogIndex(index),
+                    Seqno(index as i64),
+                    EntryKind::Action,
+                )
             },
             payload: payload.clone(),
         };
@@ -603,16 +603,7 @@ mod tests {
     }
 
     fn append_of(kind: EntryKind, index: u64, seqno: i64) -> Job {
-        let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(seqno),
-            kind,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
-        };
+        let header = EntryHeader::bare(Term(1), LogIndex(index), Seqno(seqno), kind);
         let entry = Entry::new(header, Bytes::from(vec![7; 50_000])).unwrap();
         Job::Append {
             ticket: WriteTicket(index),

@@ -332,14 +332,8 @@ fn logs() -> Vec<MemoryFiles> {
 
 fn entry(term: u64, index: u64, kind: EntryKind, payload: &[u8]) -> Entry {
     let header = EntryHeader {
-        term: Term(term),
-        index: LogIndex(index),
-        seqno: Seqno(index as i64),
-        kind,
-        origin: Default::default(),
         depends_on: Seqno(0),
-        payload_len: 0,
-        payload_crc: 0,
+        ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(index as i64), kind)
     };
     Entry::new(header, Bytes::copy_from_slice(payload)).expect("a small entry")
 }

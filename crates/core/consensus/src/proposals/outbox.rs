@@ -159,14 +159,9 @@ mod tests {
 
     fn entry(term: u64, member: MemberId, number: u64) -> EntryHeader {
         EntryHeader {
-            term: Term(term),
-            index: LogIndex(1),
-            seqno: Seqno(0),
-            kind: EntryKind::Action,
             origin: Origin::new(member, SessionId(5), number),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(term), LogIndex(1), Seqno(0), EntryKind::Action)
         }
     }
 

@@ -164,14 +164,14 @@ impl World {
         let mut before = EntryId::default();
         for (index, entry_term) in (1..).zip(log) {
             let header = EntryHeader {
-                term: entry_term,
-                index: LogIndex(index),
-                seqno: Seqno(index as i64),
-                kind: EntryKind::Action,
                 origin: Origin::new(MemberId(100), SessionId(entry_term.0), index),
                 depends_on: Seqno(0),
-                payload_len: 0,
-                payload_crc: 0,
+                ..EntryHeader::bare(
+                    entry_term,
+                    LogIndex(index),
+                    Seqno(index as i64),
+                    EntryKind::Action,
+                )
             };
             self.sim.oracle.written(&header, before);
             before = header.id();

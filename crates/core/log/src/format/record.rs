@@ -464,14 +464,9 @@ mod tests {
 
     fn entry() -> Entry {
         let header = EntryHeader {
-            term: Term(3),
-            index: LogIndex(7),
-            seqno: Seqno(5),
-            kind: EntryKind::Action,
             origin: Origin::new(MemberId(1), SessionId(2), 3),
             depends_on: Seqno(4),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(3), LogIndex(7), Seqno(5), EntryKind::Action)
         };
         Entry::new(header, Bytes::from_static(b"hello")).unwrap()
     }

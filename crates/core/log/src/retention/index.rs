@@ -164,18 +164,17 @@ impl StreamIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{EntryKind, Origin, Seqno, Term};
+    use synod_consensus::{EntryKind, Seqno, Term};
 
     fn header(index: u64) -> EntryHeader {
         EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(index as i64 * 2),
-            kind: EntryKind::Action,
-            origin: Origin::default(),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(
+                Term(1),
+                LogIndex(index),
+                Seqno(index as i64 * 2),
+                EntryKind::Action,
+            )
         }
     }
 

@@ -139,18 +139,11 @@ impl Summaries {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use synod_consensus::Origin;
 
     fn header(index: u64, seqno: i64, kind: EntryKind, term: u64) -> EntryHeader {
         EntryHeader {
-            term: Term(term),
-            index: LogIndex(index),
-            seqno: Seqno(seqno),
-            kind,
-            origin: Origin::default(),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(seqno), kind)
         }
     }
 

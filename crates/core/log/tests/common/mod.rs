@@ -33,14 +33,9 @@ pub fn open(files: &(impl Files + Clone + 'static)) -> Opened {
 /// An entry whose content depends on its term and index.
 pub fn entry(term: u64, index: u64, seqno: i64, kind: EntryKind, bytes: usize) -> Entry {
     let header = EntryHeader {
-        term: Term(term),
-        index: LogIndex(index),
-        seqno: Seqno(seqno),
-        kind,
         origin: Origin::new(MemberId(1), SessionId(2), index),
         depends_on: Seqno(-1),
-        payload_len: 0,
-        payload_crc: 0,
+        ..EntryHeader::bare(Term(term), LogIndex(index), Seqno(seqno), kind)
     };
     let payload: Vec<u8> = (0..bytes)
         .map(|i| (i as u64 * 7 + index + term * 31) as u8)

@@ -28,14 +28,9 @@ impl Log {
         self.index += 1;
         self.seqno += i64::from(kind.is_ordered());
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(self.index),
-            seqno: Seqno(self.seqno),
-            kind,
             origin: origin(self.index),
-            depends_on: Seqno::UNDEFINED,
             payload_len: payload.len() as u32,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(1), LogIndex(self.index), Seqno(self.seqno), kind)
         };
         let fed = self.state.appended(Time(1), &header, payload);
         fed.map(|()| header).map_err(|error| error.to_string())

@@ -331,14 +331,8 @@ mod tests {
 
     fn add(assembly: &mut Assembly, index: u64, action_no: u64, chunk_index: u32) {
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(0),
-            kind: EntryKind::Chunk,
             origin: origin(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(Term(1), LogIndex(index), Seqno(0), EntryKind::Chunk)
         };
         let chunk = Chunk {
             part: Part::Data,

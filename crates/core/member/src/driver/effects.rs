@@ -5,8 +5,8 @@
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{
-    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, Origin, SendEntries,
-    Seqno, WriteOp, WriteTicket,
+    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Seqno,
+    WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
@@ -131,16 +131,7 @@ impl Driver {
         };
         self.proposals.proposal_committed(
             &self.ctx,
-            &EntryHeader {
-                term,
-                index,
-                seqno: Seqno(0),
-                kind: EntryKind::NoOp,
-                origin: Origin::default(),
-                depends_on: Seqno::UNDEFINED,
-                payload_len: 0,
-                payload_crc: 0,
-            },
+            &EntryHeader::bare(term, index, Seqno(0), EntryKind::NoOp),
         );
     }
 

@@ -809,16 +809,7 @@ fn entries_are_fetched_since_version_5() {
 
 #[test]
 fn fetched_entries_that_do_not_follow_one_another_are_refused() {
-    let header = |index| EntryHeader {
-        term: Term(1),
-        index: LogIndex(index),
-        seqno: Seqno(1),
-        kind: EntryKind::NoOp,
-        origin: Origin::default(),
-        depends_on: Seqno::UNDEFINED,
-        payload_len: 0,
-        payload_crc: 0,
-    };
+    let header = |index| EntryHeader::bare(Term(1), LogIndex(index), Seqno(1), EntryKind::NoOp);
     let answer = PeerMessage::Fetched(FetchAnswer {
         session: SessionId(1),
         number: 2,

@@ -3,9 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use synod_consensus::{
-    Append, Body, EntryHeader, EntryId, EntryKind, Message, Origin, Seqno, Time,
-};
+use synod_consensus::{Append, Body, EntryHeader, EntryId, EntryKind, Message, Time};
 use synod_member::StartMode;
 use synod_wire::{Lane, PeerMessage};
 
@@ -82,14 +80,13 @@ fn forged(leader: &Member, learner: &Member) -> PeerMessage {
     let at = learner.node().status();
     let prev = EntryId::new(at.term, at.last_index);
     let entry = EntryHeader {
-        term: at.term,
-        index: at.last_index.next(),
-        seqno: at.commit_seqno,
-        kind: EntryKind::NoOp,
-        origin: Origin::default(),
-        depends_on: Seqno::UNDEFINED,
-        payload_len: 0,
         payload_crc: crc32c::crc32c(&[]),
+        ..EntryHeader::bare(
+            at.term,
+            at.last_index.next(),
+            at.commit_seqno,
+            EntryKind::NoOp,
+        )
     };
     PeerMessage::Fed {
         message: Message::new(

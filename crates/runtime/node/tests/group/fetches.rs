@@ -3,7 +3,7 @@
 use std::thread;
 
 use bytes::Bytes;
-use synod_consensus::{Body, EntryHeader, EntryKind, LogIndex, Message, Origin, Term};
+use synod_consensus::{Body, EntryHeader, EntryKind, LogIndex, Message, Term};
 use synod_node::{DataState, MemberId, NodeConfig, NotFetched, Seqno, StartMode};
 use synod_wire::{FetchAnswer, FetchedEntries, PeerMessage};
 
@@ -81,14 +81,9 @@ fn forged(asker: &Member, had: Seqno) -> [PeerMessage; 3] {
     let data = Bytes::from_static(b"invented");
     let (status, (member, session)) = (asker.node().status(), asker.node().identity());
     let header = EntryHeader {
-        term: Term(1),
-        index: LogIndex(1),
-        seqno: had.next(),
-        kind: EntryKind::Action,
-        origin: Origin::default(),
-        depends_on: Seqno::UNDEFINED,
         payload_len: data.len() as u32,
         payload_crc: crc32c::crc32c(&data),
+        ..EntryHeader::bare(Term(1), LogIndex(1), had.next(), EntryKind::Action)
     };
     let answer = |headers: Vec<EntryHeader>| {
         let payloads = headers.iter().map(|_| Some(data.clone())).collect();

@@ -111,7 +111,7 @@ fn joins(expected: &Expected, last: &Entry) -> Result<(), String> {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use synod_consensus::{EntryHeader, EntryKind, Origin, Term};
+    use synod_consensus::{EntryHeader, EntryKind, Term};
 
     /// An entry of the log: entries 1, 2, 3 ... are an action, a no-op, an action, and so on.
     pub(in crate::driver) fn entry(index: u64) -> (EntryHeader, Option<Bytes>) {
@@ -123,14 +123,14 @@ mod tests {
             EntryKind::NoOp
         };
         let header = EntryHeader {
-            term: Term(1 + index / 10),
-            index: LogIndex(index),
-            seqno: Seqno(index.div_ceil(2) as i64),
-            kind,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
             payload_len: 10,
             payload_crc: crc32c::crc32c(&payload),
+            ..EntryHeader::bare(
+                Term(1 + index / 10),
+                LogIndex(index),
+                Seqno(index.div_ceil(2) as i64),
+                kind,
+            )
         };
         (header, Some(payload))
     }

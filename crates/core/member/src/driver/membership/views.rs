@@ -103,19 +103,14 @@ mod tests {
     use bytes::Bytes;
     use std::path::Path;
     use std::sync::Arc;
-    use synod_consensus::{EntryHeader, Origin, Seqno, Term};
+    use synod_consensus::{EntryHeader, Seqno, Term};
     use synod_log::{Entry, Log, LogOptions, MemoryFiles};
 
     pub(in crate::driver) fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
         let header = EntryHeader {
-            term: Term(1),
-            index: LogIndex(index),
-            seqno: Seqno(index as i64),
-            kind,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
             payload_len: payload.len() as u32,
             payload_crc: crc32c::crc32c(&payload),
+            ..EntryHeader::bare(Term(1), LogIndex(index), Seqno(index as i64), kind)
         };
         Entry { header, payload }
     }

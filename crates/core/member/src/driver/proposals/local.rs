@@ -328,14 +328,9 @@ mod tests {
     /// Entry 1 of this term, or the proposal with this number.
     pub(in crate::driver) fn entry(number: u64) -> EntryHeader {
         EntryHeader {
-            term: TERM,
-            index: LogIndex(1),
-            seqno: Seqno(1),
-            kind: EntryKind::Action,
             origin: Origin::new(ME.member, ME.session, number),
             depends_on: Seqno(0),
-            payload_len: 0,
-            payload_crc: 0,
+            ..EntryHeader::bare(TERM, LogIndex(1), Seqno(1), EntryKind::Action)
         }
     }
 
