@@ -124,8 +124,9 @@ fn choose(
             };
             Err(OperateError::NoServer(format!(
                 "no server with Synod was found on this machine. Looked for sockets called {} in \
-                 {list}, and in {}. One that has just begun to start has none yet. Name the log directory of any \
-                 other member: --dir /var/lib/synod-logger, --dir /var/lib/synod-relay",
+                 {list}, and in {}. One that has just begun to start has none yet. Name the log \
+                 directory of any other member: --dir /var/lib/synod-logger, --dir \
+                 /var/lib/synod-relay",
                 socket::NAME,
                 USUAL_DIRS.join(" and "),
             )))
