@@ -25,6 +25,7 @@ pub mod protocol;
 pub mod recovery;
 pub mod relay;
 mod remote;
+pub mod rights;
 mod serve;
 pub mod socket;
 pub mod span;

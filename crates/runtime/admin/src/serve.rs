@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::connection::Connection;
 use crate::lines::{self, LineError, LineReader};
 use crate::protocol::{CALL_BYTES_MAX, Call, Hello, NEWEST, OLDEST, Reason, Reply, Request};
-use crate::socket::{Rights, STATUS_GROUP};
+use crate::rights::Rights;
+use crate::socket::STATUS_GROUP;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeLimits {

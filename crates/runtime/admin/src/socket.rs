@@ -2,8 +2,7 @@
 //!
 //! The socket is `synod.sock` in the log directory, which one process at a time holds by the log's
 //! lock: what lies there under that name when it begins to listen was left by a process that has
-//! ended, and is replaced. The socket has mode 0600 from its first moment, and each peer is asked
-//! for its user as well: the server's own and root may give orders.
+//! ended, and is replaced. The socket has mode 0600 from its first moment; see also [`crate::rights`].
 //!
 //! If this machine has the group [`STATUS_GROUP`] and this process is in it, the socket is opened
 //! to that group: its processes, such as an agent with a user of its own, may ask how the member
@@ -14,14 +13,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, Mode, chmod, chown, fchmod};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use rustix::process::{getegid, geteuid, getgroups};
 
@@ -213,27 +212,6 @@ impl Reach {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// To ask and to order: it runs as this process's user, or as root.
-    Orders,
-    /// To ask for the status. The mode of the socket has let this process in.
-    Status,
-}
-
-pub fn rights_of(peer: &impl AsFd) -> io::Result<Rights> {
-    let credentials = sockopt::socket_peercred(peer)?;
-    Ok(rights(credentials.uid.as_raw(), geteuid().as_raw()))
-}
-
-fn rights(peer: u32, own: u32) -> Rights {
-    if peer == own || peer == 0 {
-        Rights::Orders
-    } else {
-        Rights::Status
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -250,11 +228,6 @@ mod tests {
             GroupAccess::NoGroup | GroupAccess::NotInGroup => 0o600,
         };
         assert_eq!(mode.mode() & 0o777, expected);
-        let client = connect(&path(dir.path())).unwrap();
-        assert_eq!(rights_of(&client).unwrap(), Rights::Orders);
-        assert_eq!(rights(7, 7), Rights::Orders);
-        assert_eq!(rights(0, 7), Rights::Orders);
-        assert_eq!(rights(8, 7), Rights::Status);
     }
 
     #[test]

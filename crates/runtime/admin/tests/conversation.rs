@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use synod_admin::protocol::{Answer, Reason, Reply, Request};
-use synod_admin::socket::{self, Listening, Rights};
+use synod_admin::rights::Rights;
+use synod_admin::socket::{self, Listening};
 use synod_admin::status::Status;
 use synod_admin::{Client, ClientError, LineError, ServeLimits, refuse_busy, serve};
 use tempfile::TempDir;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_admin::protocol::Request;
-use synod_admin::socket::Rights;
+use synod_admin::rights::Rights;
 use synod_admin::{Connection, LineError, ServeLimits, serve};
 use synod_node::{CommandConnection, CommandHandler, Level};
 

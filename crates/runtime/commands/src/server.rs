@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use synod_admin::protocol::{Reply, Request};
-use synod_admin::socket::{self, GroupAccess, ListenError, Listening, Rights, STATUS_GROUP};
+use synod_admin::rights::{Rights, rights_of};
+use synod_admin::socket::{GroupAccess, ListenError, Listening, STATUS_GROUP};
 use synod_admin::{Accepted, ServeLimits, refuse_busy, serve};
 use synod_node::Level;
 
@@ -168,7 +169,7 @@ impl Clients {
     fn take(&mut self, stream: UnixStream) {
         self.served.retain(|served| !served.thread.is_finished());
         // A process that the system says nothing of has gone.
-        let Ok(rights) = socket::rights_of(&stream) else {
+        let Ok(rights) = rights_of(&stream) else {
             return;
         };
         if self.is_full_for(rights) {

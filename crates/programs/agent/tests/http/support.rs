@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use synod_admin::protocol::{Answer, Reply};
-use synod_admin::socket::{Listening, Rights};
+use synod_admin::rights::Rights;
+use synod_admin::socket::Listening;
 use synod_admin::status::{Group, Status};
 use synod_admin::{Accepted, Client, ServeLimits, serve};
 use synod_agent::{Access, Agent, Asker, Token};
