@@ -5,7 +5,7 @@
 //!  Event::Peer ──► sender (what this member knows of it) ──► table ──► handled, late or refused
 //! ```
 //!
-//! [`table`] says which standing a message needs. [`KnownPeers`] knows the members that are in
+//! [`table`] says which standing a message needs. [`UnconfiguredPeers`] knows the members that are in
 //! no configuration of this member and still may speak: those that it asked to join, and those that
 //! configured members have introduced. [`RefusedMessages`] counts what was refused, and says when
 //! that is to be logged. [`DuplicateIdentity`] counts members that say that another process has
@@ -15,9 +15,9 @@
 
 mod bound_certificate;
 mod duplicate_identity;
-mod known_peers;
 mod refused_messages;
 mod table;
+mod unconfigured_peers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,16 +33,16 @@ use crate::io::KnownPeer;
 use crate::shared::lock;
 use bound_certificate::taken_subjects;
 use duplicate_identity::{DuplicateIdentity, Report};
-use known_peers::KnownPeers;
 use refused_messages::RefusedMessages;
 use table::{Judgement, Kind, Sender};
+use unconfigured_peers::UnconfiguredPeers;
 
 pub(super) use bound_certificate::{is_bound_otherwise, other_holder};
 
 /// State by which this member judges a sender, beside its configuration and its leader.
 #[derive(Default)]
 pub(super) struct Authorization {
-    pub(super) known_peers: KnownPeers,
+    pub(super) unconfigured_peers: UnconfiguredPeers,
     pub(super) refused: RefusedMessages,
     pub(super) duplicate_identity: DuplicateIdentity,
     /// Certificates that configured members have shown and are not bound to yet.
@@ -102,7 +102,7 @@ impl Authorization {
             is_configured: ctx.is_configured(from),
             is_leaving: ctx.core.progress().any(|peer| peer.member == from),
             is_introduced: self.introduction_of(ctx, from).is_some(),
-            is_asked: !has_found_group(ctx, membership) && self.known_peers.is_asked(from),
+            is_asked: !has_found_group(ctx, membership) && self.unconfigured_peers.is_asked(from),
             is_followed: leader == Some(from),
             ..sender
         }
@@ -110,7 +110,7 @@ impl Authorization {
 
     fn introduction_of(&self, ctx: &Context, member: MemberId) -> Option<&IntroducedMember> {
         let committed = ctx.core.commit_index();
-        self.known_peers.introduced(member, committed)
+        self.unconfigured_peers.introduced(member, committed)
     }
 
     fn bound_certificate<'a>(&'a self, ctx: &'a Context, member: MemberId) -> Option<&'a str> {
@@ -212,8 +212,8 @@ impl Authorization {
         }
         let committed = ctx.core.commit_index();
         let named = introduction.members.clone();
-        let known_peers = &mut self.known_peers;
-        if !known_peers.introduced_by(from, introduction, committed) {
+        let unconfigured_peers = &mut self.unconfigured_peers;
+        if !unconfigured_peers.introduced_by(from, introduction, committed) {
             return;
         }
         for introduced in named {
@@ -230,20 +230,20 @@ impl Authorization {
     /// this member does not know.
     pub(super) fn rights_tick(&mut self, ctx: &Context, membership: &Membership) {
         if has_found_group(ctx, membership) {
-            self.known_peers.found_group();
+            self.unconfigured_peers.found_group();
         }
         if ctx.core.leader().is_none() {
             let members = ctx.core.config().config.members.keys();
             let others = members.filter(|id| **id != ctx.identity.me.member);
             others.for_each(|other| introduce_to(ctx, *other));
         }
-        let known_peers = &self.known_peers;
-        let introducers: BTreeSet<MemberId> = known_peers
+        let unconfigured_peers = &self.unconfigured_peers;
+        let introducers: BTreeSet<MemberId> = unconfigured_peers
             .asked()
             .chain(ctx.core.config().config.members.keys().copied())
             .collect();
         let committed = ctx.core.commit_index();
-        self.known_peers
+        self.unconfigured_peers
             .forget(|by| introducers.contains(&by), committed);
         let members = &ctx.core.config().config.members;
         self.unbound.retain(|id, _| {
@@ -259,12 +259,12 @@ impl Authorization {
         let latest = &ctx.core.config().config;
         let committed = ctx.core.config_at(ctx.core.commit_index());
         let committed = committed.map(|at| &at.config);
-        let known_peers = &self.known_peers;
+        let unconfigured_peers = &self.unconfigured_peers;
         let configured = [Some(latest), committed].into_iter().flatten();
         let ids = configured
             .flat_map(|config| config.members.keys().copied())
-            .chain(known_peers.all_introduced())
-            .chain(known_peers.asked())
+            .chain(unconfigured_peers.all_introduced())
+            .chain(unconfigured_peers.asked())
             .chain(ctx.core.leader())
             // They are asked next.
             .chain(membership.join.contacts());
@@ -291,9 +291,9 @@ impl Authorization {
         membership: &Membership,
         member: MemberId,
     ) -> bool {
-        let known_peers = &self.known_peers;
+        let unconfigured_peers = &self.unconfigured_peers;
         ctx.is_configured(member)
-            || known_peers.is_asked(member)
+            || unconfigured_peers.is_asked(member)
             || self.introduction_of(ctx, member).is_some()
             || membership.is_searching(ctx) && membership.join.is_contact(member)
     }

@@ -19,14 +19,14 @@ use synod_wire::{IntroducedMember, Introduction};
 const MEMBERS_MAX: usize = 64;
 
 /// The component that knows these members. Invariant: at most one introduction per introducer, its
-/// last one, and each beyond the commit index of the last [`KnownPeers::forget`].
+/// last one, and each beyond the commit index of the last [`UnconfiguredPeers::forget`].
 #[derive(Default)]
-pub(in crate::driver) struct KnownPeers {
+pub(in crate::driver) struct UnconfiguredPeers {
     asked: BTreeSet<MemberId>,
     introductions: BTreeMap<MemberId, Introduction>,
 }
 
-impl KnownPeers {
+impl UnconfiguredPeers {
     pub(in crate::driver) fn ask(&mut self, member: MemberId) {
         if self.asked.len() < MEMBERS_MAX {
             self.asked.insert(member);
@@ -114,14 +114,14 @@ mod tests {
         }
     }
 
-    fn address_of(known: &KnownPeers, id: u64, committed: u64) -> Option<&str> {
+    fn address_of(known: &UnconfiguredPeers, id: u64, committed: u64) -> Option<&str> {
         let introduced = known.introduced(MemberId(id), LogIndex(committed));
         introduced.map(|introduced| introduced.address.as_str())
     }
 
     #[test]
     fn newest_introduction_counts_until_its_configuration_is_committed_here() {
-        let mut known = KnownPeers::default();
+        let mut known = UnconfiguredPeers::default();
         let committed = LogIndex(5);
         assert!(!known.introduced_by(MemberId(1), introduction(5, &[9]), committed));
         assert!(known.introduced_by(MemberId(1), introduction(7, &[4, 9]), committed));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn introductions_replace_each_other_and_are_bounded() {
-        let mut known = KnownPeers::default();
+        let mut known = UnconfiguredPeers::default();
         known.introduced_by(MemberId(1), introduction(7, &[4]), LogIndex(5));
         known.introduced_by(MemberId(1), introduction(9, &[6]), LogIndex(5));
         assert_eq!(known.all_introduced(), BTreeSet::from([MemberId(6)]));
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn member_that_truncated_its_configuration_withdraws_its_introduction() {
-        let mut known = KnownPeers::default();
+        let mut known = UnconfiguredPeers::default();
         let committed = LogIndex(5);
         known.introduced_by(MemberId(1), introduction(9, &[4, 6]), committed);
         assert!(known.introduced_by(MemberId(1), introduction(7, &[4]), committed));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn asked_members_are_bounded_and_forgotten_with_the_search() {
-        let mut known = KnownPeers::default();
+        let mut known = UnconfiguredPeers::default();
         for id in 1..=65 {
             known.ask(MemberId(id));
         }

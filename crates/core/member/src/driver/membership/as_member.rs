@@ -122,7 +122,7 @@ impl Membership {
         let (database, last) = (ctx.database(), ctx.core.last_id());
         let join = ctx.identity.join_request(database, last, has_joined);
         for target in &targets {
-            authorization.known_peers.ask(*target);
+            authorization.unconfigured_peers.ask(*target);
         }
         // The network has to know them before they answer.
         authorization.publish_known(ctx, self);
