@@ -52,7 +52,7 @@ impl Accounts {
 
     /// Whether a reader with this account may have this number. A tool without a number (zero)
     /// displaces no reader.
-    pub(crate) fn may_be(&self, name: &str, server_id: u32) -> bool {
+    pub(crate) fn may_have_server_id(&self, name: &str, server_id: u32) -> bool {
         let has = |server_ids: &BTreeSet<u32>| server_ids.contains(&server_id);
         match self.server_ids.get(name) {
             _ if server_id == 0 => true,
@@ -143,7 +143,7 @@ mod tests {
         for name in ["repl", "cdc", "tool"] {
             assert!(accounts.add(name, SECRET));
         }
-        assert!(accounts.may_be("cdc", 99), "nothing is bound");
+        assert!(accounts.may_have_server_id("cdc", 99), "nothing is bound");
         assert!(accounts.bind("repl", [98, 99].into()));
         assert!(!accounts.bind("other", [1].into()));
         for (name, server_id, may) in [
@@ -154,7 +154,11 @@ mod tests {
             ("tool", 0, true),
             ("repl", 0, true),
         ] {
-            assert_eq!(accounts.may_be(name, server_id), may, "{name} {server_id}");
+            assert_eq!(
+                accounts.may_have_server_id(name, server_id),
+                may,
+                "{name} {server_id}"
+            );
         }
     }
 

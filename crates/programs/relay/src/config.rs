@@ -510,7 +510,7 @@ mod tests {
         }
         refused("relay.server_ids = 99", "relay.server_ids.repl = [99]");
         let bound = parse("relay.server_ids.repl = [98, 99]").unwrap().accounts;
-        assert!(bound.may_be("repl", 99) && !bound.may_be("repl", 97));
+        assert!(bound.may_have_server_id("repl", 99) && !bound.may_have_server_id("repl", 97));
         refused("synod.leader_weight = 1", "synod.leader_weight");
         let clear_or_not = WHOLE.replace("0.0.0.0:3310", "ssl://0.0.0.0:3310");
         let error = RelayConfig::parse(Path::new("relay.toml"), &clear_or_not).unwrap_err();

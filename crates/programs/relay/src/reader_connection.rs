@@ -333,7 +333,7 @@ pub(crate) fn own_transaction(lacked: Gtid) -> String {
 
 /// Refuses a number that is bound to another account, or that is none of the reader's account.
 fn check_account(accounts: &Accounts, account: &str, server_id: u32) -> Result<(), Refusal> {
-    if accounts.may_be(account, server_id) {
+    if accounts.may_have_server_id(account, server_id) {
         return Ok(());
     }
     Err(Refusal::dump(format!(
