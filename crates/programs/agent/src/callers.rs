@@ -50,7 +50,7 @@ impl Callers {
         }
         let number = unproven.next;
         unproven.next += 1;
-        let entry = (site(address), end.clone());
+        let entry = (call_source(address), end.clone());
         unproven.waiting.insert(number, entry);
         drop(unproven);
         let place = Mutex::new(Place::Unproven);
@@ -93,7 +93,7 @@ impl Unproven {
 }
 
 /// Addresses that one machine can have as many of as it likes count as one.
-fn site(address: IpAddr) -> IpAddr {
+fn call_source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn network_of_an_ipv6_host_counts_as_one_site() {
-        let parse = |text: &str| site(text.parse().unwrap());
+        let parse = |text: &str| call_source(text.parse().unwrap());
         assert_eq!(parse("2001:db8::1"), parse("2001:db8::2:3"));
         assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));
         assert_eq!(parse("::ffff:192.0.2.1"), parse("192.0.2.1"));

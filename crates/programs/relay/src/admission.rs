@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use synod_binlog::words::excerpt;
 
-use synod_node::{Source, first_to_leave};
+use synod_node::{CallSource, first_to_leave};
 use synod_tls::ServiceTls;
 
 use crate::accounts::Challenge;
@@ -40,7 +40,7 @@ pub(crate) struct Callers {
 #[derive(Debug)]
 struct Caller {
     stream: TcpStream,
-    source: Source,
+    source: CallSource,
     since: Instant,
     is_ending: bool,
 }
@@ -64,7 +64,7 @@ impl Callers {
     ) -> io::Result<CallerPlace<'_>> {
         let caller = Caller {
             stream: stream.try_clone()?,
-            source: Source::of(from.ip()),
+            source: CallSource::of(from.ip()),
             since: Instant::now(),
             is_ending: false,
         };

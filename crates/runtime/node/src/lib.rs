@@ -60,8 +60,8 @@ pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
 pub use transport::{
-    ClockOffset, CommandConnection, CommandHandler, CompressionChoice, CompressionStatus,
-    LinkStatus, LogRateLimit, Source, first_to_leave, galera,
+    CallSource, ClockOffset, CommandConnection, CommandHandler, CompressionChoice,
+    CompressionStatus, LinkStatus, LogRateLimit, first_to_leave, galera,
 };
 pub use wait::{Pending, WaitResult};
 

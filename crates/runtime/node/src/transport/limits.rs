@@ -91,11 +91,11 @@ impl<About: Eq + Hash> LogRateLimit<About> {
 /// Source of calls: an address of IPv4, or a network of IPv6. One host commonly has all 2^64
 /// addresses of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Source(IpAddr);
+pub struct CallSource(IpAddr);
 
-impl Source {
-    pub fn of(ip: IpAddr) -> Source {
-        Source(match ip.to_canonical() {
+impl CallSource {
+    pub fn of(ip: IpAddr) -> CallSource {
+        CallSource(match ip.to_canonical() {
             IpAddr::V6(ip) => {
                 let [a, b, c, d, ..] = ip.segments();
                 Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
@@ -114,9 +114,9 @@ impl Source {
 /// most. A caller that opens many connections competes with itself: one from another source, which
 /// has one, keeps it.
 pub fn first_to_leave<Id: Copy>(
-    pool: impl Iterator<Item = (Id, Source, Instant)> + Clone,
+    pool: impl Iterator<Item = (Id, CallSource, Instant)> + Clone,
 ) -> Option<Id> {
-    let mut counts: HashMap<Source, usize> = HashMap::new();
+    let mut counts: HashMap<CallSource, usize> = HashMap::new();
     for (_, source, _) in pool.clone() {
         *counts.entry(source).or_default() += 1;
     }
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(limit.last.len(), 1);
     }
 
-    fn source(text: &str) -> Source {
-        Source::of(text.parse().unwrap())
+    fn source(text: &str) -> CallSource {
+        CallSource::of(text.parse().unwrap())
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::compression::LinkSpeed;
 use super::dial::{CallLimits, dial};
 use super::greeting::AdmittedCaller;
 use super::lane::{LaneEnd, LaneQueue, LaneWriter, OpenLane, PushResult};
-use super::limits::{Source, first_to_leave};
+use super::limits::{CallSource, first_to_leave};
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub(super) struct Link {
     /// is called back.
     is_ordered: AtomicBool,
     /// Source of the stranger's call; none if the driver ordered the link at first.
-    source: Option<Source>,
+    source: Option<CallSource>,
     begun: Instant,
     lanes: [LaneQueue; 2],
     compresses: AtomicBool,
@@ -74,11 +74,11 @@ impl Link {
         Link::new(member, Target::at(address), None)
     }
 
-    fn to_stranger(member: MemberId, target: Target, source: Source) -> Link {
+    fn to_stranger(member: MemberId, target: Target, source: CallSource) -> Link {
         Link::new(member, target, Some(source))
     }
 
-    fn new(member: MemberId, target: Target, source: Option<Source>) -> Link {
+    fn new(member: MemberId, target: Target, source: Option<CallSource>) -> Link {
         Link {
             member,
             target: Mutex::new(target),
@@ -133,7 +133,7 @@ impl Link {
 
     /// Source of the stranger's call, and since when the stranger is called; none for a link that
     /// the driver has ordered.
-    pub(super) fn place(&self) -> Option<(Source, Instant)> {
+    pub(super) fn place(&self) -> Option<(CallSource, Instant)> {
         let source = self.source.filter(|_| !self.is_ordered())?;
         Some((source, self.begun))
     }
@@ -478,7 +478,7 @@ impl Transport {
             let text = || format!("not calling {address} back: {why}");
             return self.log_about(caller.ip, Level::Warning, why, text);
         }
-        let link = Arc::new(Link::to_stranger(member, target, Source::of(caller.ip)));
+        let link = Arc::new(Link::to_stranger(member, target, CallSource::of(caller.ip)));
         running.push(Arc::downgrade(&link));
         drop(running);
         self.start_link(&mut links, link);

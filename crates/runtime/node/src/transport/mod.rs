@@ -53,7 +53,7 @@ use discovery::OutboundAnswers;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
 use lane::{PushResult, Pushed};
-pub use limits::{LogRateLimit, Source, first_to_leave};
+pub use limits::{CallSource, LogRateLimit, first_to_leave};
 use link::{CallBacks, Link, Target};
 use open_connections::OpenConnections;
 pub(crate) use pings::PingThread;

@@ -22,7 +22,7 @@ use synod_member::lock;
 use synod_tls::PeerCredential;
 
 use super::known_peers::Admission;
-use super::limits::{Source, first_to_leave};
+use super::limits::{CallSource, first_to_leave};
 
 /// Callers at a time that have not said who they are.
 const GREETING_MAX: usize = 64;
@@ -53,7 +53,7 @@ struct State {
 
 struct OpenConnection {
     stream: TcpStream,
-    source: Source,
+    source: CallSource,
     pool: Pool,
     /// When it was accepted; when the last message came, on a connection of a stranger
     /// or a client.
@@ -136,7 +136,7 @@ impl OpenConnections {
         let is_known = Arc::new(AtomicBool::new(false));
         let connection = OpenConnection {
             stream: stream.try_clone().ok()?,
-            source: Source::of(ip),
+            source: CallSource::of(ip),
             pool,
             used: Instant::now(),
             group: None,
