@@ -11,19 +11,19 @@ use crate::old_entries::OldEntries;
 
 /// A range of the log that the driver wants read, to be dropped when it is answered.
 #[derive(Debug)]
-pub enum DiskRead {
+pub enum CatchUpRead {
     /// For a follower that lags.
     OldEntries(OldEntries),
     /// For a member that fetches what its own log lacks.
     Fetch(FetchRead),
 }
 
-impl DiskRead {
+impl CatchUpRead {
     /// The member that needs the range.
     pub fn to(&self) -> MemberId {
         match self {
-            DiskRead::OldEntries(read) => read.to(),
-            DiskRead::Fetch(read) => read.to,
+            CatchUpRead::OldEntries(read) => read.to(),
+            CatchUpRead::Fetch(read) => read.to,
         }
     }
 
@@ -38,8 +38,8 @@ impl DiskRead {
         host: &Arc<dyn Host>,
     ) -> Result<Option<PeerMessage>, LogError> {
         match self {
-            DiskRead::OldEntries(read) => read.answer(reader, host),
-            DiskRead::Fetch(read) => read.answer(reader, host),
+            CatchUpRead::OldEntries(read) => read.answer(reader, host),
+            CatchUpRead::Fetch(read) => read.answer(reader, host),
         }
     }
 }

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Beside it, each in a loop of its own: [`Storage`] writes what the driver asks for, [`Deliverer`]
-//! hands committed entries to the host, and [`DiskRead`] requests are answered from the log.
+//! hands committed entries to the host, and [`CatchUpRead`] requests are answered from the log.
 //!
 //! # Parts
 //!
@@ -43,19 +43,19 @@
 //! | `EntryCache` | newest entries, for replication | inside the driver |
 //! | [`Storage`] | writes the log, syncs, purges | yes |
 //! | [`Deliverer`] | hands committed entries to the [`Host`], in order | yes |
-//! | [`DiskRead`] | reads old entries for members that lag, or fetch them | no |
+//! | [`CatchUpRead`] | reads old entries for members that lag, or fetch them | no |
 //! | [`Shared`] | positions and status that all parts read | no |
 //! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod catch_up_read;
 mod certification;
 mod client;
 mod config;
 mod consequence;
 mod deliver;
-mod disk_read;
 mod disk_space;
 mod driver;
 mod entry_cache;
@@ -81,13 +81,13 @@ mod start;
 mod storage;
 mod tuning;
 
+pub use catch_up_read::{CatchUpRead, FetchRead};
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use consequence::Consequence;
 pub use deliver::{
     DeliverError, Delivered, Deliverer, FollowError, Followed, FollowedAction, Follower,
 };
-pub use disk_read::{DiskRead, FetchRead};
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, FailedCall, ForceDone,
     FullLogPolicy, LeaderPlacement, LeaveDone, LiveSetting, Load, Me, OwnLogTimes,

@@ -16,8 +16,8 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    Client, Delivery, Disk, DiskRead, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
-    OutcomeDecision, ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
+    CatchUpRead, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network,
+    Observer, OutcomeDecision, ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
 
@@ -42,7 +42,7 @@ pub(crate) enum RecordedEffect {
     /// A job for the log's writer.
     Write(Job),
     /// A range of the log to be read for another member.
-    Read(DiskRead),
+    Read(CatchUpRead),
     /// A client's transaction has a result.
     Decided {
         transaction: u64,
@@ -199,7 +199,7 @@ impl Disk for HostSide {
         self.0.push(RecordedEffect::Write(job));
     }
 
-    fn read(&self, request: DiskRead) {
+    fn read(&self, request: CatchUpRead) {
         self.0.push(RecordedEffect::Read(request));
     }
 }

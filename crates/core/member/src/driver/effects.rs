@@ -14,7 +14,7 @@ use synod_wire::PeerMessage;
 use super::Driver;
 use super::own_log::Replication;
 use super::recovery::may_write;
-use crate::disk_read::DiskRead;
+use crate::catch_up_read::CatchUpRead;
 use crate::storage::Job;
 
 impl Driver {
@@ -81,7 +81,9 @@ impl Driver {
         let inflight_max = self.ctx.identity.config.limits.inflight_messages_max;
         match self.ctx.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.proposals.send_append(&self.ctx, &range, message),
-            Replication::Read(request) => self.ctx.links.disk.read(DiskRead::OldEntries(request)),
+            Replication::Read(request) => {
+                self.ctx.links.disk.read(CatchUpRead::OldEntries(request))
+            }
             Replication::UnderWay => {}
         }
     }

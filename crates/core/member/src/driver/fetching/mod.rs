@@ -27,8 +27,8 @@ use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage
 
 use super::context::Context;
 use super::purge_policy::PurgePolicy;
+use crate::catch_up_read::{CatchUpRead, FetchRead};
 use crate::deliver::start_index;
-use crate::disk_read::{DiskRead, FetchRead};
 use crate::fetch::{FetchResult, NotFetched};
 use crate::host::{Level, Topic};
 use check::check_entries;
@@ -243,7 +243,7 @@ impl Fetching {
             bytes_max: ctx.own_log.catch_up_bytes(),
             _outstanding: outstanding,
         };
-        ctx.links.disk.read(DiskRead::Fetch(read));
+        ctx.links.disk.read(CatchUpRead::Fetch(read));
     }
 }
 

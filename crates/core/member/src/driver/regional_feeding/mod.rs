@@ -29,7 +29,7 @@ use super::EntrySender;
 use super::context::Context;
 use super::leadership::Leadership;
 use super::own_log::Replication;
-use crate::disk_read::DiskRead;
+use crate::catch_up_read::CatchUpRead;
 use crate::host::{Level, Topic};
 use feeders::{Changed, Feeders, Peer};
 use orders::FeedOrders;
@@ -153,7 +153,7 @@ impl Feeding {
             Replication::Send(message) => ctx.send(order.learner, message),
             // What is committed is the same when it is read.
             Replication::Read(request) if range.last <= ctx.core.commit_index() => {
-                ctx.links.disk.read(DiskRead::OldEntries(request));
+                ctx.links.disk.read(CatchUpRead::OldEntries(request));
             }
             Replication::Read(_) => self.orders.wait(order),
             Replication::UnderWay => {}
