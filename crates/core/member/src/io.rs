@@ -47,8 +47,8 @@ pub trait Disk: Send {
     /// Hands a job to [`crate::Storage`]. The answer is [`crate::Event::Persisted`] or
     /// [`crate::Event::StorageFailed`].
     fn write(&self, job: Job);
-    /// Hands over a read for [`CatchUpRead::answer`], to be dropped after that. Few are outstanding at
-    /// a time. Reads must not delay writes.
+    /// Hands over a read for [`CatchUpRead::answer`], to be dropped after that. Few are outstanding
+    /// at a time. Reads must not delay writes.
     fn read(&self, request: CatchUpRead);
 }
 

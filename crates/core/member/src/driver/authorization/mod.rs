@@ -5,9 +5,9 @@
 //!  Event::Peer ──► sender (what this member knows of it) ──► table ──► handled, late or refused
 //! ```
 //!
-//! [`table`] says which standing a message needs. [`UnconfiguredPeers`] knows the members that are in
-//! no configuration of this member and still may speak: those that it asked to join, and those that
-//! configured members have introduced. [`RefusedMessages`] counts what was refused, and says when
+//! [`table`] says which standing a message needs. [`UnconfiguredPeers`] knows the members that are
+//! in no configuration of this member and still may speak: those that it asked to join, and those
+//! that configured members have introduced. [`RefusedMessages`] counts what was refused, and says when
 //! that is to be logged. [`DuplicateIdentity`] counts members that say that another process has
 //! this member's identity.
 //!

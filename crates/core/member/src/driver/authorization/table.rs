@@ -3,7 +3,8 @@
 //! hostile, and the handler of the message decides by terms and sessions. A process outside the
 //! group is refused everything but the question whether it may join. A voter has to vote for, and
 //! follow, members that its own configuration does not name yet (Ongaro's dissertation, sections
-//! 4.1 and 4.2.2). They are those that configured members introduce; see [`super::unconfigured_peers`].
+//! 4.1 and 4.2.2). They are those that configured members introduce; see
+//! [`super::unconfigured_peers`].
 
 use synod_consensus::{Body, MemberId};
 use synod_planted::planted;
