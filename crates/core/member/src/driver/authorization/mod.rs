@@ -8,8 +8,8 @@
 //! [`table`] says which standing a message needs. [`UnconfiguredPeers`] knows the members that are
 //! in no configuration of this member and still may speak: those that it asked to join, and those
 //! that configured members have introduced. [`RefusedMessages`] counts what was refused, and says
-//! when that is to be logged. [`DuplicateIdentity`] counts members that say that another process has
-//! this member's identity.
+//! when that is to be logged. [`DuplicateIdentity`] counts members that say that another process
+//! has this member's identity.
 //!
 //! Invariant: a refused message changes nothing but the count of refused messages.
 
