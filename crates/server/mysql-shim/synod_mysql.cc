@@ -652,10 +652,11 @@ std::string start_member() {
   return why;
 }
 
-/* Nothing that is not the group's is written afterwards. */
+/* Nothing that is not the group's is written afterwards. The server is closed after the member has
+   ended the waits of commits, for which closing would wait. */
 void stop_member() {
-  set_read_only(1);
   before_shutdown(nullptr);
+  set_read_only(1);
   /* As the member found it. */
   set_flush(1);
 }
