@@ -5,6 +5,7 @@ use crate::facts::{Facts, ServerFacts, is_on};
 use crate::finding::{Finding, Severity, Subject};
 
 const PLUGIN: &str = "synod";
+const FLUSH: &str = "innodb_flush_log_at_trx_commit";
 const PAGE: &str = "docs/operating/mysql.md";
 
 /// The series that the plugin was tried with.
@@ -17,7 +18,7 @@ pub(crate) struct Setting {
 }
 
 /// Settings without which the plugin takes no part: the same as in its `wrong_setting`.
-const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 11] = [
     Setting {
         name: "log_bin",
         value: "ON",
@@ -44,9 +45,14 @@ const SETTINGS: [Setting; 10] = [
         why: "other servers find rows by all their values",
     },
     Setting {
-        name: "innodb_flush_log_at_trx_commit",
+        name: FLUSH,
         value: "1",
         why: "after a crash the binlog would claim transactions that InnoDB has lost",
+    },
+    Setting {
+        name: "innodb_flush_log_at_timeout",
+        value: "1",
+        why: "the group's log is kept for what a replica has not flushed",
     },
     Setting {
         name: "log_replica_updates",
@@ -89,10 +95,17 @@ impl Setting {
     }
 }
 
-/// Settings that the server shows, and that must be otherwise.
+/// Settings that the server shows, and that must be otherwise. The plugin itself lets a replica
+/// commit without a flush.
 pub(crate) fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> {
+    let state = server.status.get("synod_state").map(String::as_str);
+    let is_the_plugins = move |setting: &Setting| {
+        setting.name == FLUSH && matches!(state, Some("replica" | "joining" | "failed"))
+    };
     let known = |setting: &&Setting| !server.variable(setting.name).is_empty();
-    let wrong = |setting: &&Setting| !setting.is_right(server.variable(setting.name));
+    let wrong = move |setting: &&Setting| {
+        !setting.is_right(server.variable(setting.name)) && !is_the_plugins(setting)
+    };
     SETTINGS.iter().filter(known).filter(wrong)
 }
 
@@ -149,14 +162,15 @@ fn plugins(server: &ServerFacts) -> Vec<Finding> {
             format!("plugin_load_add = synod_mysql.so in [mysqld], and a restart. {PAGE}"),
         )),
     }
-    if is_active("group_replication") {
+    // The plugin's own one of this name needs no other.
+    if is_active("group_replication") && !is_active(PLUGIN) {
         findings.push(Finding::new(
             Subject::Group,
             Severity::Problem,
-            "the plugin group_replication is active",
-            "its applier and Synod's are the same channel of the server",
-            "STOP GROUP_REPLICATION; leave the plugin out of plugin_load_add; UNINSTALL PLUGIN \
-             group_replication if mysql.plugin lists it",
+            "the plugin group_replication is active, and synod is not",
+            "it is MySQL's own: its applier and Synod's would be the same channel of the server",
+            "STOP GROUP_REPLICATION; leave group_replication.so out of plugin_load_add; UNINSTALL \
+             PLUGIN group_replication if mysql.plugin lists it",
         ));
     }
     if !is_active("clone") {
@@ -276,7 +290,7 @@ mod tests {
         }
         set(&mut server, "super_read_only", "ON");
         set(&mut server, "sync_binlog", "0");
-        server.status.insert("synod_state".into(), "replica".into());
+        server.status.insert("synod_state".into(), "writer".into());
         server
     }
 
@@ -329,9 +343,28 @@ mod tests {
             assert_eq!(found.len(), 1, "{found:?}");
             found[0].what.clone()
         };
-        assert!(says(|s| s.plugins.push("group_replication".into())).contains("is active"));
+        let mut theirs = good();
+        theirs.plugins = ["group_replication", "clone"].map(str::to_owned).into();
+        assert_eq!(
+            found(&theirs).len(),
+            2,
+            "synod is missing, and another one is there"
+        );
+        let mut ours = good();
+        ours.plugins.push("group_replication".into());
+        assert_eq!(found(&ours), []);
         assert!(says(|s| s.plugins.truncate(1)).contains("clone is not active"));
-        assert!(says(|s| set(s, "super_read_only", "OFF")).starts_with("super_read_only is OFF"));
+        let open = says(|s| {
+            s.status.insert("synod_state".into(), "replica".into());
+            set(s, "super_read_only", "OFF");
+        });
+        assert!(open.starts_with("super_read_only is OFF"));
+        let mut replica = good();
+        replica
+            .status
+            .insert("synod_state".into(), "replica".into());
+        set(&mut replica, FLUSH, "0");
+        assert_eq!(found(&replica), [], "set by the plugin");
         let xa = says(|s| {
             s.status.insert("com_xa_prepare".into(), "2".into());
         });
