@@ -322,6 +322,13 @@ fn ddl_elsewhere_aborts_an_open_transaction_everywhere() {
         insert(&mut conn, &table, 0, 300)?;
         await_kept(cluster, &[2, 3], |n| n > 10)?;
         cluster.execute(2, &format!("ALTER TABLE {table} ADD COLUMN w INT"))?;
+        // The client's own server may carry it out a moment later.
+        let has_column = "SELECT 1 FROM information_schema.columns \
+            WHERE table_name = 'altered' AND column_name = 'w'";
+        let is_altered = || (cluster.rows(1, has_column).ok()? == ["1"]).then_some(());
+        ensure(wait_for(PATIENCE, is_altered).is_some(), || {
+            "node1 has not carried the ALTER out".into()
+        })?;
         let refused = conn.query_drop(format!("INSERT INTO {table} (id) VALUES (9999)"));
         ensure(refused.is_err(), || "the transaction continues".into())?;
         check_rows(cluster, &table, 0)
