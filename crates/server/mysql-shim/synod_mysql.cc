@@ -61,6 +61,8 @@ namespace {
 
 /* Of stopping the applier, in seconds. */
 constexpr long STOP_TIMEOUT = 60;
+/* ER_GRP_TRX_CONSISTENCY_BEFORE, of a header that the server's build generates. */
+constexpr int ER_WAITING_FAILED = 3797;
 
 MYSQL_PLUGIN self;
 int group_sidno;
@@ -383,8 +385,12 @@ int after_end(Trans_param *) {
    those within one. */
 int begin(Trans_param *param, int &out) {
   out = 0;
-  if (thd_in_active_multi_stmt_transaction(param->thd)) return 0;
-  out = !sees_enough(param);
+  /* An applier brings what others wait for. */
+  if (param->rpl_channel_type != NO_CHANNEL_INFO ||
+      thd_in_active_multi_stmt_transaction(param->thd))
+    return 0;
+  /* Of the server's errors, one without arguments: it formats what it is given. */
+  if (!sees_enough(param)) out = ER_WAITING_FAILED;
   began = synod_host_opening();
   return 0;
 }

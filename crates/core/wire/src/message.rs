@@ -29,7 +29,7 @@ pub enum PeerMessage {
     Consensus(Message),
     /// An append with the payloads of its entries.
     Append {
-        /// The message; its body is [`Body::Append`].
+        /// The message; its body is [`synod_consensus::Body::Append`].
         message: Message,
         /// One per entry, each of the length that its header says. `None`: the receiver has
         /// proposed the entry in its present session, and has the payload. Since version 3.
@@ -121,7 +121,7 @@ pub enum PeerMessage {
     /// From a feeder to a learner, by the leader's order: an append of the leader, as if it had
     /// come from there. The answer goes to the leader. Since version 5.
     Fed {
-        /// The leader's message; its body is [`Body::Append`].
+        /// The leader's message; its body is [`synod_consensus::Body::Append`].
         message: Message,
         /// One per entry, each of the length that its header says.
         payloads: Vec<Option<Bytes>>,

@@ -10,6 +10,8 @@ use synod_e2e::{Outcome, Why, ensure};
 const PORT: u16 = 19740;
 /// Writes, each with a read on the other servers at once.
 const TURNS: u64 = 150;
+/// Error of a transaction that does not get what it waits for.
+const WAITING_FAILED: u16 = 3797;
 /// A session that waits 2 s in vain is told so within this.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -86,7 +88,12 @@ fn without_majority(group: &MysqlGroup, writer: usize) -> Outcome {
     for server in [writer, other] {
         group.servers[server].signal("-CONT")?;
     }
-    ensure(read.is_err() && took < LIMIT, || {
+    let code = match &read {
+        Err(mysql::Error::MySqlError(error)) => error.code,
+        _ => 0,
+    };
+    ensure(code == WAITING_FAILED && took < LIMIT, || {
         format!("without a majority a read of level BEFORE: {read:?} after {took:?}")
-    })
+    })?;
+    session.query_drop("SELECT n FROM e2e.turns").why("later")
 }
