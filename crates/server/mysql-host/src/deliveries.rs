@@ -1,6 +1,6 @@
 //! Deliveries on their way from the node to the thread that feeds the channel.
 //!
-//! That thread takes all that wait at once, and is woken when the first comes: a wake-up costs as
+//! The thread takes all that wait at once, and is woken when the first comes: a wake-up costs as
 //! much as what is done for a small transaction. Threads that wait for other things are not woken.
 
 use std::collections::VecDeque;

@@ -493,8 +493,9 @@ impl Host for Member {
 }
 
 impl State {
-    /// Whether this server is to take writes once its database has reached a position.
+    /// Whether the gate waits for a position: before it opens, or for the group's beginning.
     fn opens_later(&self) -> bool {
-        self.is_open != Some(true) && matches!(self.permission, WritePermission::Here { .. })
+        let opens = matches!(self.permission, WritePermission::Here { .. });
+        self.founds || self.is_open != Some(true) && opens
     }
 }

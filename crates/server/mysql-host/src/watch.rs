@@ -240,7 +240,9 @@ impl Member {
                 return false;
             }
         };
-        let action = transaction::beginning(&executed, self.origin());
+        // An earlier try may be in the order by now, and this one must not conflict with it.
+        let mut action = transaction::beginning(&executed, self.origin());
+        action.last_seen = self.applied().0;
         let pending = self.node().submit(&action);
         let WaitResult::ProposalResult(ProposalResult::Ordered { seqno, .. }) = pending.wait()
         else {
