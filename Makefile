@@ -37,11 +37,11 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -85,6 +85,11 @@ test-all:
 
 unit:
 	scripts/run-unit
+
+# Groups from other seeds for each commit; fails also if they have not met all that can happen (expected.rs).
+simulate:
+	first=$$(( 0x$$(git rev-parse --short=6 HEAD) )); \
+	    $(CARGO) run --release -p synod-sim -- --seeds $$first..$$((first + 1999)) --jobs 2 --complete
 
 # Bugs put in on purpose: the simulator must find each. They are in no other build.
 planted:

@@ -9,6 +9,7 @@ use synod_consensus::{
     Term, WriteOp,
 };
 
+use crate::expected::entries;
 use crate::invariants::committed::Committed;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
@@ -174,6 +175,9 @@ impl World {
         };
         let (is_first, checked) = self.checks.commit(id, &header, &payload, seen.term);
         self.judge(checked);
+        if is_first {
+            entries::count(&mut self.coverage, &header.kind);
+        }
         if is_first && header.kind == EntryKind::Action {
             self.checks.lags.committed(self.now_us, header.seqno);
             self.check_whole(&header);

@@ -9,6 +9,7 @@ use synod_consensus::{MemberId, Reason};
 use synod_member::{CatchUpRead, Driver, Event as Input, Job, Level};
 use synod_wire::{DataState, PeerMessage};
 
+use crate::expected::remedies;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::require;
 use crate::member::recorded_effects::RecordedEffect;
@@ -164,7 +165,10 @@ impl World {
                 RecordedEffect::StateTransfer { id: number, event } => {
                     self.copy_event(id, number, event)
                 }
-                RecordedEffect::Failed(why) => failed = Some(why),
+                RecordedEffect::Failed(why, remedy) => {
+                    remedies::count(&mut self.coverage, &remedy);
+                    failed = Some(why);
+                }
                 RecordedEffect::Forced(result) => self.forced_primary_answered(id, result),
                 RecordedEffect::EntriesSkipped => {
                     self.coverage.count("entries skipped at delivery")

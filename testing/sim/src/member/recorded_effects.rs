@@ -59,7 +59,7 @@ pub(crate) enum RecordedEffect {
     /// An event of the state transfer that this member asked for.
     StateTransfer { id: u64, event: StateTransferEvent },
     /// The member cannot work any more, and why.
-    Failed(String),
+    Failed(String, Remedy),
     /// The orderly shutdown is complete.
     Left,
     /// The answer to an order to become a forced primary.
@@ -292,8 +292,8 @@ impl Host for RecordedEffects {
         true
     }
 
-    fn failed(&self, why: &str, _remedy: Remedy) {
-        self.push(RecordedEffect::Failed(why.to_owned()));
+    fn failed(&self, why: &str, remedy: Remedy) {
+        self.push(RecordedEffect::Failed(why.to_owned(), remedy));
     }
 }
 

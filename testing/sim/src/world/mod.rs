@@ -11,11 +11,12 @@ pub(crate) mod peers;
 pub(crate) mod wanted_links;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
+use synod_wire::{CommandRefusal, Done};
 
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
@@ -143,6 +144,8 @@ pub(crate) struct World {
     pub(crate) checks: Invariants,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
+    /// Answers to operators' commands.
+    pub(crate) answers: Arc<Mutex<Vec<Result<Done, CommandRefusal>>>>,
     pub(crate) transactions: BTreeMap<u64, Transaction>,
     pub(crate) next_transaction: u64,
     pub(crate) next_session: u64,
@@ -188,6 +191,7 @@ impl World {
             checks: Invariants::default(),
             trace: Trace::new(print),
             coverage: Coverage::default(),
+            answers: Arc::default(),
             transactions: BTreeMap::new(),
             next_transaction: 0,
             next_session: 0,

@@ -9,6 +9,7 @@ use synod_consensus::{AppendOutcome, Body, GroupId, MemberId};
 use synod_member::Event as Input;
 use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage};
 
+use crate::expected::count_message;
 use crate::faults::versions::connection_version;
 use crate::invariants::Violation;
 use crate::trace::What;
@@ -111,6 +112,7 @@ impl World {
             Err(why) => return self.report_garbled(from, why),
         };
         self.overheard(&message);
+        count_message(&mut self.coverage, &message);
         let term = protocol(&message).map_or(Default::default(), |message| message.term);
         let (kind, index) = (kind_of(&message), index_of(&message));
         self.note(

@@ -656,6 +656,8 @@ impl Driver {
         self.leadership.announce_leader_transfer(&self.ctx);
         self.commands
             .follow_work(&mut self.ctx, &mut self.authorization);
+        // The second change of a replacement is written and sent now, not with the next event.
+        self.perform_core_effects();
         self.proposals.publish_status(&self.ctx);
         self.proposals.tell_write_permission(&self.ctx);
     }
