@@ -210,13 +210,8 @@ impl Connection {
             .view_frame(seqno)
             .server_view(view, ViewStatus::Primary);
         let present = shown.my_index.is_some();
-        self.streams.lose_streams(session, view);
-        let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
-        session
-            .server
-            .callbacks
-            .view(ctx, &shown)
-            .map_err(refused)?;
+        self.lost_streams
+            .roll_back_streams_of_lost_members(session, ctx, view, &shown)?;
         session
             .server
             .position

@@ -5,15 +5,14 @@
 //! of them is fetched from other members. If these lack it, too, the server asks for a full copy
 //! (SST), see `joiner.rs`.
 
-use synod_node::{
-    DatabasePosition, GroupId, NotFetched, Seqno, SessionId, View as GroupView, ViewMember,
-};
+use synod_node::{DatabasePosition, GroupId, NotFetched, Seqno, View as GroupView};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::apply::sequencer::Task;
 use crate::connection::joiner::Joiner;
 use crate::connection::session::Session;
 use crate::status::LocalState;
+use crate::transaction::streams_of_lost_members::view_of_the_past;
 
 #[derive(Debug)]
 pub(crate) enum JoinEnd {
@@ -144,36 +143,6 @@ fn catch_up(
         session.update(|state| state.views.show_first());
     }
     Ok(())
-}
-
-/// A view for a server that lags: all sessions that take part in the history that it is about
-/// to apply, up to `view`.
-///
-/// The server rolls back the streamed transactions of members that are not in its view, and of
-/// all members if two views in a row have the same members. The actions that follow may
-/// continue or commit any of those transactions. So the view has sessions that are over by now,
-/// and one that never existed, which makes it differ from the next.
-fn view_of_the_past(
-    session: &Session,
-    view: &GroupView,
-    position: i64,
-) -> Result<GroupView, JoinEnd> {
-    let node = session.node().ok_or("no node is running")?;
-    let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;
-    sessions.insert((node.identity().0, SessionId(0)));
-    let mut then = view.clone();
-    for (member, session) in sessions {
-        if !then.contains(member, session) {
-            then.members.push(ViewMember {
-                member,
-                session,
-                name: "former session".to_owned(),
-                incoming: String::new(),
-            });
-        }
-    }
-    then.members.sort_by_key(|m| (m.session, m.member));
-    Ok(then)
 }
 
 /// Why a database of another group is not replaced by a full copy: a person may want its data.

@@ -10,7 +10,7 @@
 //! | [`Session`] | the node, the commit order, what threads wait for, the end; lock order |
 //! | [`WriteGate`] | whether clients of this server may write |
 //! | [`Votes`] | how actions have ended here, and which outcomes the group decided |
-//! | [`Streams`] | which streamed transactions all members have rolled back |
+//! | [`LostStreams`] | which streamed transactions all members have rolled back |
 //! | [`Statements`] | statements in total order (TOI) that execute now |
 //! | [`Joiner`] | the way into the group: from the log, or by a full copy |
 //! | [`StartWatch`] | the start of the server, as its service manager sees it |
@@ -44,7 +44,8 @@ use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;
 use crate::status::commit_steps::Step;
 use crate::transaction::statements::{Statements, note_outcomes};
-use crate::transaction::streamed_transactions::{Streams, roll_back_streams};
+use crate::transaction::streamed_transactions::roll_back_streams;
+use crate::transaction::streams_of_lost_members::LostStreams;
 use departure::Data;
 use joiner::{DonorPreference, Joiner};
 use session::{Server, Session};
@@ -55,7 +56,7 @@ pub(crate) struct Connection {
     pub(crate) session: Arc<Session>,
     pub(crate) write_gate: WriteGate,
     pub(crate) votes: Votes,
-    pub(crate) streams: Streams,
+    pub(crate) lost_streams: LostStreams,
     pub(crate) statements: Statements,
     pub(crate) joiner: Joiner,
     pub(crate) start_watch: Arc<StartWatch>,
@@ -73,7 +74,7 @@ impl Connection {
             session: Session::new(server, serial, queue_bytes_max),
             write_gate: WriteGate::default(),
             votes: Votes::default(),
-            streams: Streams::new(serial),
+            lost_streams: LostStreams::new(serial),
             statements: Statements::default(),
             joiner: Joiner::new(donors),
             start_watch: Arc::default(),
