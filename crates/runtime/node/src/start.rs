@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use synod_consensus::{GroupId, SessionId};
 use synod_log::{Files, Opened, RealFiles};
 use synod_member::{
-    CatchUpRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartEntropy,
+    Driver, DriverLinks, Host, Job, Level, ReadForPeer, Setting, Shared, Start, StartEntropy,
     StartMode, Storage, Tuning,
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
@@ -262,7 +262,7 @@ struct Queues {
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
-    catch_up: Queue<CatchUpRead>,
+    catch_up: Queue<ReadForPeer>,
     pending_budget: Arc<ByteBudget>,
     chunk_budget: Arc<ByteBudget>,
     inbound_budgets: InboundBudgets,

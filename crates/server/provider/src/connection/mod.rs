@@ -17,6 +17,7 @@
 //!
 //! Actions of clients pass through `transaction`, those of other servers through `apply`.
 
+mod catch_up_from_log;
 pub(crate) mod departure;
 pub(crate) mod donor;
 pub(crate) mod join;
