@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
-mod admission;
+mod callers;
 pub mod config;
 mod connected_readers;
 mod consequences;

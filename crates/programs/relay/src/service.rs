@@ -19,7 +19,7 @@ use synod_logger::{LoggerError, Service, run_with};
 use synod_node::{Consequence, Level, LogRateLimit, Node, StartMode, WritePermission};
 use synod_tls::Reading;
 
-use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
+use crate::callers::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
 use crate::connected_readers::{NoSeat, Place, ReaderRegistry, Seat};
 use crate::consequences::for_readers;
@@ -299,7 +299,7 @@ impl Serving {
         drop(place);
         match welcomed {
             Ok((seat, account)) => Reader::new(&self.relay, &seat, packets, account).run(),
-            Err(error) => Ended::by(&mut packets, error, admission::why_gone),
+            Err(error) => Ended::by(&mut packets, error, callers::why_gone),
         }
     }
 

@@ -20,9 +20,9 @@ use super::Transport;
 use super::channel::Channel;
 use super::encryption::EncryptionError;
 use super::greeting::{Admitted, AdmittedCaller, greet};
-use super::limits::Allowance;
 use super::link::Link;
 use super::open_connections::{AcceptedSlot, ConnectionSlot};
+use super::stranger_limits::Allowance;
 
 /// Pause after a failed accept (out of file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -10,6 +10,7 @@
 //! Nothing here decides: messages and changes of connections become events for the driver. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
 
+mod address_limit;
 mod channel;
 mod compression;
 mod dial;
@@ -20,11 +21,11 @@ mod greeting;
 mod inbound;
 mod known_peers;
 mod lane;
-mod limits;
 mod link;
 mod open_connections;
 mod pings;
 mod session_registry;
+mod stranger_limits;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,7 @@ use crate::config::NodeError;
 use crate::threads::core::{Events, Incoming};
 use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget, EventCount, InboundBudgets};
+pub use address_limit::{CallSource, oldest_of_fullest_address};
 use compression::CompressionTotals;
 pub use compression::{CompressionChoice, CompressionStatus};
 use dial::{CallLimits, DialError};
@@ -54,13 +56,13 @@ pub(crate) use encryption::ConnectionEncryption;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
 use lane::{PushResult, Pushed};
-pub use limits::{CallSource, LogRateLimit, first_to_leave};
 use link::{CallBacks, Link, Target};
 use open_connections::OpenConnections;
 pub(crate) use pings::PingThread;
 use pings::Pings;
 pub use pings::{ClockOffset, LinkStatus};
 use session_registry::SessionRegistry;
+pub use stranger_limits::LogRateLimit;
 
 /// How long a caller that is not in the allowlist waits for the answer to a call of this member to
 /// it.
