@@ -201,7 +201,7 @@ impl Host for Connection {
     fn applied_everywhere(&self, seqno: Seqno) {
         self.session
             .server
-            .end_waits(self.session.commit_wait.reach(seqno.0));
+            .end_waits(self.session.held_commits.reach(seqno.0));
     }
 
     fn write_permission(&self, permission: WritePermission) {
