@@ -9,7 +9,7 @@ use synod_binlog::write_set::{Note, WriteSet};
 use synod_node::{Origin, Remedy, View as GroupView};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
-use crate::apply::failed_action::note_beginning;
+use crate::apply::failed_action_here::note_beginning;
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
 use crate::connection::Connection;
 use crate::connection::departure::Data;

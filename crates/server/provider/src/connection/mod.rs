@@ -39,7 +39,7 @@ use synod_node::{
 use synod_options::HostNames;
 
 use crate::api::LogLevel;
-use crate::apply::failed_action::Votes;
+use crate::apply::failed_action_here::Votes;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;

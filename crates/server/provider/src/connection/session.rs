@@ -30,7 +30,7 @@ use super::lifecycle::{Admission, Lifecycle};
 use super::views::{ShownViews, ViewFrame, session_uuid};
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
 use crate::apply::client_waits::{HeldCommits, Wait};
-use crate::apply::failed_action::Outcomes;
+use crate::apply::failed_action_here::Outcomes;
 use crate::apply::sequencer::{NoApplier, Queued, Sequencer, Task};
 use crate::commands::EventLog;
 use crate::live_options::LiveOptions;
