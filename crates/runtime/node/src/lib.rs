@@ -61,7 +61,7 @@ pub use log_queue::LogQueue;
 pub use node::Node;
 pub use transport::{
     CallSource, ClockOffset, CommandConnection, CommandHandler, CompressionChoice,
-    CompressionStatus, LinkStatus, LogRateLimit, first_to_leave, galera,
+    CompressionStatus, LinkStatus, LogRateLimit, galera, oldest_of_fullest_address,
 };
 pub use wait::{Pending, WaitResult};
 

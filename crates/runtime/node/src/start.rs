@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use synod_consensus::{GroupId, SessionId};
 use synod_log::{Files, Opened, RealFiles};
 use synod_member::{
-    CatchUpRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartEntropy,
+    Driver, DriverLinks, Host, Job, Level, ReadForPeer, Setting, Shared, Start, StartEntropy,
     StartMode, Storage, Tuning,
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
@@ -27,7 +27,9 @@ use crate::node::Node;
 use crate::threads::core::{CoreThread, Events};
 use crate::threads::delivery::Delivery;
 use crate::threads::disk::{CatchUpThread, DiskQueues, LogThread};
-use crate::transport::{DriverNetwork, PingThread, Security, Transport, TransportStart};
+use crate::transport::{
+    ConnectionEncryption, DriverNetwork, PingThread, Transport, TransportStart,
+};
 use crate::wait::{ByteBudget, InboundBudgets};
 
 impl Node {
@@ -53,10 +55,10 @@ impl Node {
         }
         // Before the log is opened: a member that should encrypt never takes part without.
         let endpoint = Endpoint::open(&config, &*host)?;
-        let subject = endpoint.security.subject();
+        let subject = endpoint.encryption.subject();
         let member = Identity::establish(files, &mut config, subject, mode, &host)?;
         refuse_other_member(&member.start, &config, &*host)?;
-        refuse_other_subject(&member.start, &endpoint.security, &*host)?;
+        refuse_other_subject(&member.start, &endpoint.encryption, &*host)?;
         let queues = Queues::new(&config);
         let transport = endpoint.start_transport(&config, &member.start, &queues, &host)?;
         let node = Arc::new(Node::new(config, &member, &queues, host, transport));
@@ -157,18 +159,21 @@ impl Node {
     }
 }
 
-/// The socket on which other members reach this one, and the security of its connections.
+/// The socket on which other members reach this one, and the encryption of its connections.
 struct Endpoint {
-    security: Security,
+    encryption: ConnectionEncryption,
     listener: TcpListener,
 }
 
 impl Endpoint {
     fn open(config: &NodeConfig, host: &dyn Host) -> Result<Endpoint, NodeError> {
-        let security = Security::new(config.tls.clone(), host)?;
-        host.log(Level::Info, &security.summary());
+        let encryption = ConnectionEncryption::new(config.tls.clone(), host)?;
+        host.log(Level::Info, &encryption.summary());
         let listener = listen(&config.listen, host)?;
-        Ok(Endpoint { security, listener })
+        Ok(Endpoint {
+            encryption,
+            listener,
+        })
     }
 
     /// Starts to connect to other members. Fails if one of them is another process with the
@@ -192,7 +197,7 @@ impl Endpoint {
             },
             address: config.address.clone(),
             listener: self.listener,
-            security: self.security,
+            encryption: self.encryption,
             seeds: config.seeds.clone(),
             events: queues.events.clone(),
             inbound_budgets: queues.inbound_budgets.clone(),
@@ -262,7 +267,7 @@ struct Queues {
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
-    catch_up: Queue<CatchUpRead>,
+    catch_up: Queue<ReadForPeer>,
     pending_budget: Arc<ByteBudget>,
     chunk_budget: Arc<ByteBudget>,
     inbound_budgets: InboundBudgets,
@@ -366,10 +371,10 @@ fn refuse_other_member(
 /// every connection, and this member would wait for them without end.
 fn refuse_other_subject(
     start: &Start,
-    security: &Security,
+    encryption: &ConnectionEncryption,
     host: &dyn Host,
 ) -> Result<(), NodeError> {
-    match (start.configured_certificate(), security.subject()) {
+    match (start.configured_certificate(), encryption.subject()) {
         (Some(bound), Some(shown)) if bound != shown => Err(NodeError::OtherSubject {
             bound: bound.to_owned(),
             shown,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Reason};
-use synod_member::{CatchUpRead, Driver, Event as Input, Job, Level};
+use synod_member::{Driver, Event as Input, Job, Level, ReadForPeer};
 use synod_wire::{DataState, PeerMessage};
 
 use crate::expected::remedies;
@@ -143,8 +143,8 @@ impl World {
                 RecordedEffect::Write(job) => self.queue_job(id, job),
                 RecordedEffect::Read(request) => {
                     self.coverage.count(match &request {
-                        CatchUpRead::OldEntries(_) => "catch-up from disk",
-                        CatchUpRead::Fetch(_) => "entries read for a member that fetches",
+                        ReadForPeer::OldEntries(_) => "catch-up from disk",
+                        ReadForPeer::Fetch(_) => "entries read for a member that fetches",
                     });
                     self.process(id).catch_ups.push_back(request);
                     if self.process(id).catch_ups.len() == 1 {

@@ -16,8 +16,9 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    CatchUpRead, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network,
-    Observer, OutcomeDecision, ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
+    Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
+    OutcomeDecision, ProposalResult, ReadForPeer, Remedy, ResultSlot, StateTransferEvent, View,
+    lock,
 };
 use synod_wire::PeerMessage;
 
@@ -42,7 +43,7 @@ pub(crate) enum RecordedEffect {
     /// A job for the log's writer.
     Write(Job),
     /// A range of the log to be read for another member.
-    Read(CatchUpRead),
+    Read(ReadForPeer),
     /// A client's transaction has a result.
     Decided {
         transaction: u64,
@@ -199,7 +200,7 @@ impl Disk for HostSide {
         self.0.push(RecordedEffect::Write(job));
     }
 
-    fn read(&self, request: CatchUpRead) {
+    fn read(&self, request: ReadForPeer) {
         self.0.push(RecordedEffect::Read(request));
     }
 }

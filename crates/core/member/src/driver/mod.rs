@@ -35,6 +35,7 @@
 //! `housekeeping` (the slow tick). `status` and `inspect` are what others see of it.
 
 mod authorization;
+mod catch_up;
 mod clock;
 mod commands;
 mod commit_times;
@@ -47,7 +48,6 @@ mod event;
 #[path = "testing/example_groups.rs"]
 mod example_groups;
 mod failed_actions;
-mod fetching;
 mod flow_control;
 mod housekeeping;
 mod identity;
@@ -59,10 +59,7 @@ mod own_log;
 mod proposals;
 mod purge_policy;
 mod recovery;
-mod regional_feeding;
 mod repeated_warning;
-mod stalled_logs;
-mod state_transfer;
 mod status;
 mod writers;
 
@@ -78,12 +75,12 @@ use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
 use authorization::{Authorization, introduce_to};
+use catch_up::CatchUp;
 use clock::Turns;
 use commands::Commands;
 use commit_wait::CommitWaits;
 use context::Context;
 use failed_actions::{Decisions, FailedActions};
-use fetching::Fetching;
 use flow_control::FlowControl;
 use identity::Identity;
 use leadership::Leadership;
@@ -92,9 +89,6 @@ use own_log::{Arrived, Missing, OwnLog, RepairWatch};
 use proposals::{Link, Proposals};
 use purge_policy::PurgePolicy;
 use recovery::{Recovery, may_obey};
-use regional_feeding::Feeding;
-use stalled_logs::Standstill;
-use state_transfer::StateTransfers;
 
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
@@ -132,14 +126,6 @@ pub struct DriverLinks {
     pub reader: LogReader,
     /// A checker that sees each effect before it is performed; none in production.
     pub observer: Option<Box<dyn Observer>>,
-}
-
-#[derive(Default)]
-struct CatchUp {
-    feeding: Feeding,
-    fetching: Fetching,
-    state_transfers: StateTransfers,
-    standstill: Standstill,
 }
 
 /// A running member's protocol state: the consensus core and the components around it. Call

@@ -30,7 +30,7 @@ use synod_node::Seqno;
 use synod_upstream::FilePosition;
 
 use crate::upstream_log::history::GtidState;
-use crate::upstream_log::registry::{Known, Registered, Registry};
+use crate::upstream_log::registry::{Known, Registered, RegisteredReaders};
 
 /// The version of an entry whose upstream is MariaDB, and of notes.
 const VERSION: u8 = 1;
@@ -262,7 +262,7 @@ fn get_set(bytes: &mut Bytes) -> Result<MysqlGtidSet, EntryError> {
 }
 
 fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
-    let Registry {
+    let RegisteredReaders {
         readers,
         purged,
         forced,
@@ -282,10 +282,10 @@ fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
 
 fn get_known(bytes: &mut Bytes) -> Result<Known, EntryError> {
     let after = Seqno(bytes.try_get_i64_le()?);
-    let mut registry = Registry {
+    let mut registry = RegisteredReaders {
         purged: Seqno(bytes.try_get_i64_le()?),
         forced: Seqno(bytes.try_get_i64_le()?),
-        ..Registry::default()
+        ..RegisteredReaders::default()
     };
     let count = usize::from(bytes.try_get_u8()?);
     for _ in 0..count {
@@ -427,7 +427,7 @@ mod tests {
 
     fn known() -> Known {
         let (passed, seen_s) = (Seqno(1 << 40), 1 << 33);
-        let registry = Registry {
+        let registry = RegisteredReaders {
             readers: [(7, Registered { passed, seen_s })].into(),
             purged: Seqno(8),
             forced: Seqno(5),

@@ -132,7 +132,7 @@ pub(super) fn dial(
 ) -> Result<(Channel, HelloReply), DialError> {
     let outcome = match attempt(transport, target, lane, true) {
         Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
-            if transport.security.may_fall_back() =>
+            if transport.encryption.may_fall_back() =>
         {
             attempt(transport, target, lane, false)
         }
@@ -174,7 +174,7 @@ fn attempt(
         .ok_or_else(stopping)?;
     let socket = TimedSocket::new(stream, target.limits.handshake);
     let mut channel = if may_encrypt {
-        transport.security.secure_outgoing(socket)?
+        transport.encryption.secure_outgoing(socket)?
     } else {
         Channel::Plain(socket)
     };

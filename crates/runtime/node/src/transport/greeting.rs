@@ -62,7 +62,7 @@ pub(super) fn greet(
     prepare(&stream)?;
     let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
     await_first_byte(&socket)?;
-    let channel = transport.security.secure_incoming(socket)?;
+    let channel = transport.encryption.secure_incoming(socket)?;
     let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
     match read_caller(&mut reader)? {
         Caller::Member(hello) => {

@@ -15,12 +15,12 @@ use synod_tls::PeerCredential;
 use synod_wire::{HelloReply, Lane, PeerMessage, has_compression};
 
 use super::Transport;
+use super::address_limit::{CallSource, oldest_of_fullest_address};
 use super::channel::Channel;
 use super::compression::LinkSpeed;
 use super::dial::{CallLimits, dial};
 use super::greeting::AdmittedCaller;
 use super::lane::{LaneEnd, LaneQueue, LaneWriter, OpenLane, PushResult};
-use super::limits::{CallSource, first_to_leave};
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -467,7 +467,8 @@ impl Transport {
             let (source, begun) = link.place()?;
             Some((*member, source, begun))
         });
-        let leaves = (pool.clone().count() >= CALL_BACKS_MAX).then(|| first_to_leave(pool));
+        let leaves =
+            (pool.clone().count() >= CALL_BACKS_MAX).then(|| oldest_of_fullest_address(pool));
         if let Some(link) = leaves.flatten().and_then(|member| links.remove(&member)) {
             link.close();
         }

@@ -110,7 +110,7 @@ impl Peer {
             identity,
             address: listener.local_addr().unwrap().to_string(),
             listener,
-            security: Security::new(tls, &*host).unwrap(),
+            encryption: ConnectionEncryption::new(tls, &*host).unwrap(),
             seeds: Vec::new(),
             events: events.clone(),
             inbound_budgets: InboundBudgets::of_bytes(1 << 20, 1 << 20),

@@ -31,7 +31,8 @@
 //! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
 //!   its own. So the rollback is queued, and a thread of this connection orders it.
 //! - The server leaves, or dies: it orders nothing. The next view is without this session, and
-//!   every server rolls back the streamed transactions of sessions that are not in the view.
+//!   every server rolls back the streamed transactions of sessions that are not in the view
+//!   (`streams_of_lost_members.rs`).
 //!
 //! # Doubt
 //!
@@ -44,15 +45,12 @@
 //! data are not trusted.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
 use synod_binlog::write_set::{Note, WriteSet};
-use synod_node::{
-    KeyType, Origin, Pending, ProposalResult, Remedy, View as GroupView, WaitPolicy, WaitResult,
-};
+use synod_node::{KeyType, Origin, Pending, ProposalResult, Remedy, WaitPolicy, WaitResult};
 use wsrep_sys as sys;
 
 use crate::api::{AbortOutcome, CertifyOutcome, LogLevel, Status, WsFlags};
@@ -61,6 +59,7 @@ use crate::connection::departure::Data;
 use crate::connection::session::Session;
 use crate::transaction::abort::abort_outcome;
 use crate::transaction::certify::{outcome, refused};
+use crate::transaction::streams_of_lost_members::LostStreams;
 use crate::transaction::{Gathered, Phase, Stream, Transaction};
 
 /// First part of the key that all fragments of a transaction share. No schema has this name.
@@ -78,133 +77,82 @@ pub(crate) fn wait_policy(gathered: &Gathered, flags: WsFlags) -> WaitPolicy {
     }
 }
 
-/// Streamed transactions of this server that all members have rolled back.
-pub(crate) struct Streams {
-    /// Serial number of the present connection; those of earlier ones are lost.
-    serial: u64,
-    /// Transactions whose first fragment has a smaller seqno are lost; -1: none is.
-    before: AtomicI64,
+/// Flags that a write set submitted with these flags travels with. If it is a fragment, it gets the
+/// key that all fragments of its transaction share.
+pub(crate) fn note_fragment(
+    session: &Session,
+    trx: u64,
+    gathered: &mut Gathered,
+    flags: WsFlags,
+) -> WsFlags {
+    if gathered.stream.is_none() && flags.contains(WsFlags::TRX_END) {
+        return flags;
+    }
+    let begun = Stream {
+        serial: session.serial,
+        first: None,
+    };
+    gathered.stream.get_or_insert(begun);
+    let (session, trx) = (session.own_uuid().0, trx.to_be_bytes());
+    let key: [&[u8]; 3] = [KEY_SPACE, &session, &trx];
+    gathered.keys.append(&key, KeyType::Exclusive);
+    let flags = WsFlags(flags.0 & FRAGMENT_FLAGS);
+    gathered.flags = flags;
+    flags
 }
 
-impl Streams {
-    /// None is lost on a new connection.
-    pub(crate) fn new(serial: u64) -> Streams {
-        Streams {
-            serial,
-            before: AtomicI64::new(-1),
+/// The client of a streamed transaction is done with it.
+pub(crate) fn finish_stream(
+    lost_streams: &LostStreams,
+    session: &Session,
+    transaction: &Transaction,
+    phase: Phase,
+) {
+    let is_fragment = transaction.lock().is_fragment();
+    match phase {
+        Phase::Executing | Phase::Failed => {}
+        Phase::Left(seqno) => {
+            session.server.counters.local_commits.one();
+            session.release(seqno);
         }
-    }
-
-    fn lose_before(&self, seqno: i64) {
-        self.before.store(seqno, Ordering::Release);
-    }
-
-    fn contains(&self, stream: Stream) -> bool {
-        let before = self.before.load(Ordering::Acquire);
-        stream.serial != self.serial || stream.first.is_some_and(|first| first < before)
-    }
-
-    /// A write set is about to be submitted with these flags: the flags that it travels with. If it
-    /// is a fragment, it gets the key that all fragments of its transaction share.
-    pub(crate) fn note_fragment(
-        &self,
-        session: &Session,
-        trx: u64,
-        gathered: &mut Gathered,
-        flags: WsFlags,
-    ) -> WsFlags {
-        if gathered.stream.is_none() && flags.contains(WsFlags::TRX_END) {
-            return flags;
+        Phase::Ordered(seqno) if is_fragment => {
+            session.sequencer.skip(seqno);
+            let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
         }
-        let begun = Stream {
-            serial: session.serial,
-            first: None,
-        };
-        gathered.stream.get_or_insert(begun);
-        let (session, trx) = (session.own_uuid().0, trx.to_be_bytes());
-        let key: [&[u8]; 3] = [KEY_SPACE, &session, &trx];
-        gathered.keys.append(&key, KeyType::Exclusive);
-        let flags = WsFlags(flags.0 & FRAGMENT_FLAGS);
-        gathered.flags = flags;
-        flags
-    }
-
-    /// Whether all members have rolled back what was streamed of the transaction.
-    pub(crate) fn has_lost(&self, gathered: &Gathered) -> bool {
-        gathered.stream.is_some_and(|stream| self.contains(stream))
-    }
-
-    /// Called before the server is shown a view, when everything before it is finished.
-    pub(crate) fn lose_streams(&self, session: &Session, view: &GroupView) {
-        let node = session.node().map(|node| node.identity());
-        let present = node.is_some_and(|(member, session)| view.contains(member, session));
-        let repeated = session.state().views.has_members_of(view);
-        if !present || repeated {
-            self.lose_before(view.seqno.0);
+        Phase::Entered(seqno) if is_fragment => {
+            session.sequencer.leave(seqno);
+            session.release(seqno);
+            let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
         }
-    }
-
-    /// The client of a streamed transaction is done with it.
-    pub(crate) fn finish_stream(&self, session: &Session, transaction: &Transaction, phase: Phase) {
-        let is_fragment = transaction.lock().is_fragment();
-        match phase {
-            Phase::Executing | Phase::Failed => {}
-            Phase::Left(seqno) => {
-                session.server.counters.local_commits.one();
-                session.release(seqno);
+        Phase::Certifying(pending) if is_fragment => {
+            give_up_fragment(session, transaction.trx_id, pending);
+        }
+        Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
+            leave_unfinished_commit(lost_streams, session, transaction, seqno);
+        }
+        Phase::Entered(_) => lose_stream_commit(session, transaction.trx_id),
+        Phase::Certifying(pending) => match pending.give_up() {
+            Some(ProposalResult::Ordered { seqno, .. }) => {
+                leave_unfinished_commit(lost_streams, session, transaction, seqno.0)
             }
-            Phase::Ordered(seqno) if is_fragment => {
-                session.sequencer.skip(seqno);
-                let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
-            }
-            Phase::Entered(seqno) if is_fragment => {
-                session.sequencer.leave(seqno);
-                session.release(seqno);
-                let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
-            }
-            Phase::Certifying(pending) if is_fragment => {
-                give_up_fragment(session, transaction.trx_id, pending);
-            }
-            Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
-                self.leave_unfinished_commit(session, transaction, seqno);
-            }
-            Phase::Entered(_) => lose_stream_commit(session, transaction.trx_id),
-            Phase::Certifying(pending) => match pending.give_up() {
-                Some(ProposalResult::Ordered { seqno, .. }) => {
-                    self.leave_unfinished_commit(session, transaction, seqno.0)
-                }
-                Some(ProposalResult::Unknown) => doubt_stream_commit(session, transaction.trx_id),
-                _ => {}
-            },
-        }
+            Some(ProposalResult::Unknown) => doubt_stream_commit(session, transaction.trx_id),
+            _ => {}
+        },
     }
+}
 
-    /// An ordered commit is not finished by its client.
-    fn leave_unfinished_commit(&self, session: &Session, transaction: &Transaction, seqno: i64) {
-        if self
-            .place_unless_rolled_back(session, transaction, seqno)
-            .is_some()
-        {
-            lose_stream_commit(session, transaction.trx_id);
-        }
-    }
-
-    /// Place to commit in. `None`: the other members rolled the transaction back, and its commit
-    /// does nothing.
-    pub(crate) fn place_unless_rolled_back(
-        &self,
-        session: &Session,
-        transaction: &Transaction,
-        seqno: i64,
-    ) -> Option<i64> {
-        let mut gathered = transaction.lock();
-        if !self.has_lost(&gathered) {
-            return Some(seqno);
-        }
-        gathered.phase = Phase::Failed;
-        drop(gathered);
-        session.sequencer.skip(seqno);
-        None
+/// An ordered commit is not finished by its client.
+fn leave_unfinished_commit(
+    lost_streams: &LostStreams,
+    session: &Session,
+    transaction: &Transaction,
+    seqno: i64,
+) {
+    if lost_streams
+        .place_unless_rolled_back(session, transaction, seqno)
+        .is_some()
+    {
+        lose_stream_commit(session, transaction.trx_id);
     }
 }
 
@@ -533,18 +481,6 @@ pub(crate) fn check_doubtful(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn streams_are_lost_by_connection_and_by_the_place_of_their_first_fragment() {
-        let lost = Streams::new(2);
-        let stream = |serial, first| Stream { serial, first };
-        assert!(lost.contains(stream(1, None)), "of an earlier connection");
-        assert!(!lost.contains(stream(2, Some(5))));
-        lost.lose_before(6);
-        assert!(lost.contains(stream(2, Some(5))));
-        assert!(!lost.contains(stream(2, Some(7))));
-        assert!(!lost.contains(stream(2, None)), "not begun yet");
-    }
 
     #[test]
     fn rollback_after_a_fragment_is_not_replaced_by_a_plain_one() {
