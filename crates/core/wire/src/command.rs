@@ -130,15 +130,15 @@ impl fmt::Display for CommandRefusal {
 
 impl std::error::Error for CommandRefusal {}
 
-/// Makes the enum, and the list of its values, each at the place of its number.
+/// Makes the enum, and the list of its values.
 macro_rules! reasons {
-    ($(#[$doc:meta] $reason:ident,)*) => {
+    ($(#[$doc:meta] $reason:ident = $number:literal,)*) => {
         /// The cause of a [`CommandRefusal`]. Nothing was changed, except perhaps with
         /// [`RefusalReason::Unsure`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum RefusalReason {
-            $(#[$doc] $reason,)*
+            $(#[$doc] $reason = $number,)*
         }
 
         impl RefusalReason {
@@ -147,48 +147,46 @@ macro_rules! reasons {
     };
 }
 
-// Their numbers travel: a new one comes last.
+// Their numbers travel: none is used again.
 reasons! {
     /// No member is called so.
-    UnknownMember,
+    UnknownMember = 0,
     /// Several members are called so.
-    AmbiguousName,
+    AmbiguousName = 1,
     /// The member is what it is to become already.
-    AlreadySo,
+    AlreadySo = 2,
     /// The group would have no voter.
-    LastVoter,
+    LastVoter = 3,
     /// The member does not answer, or lacks much of the log.
-    NotCaughtUp,
+    NotCaughtUp = 4,
     /// The member has no vote, so it cannot lead.
-    NotVoter,
+    NotVoter = 5,
     /// Another change of the group is under way.
-    InProgress,
+    InProgress = 6,
     /// The voters that are left could not agree on the change: too few of them answer.
-    WouldLoseQuorum,
+    WouldLoseQuorum = 7,
     /// The group would survive the loss of fewer members. Can be forced.
-    WouldLoseTolerance,
+    WouldLoseTolerance = 8,
     /// No leader is known, or it does not lead yet.
-    NoLeader,
-    /// The group speaks a protocol version without commands.
-    ProtocolTooOld,
+    NoLeader = 9,
     /// The order was begun, or may have been, and its end is not known here.
-    Unsure,
+    Unsure = 11,
     /// The member has stopped.
-    Stopped,
+    Stopped = 12,
     /// The target did not take leadership over.
-    TransferFailed,
+    TransferFailed = 13,
     /// A member does not speak the version.
-    NotSpoken,
+    NotSpoken = 14,
     /// The group speaks a newer version, and does not go back.
-    ProtocolFell,
+    ProtocolFell = 15,
     /// A member does not answer: its program may be another one by now. Can be forced.
-    MemberSilent,
+    MemberSilent = 16,
     /// There is a leader, or a majority that elects one: nothing has to be recovered.
-    NotLost,
+    NotLost = 17,
     /// Another survivor has more of the log.
-    OtherHasMore,
+    OtherHasMore = 18,
     /// The member cannot continue alone: it has no vote, no database, or a damaged log.
-    Unfit,
+    Unfit = 19,
 }
 
 pub(crate) fn write_command(w: &mut Writer, command: &Command) -> Result<(), EncodeError> {
@@ -326,7 +324,7 @@ pub(crate) fn read_answer(r: &mut Reader) -> Result<Result<Done, CommandRefusal>
             weight: read_leader_weight(r)?,
         }),
         3 => Err(CommandRefusal {
-            reason: r.one_of("reason of a refusal", RefusalReason::ALL)?,
+            reason: read_refusal_reason(r)?,
             text: r.text()?,
         }),
         4 => Ok(Done::Continues {
@@ -334,4 +332,11 @@ pub(crate) fn read_answer(r: &mut Reader) -> Result<Result<Done, CommandRefusal>
         }),
         code => return Err(DecodeError::unknown("answer to a command", code)),
     })
+}
+
+fn read_refusal_reason(r: &mut Reader) -> Result<RefusalReason, DecodeError> {
+    let code = r.u8()?;
+    let mut all = RefusalReason::ALL.iter().copied();
+    all.find(|reason| *reason as u8 == code)
+        .ok_or(DecodeError::unknown("reason of a refusal", code))
 }

@@ -12,11 +12,10 @@ use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 use crate::member_codec::{read_config_at, write_config_at};
 use crate::message::{FeedOrder, ProposalRefusal, Propose};
-use crate::version::{VERSION_2, VERSION_3, VERSION_5};
 
 const ENTRY_BYTES: usize = 65;
-/// Value of a field without meaning: programs of version 2 read here for how long the sender of a
-/// heartbeat's reply votes for no other leader.
+/// Value of a field without meaning, at the end of a heartbeat's reply. It is read whatever it
+/// holds.
 const RESERVED: u64 = 0;
 const ENTRIES_MAX: u32 = 1 << 20;
 
@@ -77,7 +76,12 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
             commit,
             sent_at,
             read_round,
-        } => write_heartbeat(w, *commit, *sent_at, *read_round),
+        } => {
+            w.u8(CODE_HEARTBEAT);
+            w.u64(commit.0);
+            w.u64(sent_at.0);
+            w.u64(*read_round);
+        }
         Body::HeartbeatReply {
             sent_at,
             read_round,
@@ -85,17 +89,12 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
             w.u8(CODE_HEARTBEAT_REPLY);
             w.u64(sent_at.0);
             w.u64(*read_round);
-            if w.version() >= VERSION_2 {
-                w.u64(RESERVED);
-            }
+            w.u64(RESERVED);
         }
-        Body::CommitNotice { commit } if w.version() >= VERSION_3 => {
+        Body::CommitNotice { commit } => {
             w.u8(CODE_COMMIT_NOTICE);
             w.u64(commit.0);
         }
-        // Older programs know no notice. The answer to a heartbeat of time zero confirms no round
-        // of reads.
-        Body::CommitNotice { commit } => write_heartbeat(w, *commit, Time(0), 0),
         Body::InstallBase { base, sent_at } => {
             w.u8(CODE_INSTALL_BASE);
             write_entry_id(w, base.last);
@@ -137,7 +136,7 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
             };
             Body::AppendReply(AppendReply { outcome, sent_at })
         }
-        CODE_APPEND_PAYLOAD_MISSING if r.version() >= VERSION_3 => {
+        CODE_APPEND_PAYLOAD_MISSING => {
             let sent_at = Time(r.u64()?);
             let outcome = AppendOutcome::PayloadMissing {
                 index: LogIndex(r.u64()?),
@@ -158,11 +157,14 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
             sent_at: Time(r.u64()?),
             read_round: r.u64()?,
         },
-        CODE_HEARTBEAT_REPLY => Body::HeartbeatReply {
-            sent_at: Time(r.u64()?),
-            read_round: read_before_reserved(r)?,
-        },
-        CODE_COMMIT_NOTICE if r.version() >= VERSION_3 => Body::CommitNotice {
+        CODE_HEARTBEAT_REPLY => {
+            let (sent_at, read_round, _reserved) = (Time(r.u64()?), r.u64()?, r.u64()?);
+            Body::HeartbeatReply {
+                sent_at,
+                read_round,
+            }
+        }
+        CODE_COMMIT_NOTICE => Body::CommitNotice {
             commit: LogIndex(r.u64()?),
         },
         CODE_INSTALL_BASE => {
@@ -187,22 +189,6 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
         },
         code => return Err(DecodeError::unknown("consensus message", code)),
     })
-}
-
-/// Reads the round of a heartbeat's reply, and the reserved field that follows from version 2 on.
-fn read_before_reserved(r: &mut Reader) -> Result<u64, DecodeError> {
-    let round = r.u64()?;
-    if r.version() >= VERSION_2 {
-        r.u64()?;
-    }
-    Ok(round)
-}
-
-fn write_heartbeat(w: &mut Writer, commit: LogIndex, sent_at: Time, read_round: u64) {
-    w.u8(CODE_HEARTBEAT);
-    w.u64(commit.0);
-    w.u64(sent_at.0);
-    w.u64(read_round);
 }
 
 fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {
@@ -351,8 +337,8 @@ pub(crate) fn read_without_payloads(r: &mut Reader) -> Result<Message, DecodeErr
     }
 }
 
-/// The message, then the payloads one after another; their lengths are in the entry headers. Since
-/// version 3 a bit for each entry says before the payloads whether its payload is left out.
+/// The message, a bit for each entry that says whether its payload is left out, then the others one
+/// after another; their lengths are in the entry headers.
 pub(crate) fn write_with_payloads(
     w: &mut Writer,
     message: &Message,
@@ -385,9 +371,7 @@ pub(crate) fn payloads_fit(
 }
 
 pub(crate) fn write_payloads(w: &mut Writer, payloads: &[Option<Bytes>]) {
-    if w.version() >= VERSION_3 {
-        write_left_out(w, payloads);
-    }
+    write_left_out(w, payloads);
     payloads
         .iter()
         .flatten()
@@ -409,11 +393,7 @@ pub(crate) fn read_payloads(
     r: &mut Reader,
     entries: &[EntryHeader],
 ) -> Result<Vec<Option<Bytes>>, DecodeError> {
-    let left_out = if r.version() >= VERSION_3 {
-        read_left_out(r, entries.len())?
-    } else {
-        vec![false; entries.len()]
-    };
+    let left_out = read_left_out(r, entries.len())?;
     let mut payloads = Vec::with_capacity(entries.len());
     for (entry, is_left_out) in entries.iter().zip(left_out) {
         let payload = if is_left_out {
@@ -521,7 +501,7 @@ pub(crate) fn read_proposal_refusal(r: &mut Reader) -> Result<ProposalRefusal, D
         1 => ProposalRefusal::TooOld,
         2 => ProposalRefusal::Malformed,
         3 => ProposalRefusal::GivenUp,
-        4 if r.version() >= VERSION_5 => ProposalRefusal::NotWriter,
+        4 => ProposalRefusal::NotWriter,
         code => return Err(DecodeError::unknown("refusal of a proposal", code)),
     })
 }

@@ -25,7 +25,7 @@ use crate::frame::{Frame, header};
 use crate::member_codec::NAME_MAX;
 use crate::message::Lane;
 use crate::stream::{FrameReader, FrameWriter};
-use crate::version::{OUR_VERSIONS, VERSION_5, choose_version};
+use crate::version::choose_version;
 
 pub const KIND_HELLO: u8 = 1;
 pub const KIND_HELLO_REPLY: u8 = 2;
@@ -40,12 +40,6 @@ const MAGIC: [u8; 8] = *b"SYNODpr\n";
 /// The byte behind a hello: the caller sends messages, as if there were no such byte.
 const PURPOSE_MESSAGES: u8 = 0;
 const PURPOSE_COMMANDS: u8 = 1;
-
-/// The versions whose members take commands.
-pub const CLIENT_VERSIONS: VersionRange = VersionRange {
-    min: VERSION_5,
-    max: OUR_VERSIONS.max,
-};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -233,8 +227,7 @@ fn open(bytes: &[u8]) -> Result<Reader, DecodeError> {
 }
 
 /// The first frame of a client that gives commands, and is no member. Its layout is a [`Hello`]'s,
-/// with a byte behind it that says so. A program that does not know that byte reads a hello of
-/// versions that it does not speak, and refuses it in words.
+/// with a byte behind it that says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
     pub versions: VersionRange,

@@ -13,23 +13,20 @@ use crate::codec::{Reader, Writer};
 use crate::consensus_codec::{read_entry_id, write_entry_id};
 use crate::error::{DecodeError, EncodeError};
 use crate::message::{IntroducedMember, Introduction, Join, JoinRefusal, JoinReply};
-use crate::version::{VERSION_2, VERSION_5};
 
 pub(crate) const NAME_MAX: usize = 512;
 const SUBJECT_MAX: usize = 1024;
 pub(crate) const MEMBERS_MAX: u32 = 1024;
-/// Id, role, has_data, two empty strings, and the versions.
-const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2 + 4;
+/// Id, role, has_data, two empty strings, the versions, and no certificate.
+const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2 + 4 + 1;
 /// Bytes of an [`IntroducedMember`] without address and certificate.
 const INTRODUCED_BYTES_MIN: usize = 8 + 2 + 1;
 
 pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), EncodeError> {
     w.u64(at.index.0);
     w.u16(at.config.protocol);
-    if w.version() >= VERSION_5 {
-        write_writers(w, at.config.writers);
-        w.bool(at.config.protocol_is_held);
-    }
+    write_writers(w, at.config.writers);
+    w.bool(at.config.protocol_is_held);
     w.count("members", at.config.members.len(), MEMBERS_MAX)?;
     for (id, member) in &at.config.members {
         w.u64(id.0);
@@ -39,9 +36,7 @@ pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), Encod
         w.string("address", &member.address, NAME_MAX)?;
         w.u16(member.versions.min);
         w.u16(member.versions.max);
-        if w.version() >= VERSION_2 {
-            write_certificate(w, member.certificate.as_deref())?;
-        }
+        write_certificate(w, member.certificate.as_deref())?;
     }
     Ok(())
 }
@@ -49,12 +44,8 @@ pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), Encod
 pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     let index = LogIndex(r.u64()?);
     let protocol = r.u16()?;
-    let writers = if r.version() >= VERSION_5 {
-        read_writers(r)?
-    } else {
-        Writers::Any
-    };
-    let protocol_is_held = r.version() >= VERSION_5 && r.bool()?;
+    let writers = read_writers(r)?;
+    let protocol_is_held = r.bool()?;
     let count = r.count("members", MEMBER_BYTES_MIN, MEMBERS_MAX)?;
     let mut members: BTreeMap<MemberId, Member> = BTreeMap::new();
     for _ in 0..count {
@@ -96,10 +87,10 @@ fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), Encode
 }
 
 fn read_certificate(r: &mut Reader) -> Result<Option<String>, DecodeError> {
-    if r.version() < VERSION_2 || !r.bool()? {
-        return Ok(None);
-    }
-    r.string("certificate", SUBJECT_MAX).map(Some)
+    let is_bound = r.bool()?;
+    is_bound
+        .then(|| r.string("certificate", SUBJECT_MAX))
+        .transpose()
 }
 
 fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
@@ -133,9 +124,7 @@ pub(crate) fn write_join(w: &mut Writer, join: &Join) -> Result<(), EncodeError>
     write_entry_id(w, join.last);
     w.u16(join.versions.min);
     w.u16(join.versions.max);
-    if w.version() >= VERSION_5 {
-        w.bool(join.has_joined);
-    }
+    w.bool(join.has_joined);
     Ok(())
 }
 
@@ -154,7 +143,7 @@ pub(crate) fn read_join(r: &mut Reader) -> Result<Join, DecodeError> {
             min: r.u16()?,
             max: r.u16()?,
         },
-        has_joined: r.version() >= VERSION_5 && r.bool()?,
+        has_joined: r.bool()?,
     })
 }
 
@@ -214,7 +203,7 @@ fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
         2 => JoinRefusal::UnknownVersion,
         3 => JoinRefusal::GroupFull,
         4 => JoinRefusal::CertificateMismatch,
-        5 if r.version() >= VERSION_5 => JoinRefusal::Removed,
+        5 => JoinRefusal::Removed,
         code => return Err(DecodeError::unknown("refusal of a join", code)),
     })
 }

@@ -2,9 +2,7 @@
 //! payloads stay segments of their own in both directions, so they are never copied.
 
 use bytes::Bytes;
-use synod_consensus::{
-    AppendOutcome, Body, LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term,
-};
+use synod_consensus::{Body, LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term};
 
 use crate::codec::{Reader, Writer};
 use crate::command::{read_answer, read_command, write_answer, write_command};
@@ -23,12 +21,12 @@ use crate::member_codec::{
     write_introduction, write_join, write_join_reply, write_writers,
 };
 use crate::message::{
-    AppliedPosition, DataState, HeardMember, JoinRefusal, JoinReply, Lane, MemberLag,
-    OutcomeReport, PaceReport, PeerMessage, PresenceReport, ProposalRefusal, Report, StateOffer,
-    StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    AppliedPosition, DataState, HeardMember, Lane, MemberLag, OutcomeReport, PaceReport,
+    PeerMessage, PresenceReport, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    SurvivorReport,
 };
 use crate::region::Region;
-use crate::version::{NEXT_MARK, OUR_VERSIONS, VERSION_3, VERSION_5, VERSION_NEXT};
+use crate::version::{NEXT_MARK, OUR_VERSIONS, VERSION_NEXT};
 
 /// Makes the kinds of frames, and what is the same for all messages of a kind.
 macro_rules! messages {
@@ -62,25 +60,25 @@ macro_rules! messages {
 // Number of the frame's kind, first version, lane. Frames below 16 belong to the handshake; no
 // number is used again. Only entries and proposals are bulk, and what has to stay behind them.
 messages! {
-    Consensus = 16, 1, Control;
-    Append = 17, 1, Control;
-    Propose = 18, 1, Bulk;
-    ProposalRefused = 19, 1, Control;
-    Join = 20, 1, Control;
-    JoinReply = 21, 1, Control;
-    Leave = 22, 1, Control;
-    LeaveReply = 23, 1, Control;
-    Report = 24, 1, Control;
-    Status = 25, 1, Control;
-    StateRequest = 26, 1, Control;
-    StateOffer = 27, 1, Control;
-    StateResult = 28, 1, Control;
-    OutcomeReport = 29, 1, Control;
-    OutcomeQuery = 30, 1, Control;
-    Introduction = 31, 2, Control;
-    AppliedPosition = 32, 3, Control;
-    Pace = 33, 3, Control;
-    AppliedQuery = 34, 4, Control;
+    Consensus = 16, 5, Control;
+    Append = 17, 5, Control;
+    Propose = 18, 5, Bulk;
+    ProposalRefused = 19, 5, Control;
+    Join = 20, 5, Control;
+    JoinReply = 21, 5, Control;
+    Leave = 22, 5, Control;
+    LeaveReply = 23, 5, Control;
+    Report = 24, 5, Control;
+    Status = 25, 5, Control;
+    StateRequest = 26, 5, Control;
+    StateOffer = 27, 5, Control;
+    StateResult = 28, 5, Control;
+    OutcomeReport = 29, 5, Control;
+    OutcomeQuery = 30, 5, Control;
+    Introduction = 31, 5, Control;
+    AppliedPosition = 32, 5, Control;
+    Pace = 33, 5, Control;
+    AppliedQuery = 34, 5, Control;
     Command = 35, 5, Control;
     CommandAnswer = 36, 5, Control;
     VoteOrder = 37, 5, Control;
@@ -123,30 +121,12 @@ impl PeerMessage {
     /// Whether a connection of this version can carry the message. A message that it cannot carry
     /// is left out: an older program has no use for it.
     pub fn is_carried_by(&self, version: u16) -> bool {
-        let since = match self {
-            PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
-                VERSION_3
-            }
-            PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
-            PeerMessage::ProposalRefused {
-                reason: ProposalRefusal::NotWriter,
-                ..
-            }
-            | PeerMessage::JoinReply(JoinReply::Refused {
-                reason: JoinRefusal::Removed,
-                ..
-            }) => VERSION_5,
-            other => other.row().1,
-        };
-        version >= since
+        OUR_VERSIONS.contains(version) && version >= self.row().1
     }
 
     /// Appends the message's frame, header included, to `out`. Large payloads become segments of
     /// their own and share memory with the message.
     pub fn encode(&self, version: u16, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
-        if !OUR_VERSIONS.contains(version) {
-            return Err(EncodeError::UnknownVersion { version });
-        }
         if !self.is_carried_by(version) {
             let kind = self.kind();
             return Err(EncodeError::NotInVersion { kind, version });
@@ -211,9 +191,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
                 .iter()
                 .try_for_each(|report| write_report(w, report))?;
             w.u64(status.purge_limit.0);
-            if w.version() >= VERSION_5 {
-                w.u64(status.commit.0);
-            }
+            w.u64(status.commit.0);
         }
         PeerMessage::StateRequest(request) => write_state_request(w, request)?,
         PeerMessage::StateOffer(offer) => {
@@ -277,13 +255,6 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         PeerMessage::Fetched(answer) => write_fetch_answer(w, answer)?,
     }
     Ok(())
-}
-
-fn asks_for_payload(body: &Body) -> bool {
-    let Body::AppendReply(reply) = body else {
-        return false;
-    };
-    matches!(reply.outcome, AppendOutcome::PayloadMissing { .. })
 }
 
 fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
@@ -384,11 +355,9 @@ fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
     w.u32(report.queue);
     w.u8(report.weight.get());
     w.bool(report.wants_vote);
-    if w.version() >= VERSION_5 {
-        w.u32(report.log_format);
-        let region = report.region.as_ref().map_or("", Region::as_str);
-        w.string("region", region, Region::LENGTH_MAX)?;
-    }
+    w.u32(report.log_format);
+    let region = report.region.as_ref().map_or("", Region::as_str);
+    w.string("region", region, Region::LENGTH_MAX)?;
     if w.version() >= VERSION_NEXT {
         w.u8(NEXT_MARK);
     }
@@ -407,11 +376,7 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
         queue: r.u32()?,
         weight: read_leader_weight(r)?,
         wants_vote: r.bool()?,
-        log_format: if r.version() >= VERSION_5 {
-            r.u32()?
-        } else {
-            0
-        },
+        log_format: r.u32()?,
         region: read_region(r)?,
     };
     if r.version() >= VERSION_NEXT {
@@ -427,11 +392,8 @@ fn read_next_mark(r: &mut Reader) -> Result<(), DecodeError> {
     }
 }
 
-/// None if the text is empty, and in versions that have no regions.
+/// None if the text is empty.
 fn read_region(r: &mut Reader) -> Result<Option<Region>, DecodeError> {
-    if r.version() < VERSION_5 {
-        return Ok(None);
-    }
     let name = r.string("region", Region::LENGTH_MAX)?;
     match name.as_str() {
         "" => Ok(None),
@@ -463,17 +425,11 @@ fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
     for _ in 0..count {
         members.push(read_report(r)?);
     }
-    let purge_limit = LogIndex(r.u64()?);
-    let commit = if r.version() >= VERSION_5 {
-        LogIndex(r.u64()?)
-    } else {
-        LogIndex(0)
-    };
     Ok(StatusBroadcast {
         term,
         members,
-        purge_limit,
-        commit,
+        purge_limit: LogIndex(r.u64()?),
+        commit: LogIndex(r.u64()?),
     })
 }
 

@@ -213,7 +213,7 @@ fn append_message() -> impl Strategy<Value = PeerMessage> {
     let parts = (member(), member(), term(), append(), any::<u8>());
     parts.prop_map(|(from, to, term, (append, payloads), left_out)| {
         let whole = payloads.into_iter().enumerate();
-        // Mostly none, so that older versions carry most appends.
+        // Mostly none.
         let is_left_out = |at| left_out >= 192 && left_out >> at & 1 == 1;
         let payloads = whole.map(|(at, payload)| (!is_left_out(at)).then_some(payload));
         let payloads = payloads.collect();
@@ -400,8 +400,8 @@ fn command_answer() -> impl Strategy<Value = Result<Done, CommandRefusal>> {
     ]
 }
 
-/// Any order of an operator, or answer to one. Since version 5.
-pub(crate) fn command_message() -> impl Strategy<Value = PeerMessage> {
+/// Any order of an operator, or answer to one; and messages between leader, feeders and learners.
+fn command_message() -> impl Strategy<Value = PeerMessage> {
     prop_oneof![
         (session(), any::<u64>(), command()).prop_map(|(session, number, command)| {
             PeerMessage::Command {
@@ -428,8 +428,8 @@ pub(crate) fn command_message() -> impl Strategy<Value = PeerMessage> {
     ]
 }
 
-/// The report of a survivor of a lost majority. Since version 5.
-pub(crate) fn survivor_message() -> impl Strategy<Value = PeerMessage> {
+/// The report of a survivor of a lost majority.
+fn survivor_message() -> impl Strategy<Value = PeerMessage> {
     let parts = (
         entry_id(),
         (index(), index(), index()),
@@ -470,8 +470,8 @@ fn feed_order() -> impl Strategy<Value = FeedOrder> {
     )
 }
 
-/// Any question for entries, or answer to one. Since version 5.
-pub(crate) fn fetch_message() -> impl Strategy<Value = PeerMessage> {
+/// Any question for entries, or answer to one.
+fn fetch_message() -> impl Strategy<Value = PeerMessage> {
     prop_oneof![
         fetch_request().prop_map(PeerMessage::Fetch),
         (session(), any::<u64>(), fetch_result()).prop_map(|(session, number, result)| {
@@ -521,7 +521,7 @@ fn fetch_result() -> impl Strategy<Value = Result<FetchedEntries, FetchRefusal>>
     ]
 }
 
-/// Any message of version 1 that can be sent.
+/// Any message, but for those whose fields all tests of their bytes cover.
 pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
     prop_oneof![
         6 => message(bare_body()).prop_map(PeerMessage::Consensus),
@@ -537,12 +537,11 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         1 => session().prop_map(|session| PeerMessage::Leave { session }),
         1 => Just(PeerMessage::LeaveReply),
         1 => report().prop_map(PeerMessage::Report),
-        1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, purge_limit)| {
-            let purge_limit = LogIndex(purge_limit);
-            // Older versions do not have it.
-            let commit = LogIndex(0);
-            PeerMessage::Status(StatusBroadcast { term, members, purge_limit, commit })
-        }),
+        1 => (term(), vec(report(), 0..4), index(), index()).prop_map(
+            |(term, members, purge_limit, commit)| {
+                PeerMessage::Status(StatusBroadcast { term, members, purge_limit, commit })
+            }
+        ),
         1 => state_request().prop_map(PeerMessage::StateRequest),
         1 => (any::<u64>(), member(), any::<bool>(), text()).prop_map(
             |(id, donor, accepted, text)| {
@@ -555,6 +554,9 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         }),
         1 => (term(), seqno())
             .prop_map(|(term, seqno)| PeerMessage::OutcomeQuery { term, seqno }),
+        5 => command_message(),
+        1 => survivor_message(),
+        2 => fetch_message(),
     ]
 }
 
