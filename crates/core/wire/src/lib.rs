@@ -57,6 +57,7 @@ mod error;
 mod fetch;
 mod frame;
 pub mod handshake;
+mod layout;
 mod member_codec;
 mod message;
 mod message_codec;
