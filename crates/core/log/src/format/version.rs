@@ -66,7 +66,7 @@ impl LogFormat {
         self.0 >= NEXT
     }
 
-    /// The checksum of a header or a control file: of the version, and of what follows the checksum.
+    /// The checksum of a header or a control file: of the version, and of what follows behind it.
     pub(crate) fn checksum(self, rest: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&self.0.to_le_bytes()), rest)
     }
