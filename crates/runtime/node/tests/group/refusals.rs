@@ -217,13 +217,13 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
     say(address, &frame(1, 1 << 30, b"x"));
     says("refused");
     leader.host.lock().lines.clear();
-    let mut oversized = hello("noise", 1..=1, 0);
+    let mut oversized = hello("noise", 5..=5, 0);
     oversized.extend(frame(9, 512 << 20, b"x"));
     say(address, &oversized);
     says("closing the connection from stranger");
     leader.host.lock().lines.clear();
     for kind in 0..40 {
-        let mut noise = hello("noise", 1..=1, kind % 2);
+        let mut noise = hello("noise", 5..=5, kind % 2);
         noise.extend(frame(kind, 200, &[kind; 200]));
         say(address, &noise);
     }
@@ -237,7 +237,7 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
 fn caller_that_drips_its_greeting_is_disconnected() {
     let group = Group::of(1, "drip");
     let address = group.members[0].config.address.clone();
-    let hello = hello("drip", 1..=1, 0);
+    let hello = hello("drip", 5..=5, 0);
     let mut stream = TcpStream::connect(&address).unwrap();
     let began = Instant::now();
     let mut sent = 0;
