@@ -309,9 +309,8 @@ impl LocalIdentity {
         let ours = self.versions;
         choose_version(ours, theirs).ok_or_else(|| {
             let text = format!(
-                "protocol versions {} to {} are spoken here, {} to {} by {name}; \
-                 upgrade the older of the two",
-                ours.min, ours.max, theirs.min, theirs.max
+                "this member speaks protocol {ours}, and {name} protocol {theirs}: upgrade the \
+                 older of the two"
             );
             Refusal::of(RefuseReason::UnknownVersion, text)
         })

@@ -154,7 +154,9 @@ fn client_of_versions_that_are_spoken_no_more_is_refused_in_words() {
     let refusal = identity().answer_client(&older).unwrap_err();
     assert_eq!(refusal.reason, RefuseReason::UnknownVersion);
     assert!(
-        refusal.for_caller.contains("upgrade the older"),
+        refusal
+            .for_caller
+            .contains("versions 1 to 4: upgrade the older"),
         "{refusal:?}"
     );
 }
