@@ -1,7 +1,11 @@
 //! Messages as bytes and back.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use synod_consensus::{
     Append, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind, LeaderWeight, LogBase,
     LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
@@ -148,6 +152,23 @@ proptest! {
         }
         let _ = PeerMessage::decode(NEWEST, Frame { kind: frame.kind, body: body.into() });
     }
+}
+
+/// Reading bytes leaves no kind out, and no message between the cores.
+#[test]
+fn every_kind_of_message_is_made_up() {
+    let mut runner = TestRunner::deterministic();
+    let (mut kinds, mut codes) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..4_000 {
+        let made_up = peer_message().new_tree(&mut runner).unwrap();
+        let frame = parse(&frame_bytes(&made_up.current()));
+        kinds.insert(frame.kind);
+        if frame.kind == 16 {
+            codes.insert(frame.body[24]);
+        }
+    }
+    assert!(kinds.into_iter().eq(16..=47));
+    assert!(codes.into_iter().eq(1..=15));
 }
 
 #[test]
@@ -860,8 +881,8 @@ const INSTALL_BASE: &str = concat!(
     "0400000000000000",
 );
 
-/// Header, member, session, state, applied, seen, db_flushed, address, queue, weight, vote, format of
-/// the log, region.
+/// Header, member, session, state, applied, seen, db_flushed, address, queue, weight, vote, log
+/// format, region.
 const REPORT: &str = concat!(
     "537918003c00000076ec0af39c61578a",
     "01000000000000000200000000000000",
