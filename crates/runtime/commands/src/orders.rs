@@ -182,7 +182,6 @@ fn reason(reason: RefusalReason) -> Reason {
         | RefusalReason::NotVoter
         | RefusalReason::InProgress
         | RefusalReason::WouldLoseQuorum
-        | RefusalReason::ProtocolTooOld
         | RefusalReason::NotSpoken
         | RefusalReason::ProtocolFell
         | RefusalReason::TransferFailed

@@ -8,6 +8,7 @@ use synod_consensus::{
     Config, Effect, EntryHeader, EntryId, EntryKind, LogIndex, MemberId, RoleChange, RoleName,
     Term, WriteOp,
 };
+use synod_wire::OUR_VERSIONS;
 
 use crate::expected::entries;
 use crate::invariants::committed::Committed;
@@ -112,8 +113,10 @@ impl World {
         config: &Config,
         before: Option<EntryId>,
     ) {
-        self.coverage
-            .count_if(config.protocol > 1, "configuration of version 2");
+        self.coverage.count_if(
+            config.protocol > OUR_VERSIONS.max,
+            "configuration of the next version",
+        );
         let protocol = before.and_then(|before| self.checks.config_change.protocol(before));
         let checked = versions::made(entry, config, protocol, &self.checks.ordered_versions);
         self.judge(checked);

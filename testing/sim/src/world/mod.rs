@@ -13,6 +13,7 @@ pub(crate) mod wanted_links;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
@@ -21,7 +22,6 @@ use synod_wire::{CommandRefusal, Done};
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::faults::strangers::Strangers;
-use crate::faults::versions::Programs;
 use crate::invariants::voters::VoterBounds;
 use crate::invariants::{Checked, Invariants, Violation};
 use crate::member::{Node, Process};
@@ -29,7 +29,6 @@ use crate::options::{Fault, Options};
 use crate::report::Coverage;
 use crate::trace::{Note, Trace, What};
 use crate::world::net::Network;
-use crate::world::peers::SentFrame;
 use crate::world::wanted_links::WantedLinks;
 
 /// A millisecond, in microseconds.
@@ -48,7 +47,7 @@ pub(crate) enum Event {
         to: MemberId,
         connection: u64,
         group: GroupId,
-        frame: SentFrame,
+        frame: Bytes,
     },
     Turn {
         node: MemberId,
@@ -130,8 +129,6 @@ pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: SmallRng,
     pub(crate) options: Options,
-    /// The programs that members may run.
-    pub(crate) programs: Programs,
     /// Operators hold the group's protocol version. In a few runs only: see `sets_writers`.
     pub(crate) holds_version: bool,
     /// Commits wait until all databases have applied them. In a few runs only: the questions and
@@ -184,7 +181,6 @@ impl World {
             sets_writers: options.sets_writers(seed),
             holds_version,
             options,
-            programs: Programs::of(seed, holds_version),
             waits_for_all: seed % 16 == 11,
             nodes: BTreeMap::new(),
             net: Network::default(),
@@ -314,7 +310,7 @@ impl World {
     }
 
     /// Frames that are under way to a member.
-    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &SentFrame> {
+    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
         self.queue.values().filter_map(move |event| match event {
             Event::Arrives { to, frame, .. } if *to == id => Some(frame),
             _ => None,

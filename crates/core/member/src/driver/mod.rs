@@ -260,12 +260,10 @@ impl Driver {
                 member,
                 connection,
                 session,
-                version,
             } => {
                 let link = Link {
                     connection,
                     session,
-                    version,
                 };
                 self.proposals.local.link_up(member, link);
                 self.membership.presence.link_up(member);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Level, SignOfLife, lock};
 use synod_tls::PeerCredential;
-use synod_wire::{HelloReply, Lane, PeerMessage, has_compression};
+use synod_wire::{HelloReply, Lane, PeerMessage};
 
 use super::Transport;
 use super::address_limit::{CallSource, oldest_of_fullest_address};
@@ -198,8 +198,8 @@ impl Link {
         &self.lanes[lane as usize]
     }
 
-    /// Number, session and version of the bulk lane's connection, if both lanes have one.
-    fn connection(&self) -> Option<(u64, SessionId, u16)> {
+    /// Number and session of the bulk lane's connection, if both lanes have one.
+    fn connection(&self) -> Option<(u64, SessionId)> {
         self.lane(Lane::Control).connection()?;
         self.lane(Lane::Bulk).connection()
     }
@@ -356,7 +356,6 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
     queue.opened(OpenLane {
         stream,
         connection,
-        version,
         session,
         group,
         shown: channel.peer().clone(),
@@ -370,17 +369,15 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
         queue.shut();
         return;
     }
-    if let Some((connection, session, version)) = link.connection() {
+    if let Some((connection, session)) = link.connection() {
         transport.send_event(Event::LinkUp {
             member: link.member,
             connection,
             session,
-            version,
         });
     }
     // What the control lane carries is small, and must not wait.
-    let speed = (lane == Lane::Bulk && has_compression(version))
-        .then(|| LinkSpeed::new(transport.compression, Instant::now()));
+    let speed = (lane == Lane::Bulk).then(|| LinkSpeed::new(transport.compression, Instant::now()));
     let writer = LaneWriter::new(channel, version, transport.limits.of(lane), speed);
     if let Some(reason) = send_all(transport, link, lane, writer) {
         let member = link.member;

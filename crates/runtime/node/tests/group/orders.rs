@@ -2,7 +2,7 @@
 //! they answer.
 
 use synod_node::{
-    Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode, VersionRange,
+    Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode,
 };
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
@@ -362,21 +362,6 @@ fn weight_is_set_on_the_member_that_it_is_for() {
     let member = name(other);
     assert_eq!(order(one, command), Ok(Done::WeightSet { member, weight }));
     assert_eq!(other.node().status().leader_weight, weight);
-}
-
-#[test]
-fn order_is_not_passed_on_in_a_group_that_does_not_know_orders() {
-    let old = VersionRange { min: 1, max: 4 };
-    let group = Group::prepared_by(2, "old", |config| config.versions = old).begin();
-    let (leader, follower) = (group.leader(), group.follower());
-    let (leader, follower) = (&group.members[leader], &group.members[follower]);
-    let (reason, text) = refused(follower, transfer(None));
-    assert_eq!(reason, RefusalReason::ProtocolTooOld);
-    let advice = format!("give it to {} itself", name(leader));
-    assert!(text.contains(&advice), "{text}");
-    let done = carried_out(leader, &transfer(None));
-    let member = name(follower);
-    assert_eq!(done, Done::Leads { member });
 }
 
 #[test]

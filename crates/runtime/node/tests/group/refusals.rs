@@ -47,44 +47,48 @@ fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     assert!(home.members[0].host.lock().says(both));
 }
 
-fn speak_version_1(config: &mut NodeConfig) {
-    config.versions = VersionRange { min: 1, max: 1 };
+const OLDEST: VersionRange = VersionRange { min: 5, max: 5 };
+const BOTH: VersionRange = VersionRange { min: 5, max: 6 };
+const NEWER: VersionRange = VersionRange { min: 6, max: 7 };
+
+fn speak_the_oldest_version(config: &mut NodeConfig) {
+    config.versions = OLDEST;
 }
 
 #[test]
 fn program_that_does_not_speak_the_groups_version_is_refused() {
-    let mut home = Group::prepared_by(1, "versions", speak_version_1).begin();
+    let mut home = Group::prepared_by(1, "versions", speak_the_oldest_version).begin();
     let mut newer = Member::new("newer", "versions");
-    newer.config.versions = VersionRange { min: 2, max: 3 };
+    newer.config.versions = NEWER;
     newer.config.seeds = vec![home.members[0].config.address.clone()];
     newer.start(StartMode::Join).unwrap();
     newer.host.wait("refusal", |record| record.failed.is_some());
     let why = newer.host.lock().failed.clone().unwrap();
-    let expected = "the group speaks protocol version 1, and newer speaks versions 2 to 3";
+    let expected = "the group speaks protocol version 5, and newer speaks versions 6 to 7";
     assert!(why.contains(expected), "{why}");
 
     // Nor does the group's own member come back with such a program.
     let member = &mut home.members[0];
     member.stop();
-    member.config.versions = VersionRange { min: 2, max: 3 };
+    member.config.versions = NEWER;
     member.start(StartMode::Join).unwrap();
     member
         .host
         .wait("refusal", |record| record.failed.is_some());
     let why = member.host.lock().failed.clone().unwrap();
-    let expected = "protocol version 1, and this program speaks versions 2 to 3";
+    let expected = "protocol version 5, and this program speaks versions 6 to 7";
     assert!(why.contains(expected), "{why}");
 }
 
 #[test]
 fn group_speaks_the_newer_version_once_all_its_members_do() {
-    let mut group = Group::prepared_by(3, "upgrade", speak_version_1).begin();
+    let mut group = Group::prepared_by(3, "upgrade", speak_the_oldest_version).begin();
     for at in 0..3 {
         let says = |member: &Member| {
             member
                 .host
                 .lock()
-                .says("the group speaks protocol version 2")
+                .says("the group speaks protocol version 6")
         };
         assert!(
             !group.members.iter().any(says),
@@ -92,20 +96,20 @@ fn group_speaks_the_newer_version_once_all_its_members_do() {
         );
         let member = &mut group.members[at];
         member.stop();
-        member.config.versions = VersionRange { min: 1, max: 2 };
+        member.config.versions = BOTH;
         member.start(StartMode::Join).unwrap();
         member.take_part();
         group.wait_complete();
     }
     for member in &group.members {
-        member.host.wait("version 2", |r| {
-            r.says("the group speaks protocol version 2")
+        member.host.wait("version 6", |r| {
+            r.says("the group speaks protocol version 6")
         });
     }
     // There is no way back.
     let member = &mut group.members[1];
     member.stop();
-    member.config.versions = VersionRange { min: 1, max: 1 };
+    member.config.versions = OLDEST;
     member.start(StartMode::Join).unwrap();
     member
         .host
@@ -213,13 +217,13 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
     say(address, &frame(1, 1 << 30, b"x"));
     says("refused");
     leader.host.lock().lines.clear();
-    let mut oversized = hello("noise", 1..=1, 0);
+    let mut oversized = hello("noise", 5..=5, 0);
     oversized.extend(frame(9, 512 << 20, b"x"));
     say(address, &oversized);
     says("closing the connection from stranger");
     leader.host.lock().lines.clear();
     for kind in 0..40 {
-        let mut noise = hello("noise", 1..=1, kind % 2);
+        let mut noise = hello("noise", 5..=5, kind % 2);
         noise.extend(frame(kind, 200, &[kind; 200]));
         say(address, &noise);
     }
@@ -233,7 +237,7 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
 fn caller_that_drips_its_greeting_is_disconnected() {
     let group = Group::of(1, "drip");
     let address = group.members[0].config.address.clone();
-    let hello = hello("drip", 1..=1, 0);
+    let hello = hello("drip", 5..=5, 0);
     let mut stream = TcpStream::connect(&address).unwrap();
     let began = Instant::now();
     let mut sent = 0;

@@ -22,7 +22,7 @@ mod unconfigured_peers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, MemberId};
+use synod_consensus::{ConfigChange, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
@@ -332,9 +332,6 @@ impl Authorization {
     /// group has moved to certificates. One at a time; the next tick continues.
     pub(super) fn bind_certificates(&self, ctx: &mut Context) {
         let config = &ctx.core.config().config;
-        if config.protocol < CERTIFICATES_SINCE {
-            return;
-        }
         let unbound = self.unbound.iter().find_map(|(id, certificate)| {
             let member = config.members.get(id)?;
             let is_free = member.certificate.is_none()

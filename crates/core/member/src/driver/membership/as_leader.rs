@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use synod_consensus::{
-    CERTIFICATES_SINCE, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId,
-    SessionId, Time,
+    ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, SessionId, Time,
 };
 use synod_planted::planted;
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage, Report};
@@ -414,10 +413,9 @@ pub(in crate::driver) fn correct_own_record(ctx: &mut Context) {
         return;
     };
     let mine = &ctx.identity.config;
-    let certificate = mine.certificate.as_deref().filter(|subject| {
-        config.protocol >= CERTIFICATES_SINCE
-            && other_holder(config, me, None, Some(subject)).is_none()
-    });
+    let certificate = mine.certificate.as_deref();
+    let certificate =
+        certificate.filter(|subject| other_holder(config, me, None, Some(subject)).is_none());
     if ctx.identity.is_recorded_as(known) && (known.certificate.is_some() || certificate.is_none())
     {
         return;

@@ -23,7 +23,7 @@ mod serving;
 use std::time::Duration;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, Seqno};
-use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage, has_fetches};
+use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage};
 
 use crate::deliver::start_index;
 use crate::driver::context::Context;
@@ -60,11 +60,6 @@ impl Fetching {
 
     fn ask_next_for_entries(&mut self, ctx: &Context) {
         let config = &ctx.core.config().config;
-        if !has_fetches(config.protocol) {
-            let version = config.protocol;
-            let asked = format!("no member can send them in a group of version {version}");
-            return self.no_member_has_entries(ctx, asked);
-        }
         if ctx.core.has_forced_history() {
             // The database and this log may be of two histories, as in `recovery::histories`.
             let asked =

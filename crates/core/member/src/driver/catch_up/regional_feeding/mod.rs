@@ -23,7 +23,7 @@ mod feeders;
 mod orders;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, ProgressMode, Role, SendEntries};
-use synod_wire::{FeedOrder, PeerMessage, has_feeders};
+use synod_wire::{FeedOrder, PeerMessage};
 
 use crate::driver::EntrySender;
 use crate::driver::context::Context;
@@ -49,9 +49,6 @@ impl Feeding {
         let Some(own) = leadership.regions.of(ctx.identity.me.member) else {
             return;
         };
-        if !has_feeders(config.protocol) {
-            return;
-        }
         let (answering, regions) = (ctx.answering(), &leadership.regions);
         let peers = ctx.core.progress().filter_map(|progress| {
             let role = config.members.get(&progress.member)?.role;
