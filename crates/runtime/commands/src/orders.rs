@@ -69,17 +69,22 @@ fn done_in_words(order: &Request, before: &NodeStatus) -> Option<String> {
             format!("{old} is no member any more, and {new} votes")
         }
         Request::UnbindMember { member } => format!("{member} is bound to no certificate"),
-        Request::SetProtocol { version, .. } => protocol_set(*version, before),
+        Request::SetProtocol { version, .. } => {
+            let was = (before.protocol, before.protocol_is_held);
+            protocol_set(*version, before.members.len(), was)
+        }
         _ => return None,
     })
 }
 
-fn protocol_set(version: Option<u16>, before: &NodeStatus) -> String {
-    let all = match before.members.len() {
+/// A set protocol version in words. `was`: the one before, 0 if it is not known here, and whether it
+/// was held.
+fn protocol_set(version: Option<u16>, members: usize, was: (u16, bool)) -> String {
+    let all = match members {
         1 => "the group's only member".to_owned(),
         count => format!("all {count} members of the group"),
     };
-    let was = match (before.protocol, before.protocol_is_held) {
+    let was = match was {
         (0, _) => "what it was before is not known here".to_owned(),
         (version, true) => format!("it was held at {version} before"),
         (version, false) => format!("it was {version} before, and rose by itself"),
@@ -220,25 +225,12 @@ mod tests {
 
     #[test]
     fn protocol_version_is_told_with_its_members_and_what_it_was() {
-        let mut before = NodeStatus::default();
-        before.members = vec![Default::default(); 3];
-        (before.protocol, before.protocol_is_held) = (5, false);
-        let set = Request::SetProtocol {
-            version: Some(6),
-            force: false,
-        };
         let held = "the protocol version of all 3 members of the group is 6, and stays so until the \
                     next 'synod protocol set'; it was 5 before, and rose by itself";
-        assert_eq!(done_in_words(&set, &before).unwrap(), held);
-        (before.protocol, before.protocol_is_held) = (6, true);
-        before.members.truncate(1);
-        let auto = Request::SetProtocol {
-            version: None,
-            force: false,
-        };
+        assert_eq!(protocol_set(Some(6), 3, (5, false)), held);
         let released = "the protocol version of the group's only member rises by itself from now \
                         on, to the newest that all speak; it was held at 6 before";
-        assert_eq!(done_in_words(&auto, &before).unwrap(), released);
+        assert_eq!(protocol_set(None, 1, (6, true)), released);
     }
 
     #[test]
