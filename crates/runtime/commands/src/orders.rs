@@ -77,8 +77,8 @@ fn done_in_words(order: &Request, before: &NodeStatus) -> Option<String> {
     })
 }
 
-/// A set protocol version in words. `was`: the one before, 0 if it is not known here, and whether it
-/// was held.
+/// A set protocol version in words. `was`: the one before, 0 if it is not known here, and whether
+/// it was held.
 fn protocol_set(version: Option<u16>, members: usize, was: (u16, bool)) -> String {
     let all = match members {
         1 => "the group's only member".to_owned(),

@@ -179,8 +179,8 @@ pub enum NodeError {
          cluster name and takes this member's credentials. Both groups would serve clients, each \
          without what is written in the other. To join that group, start this member without \
          bootstrap: its own data are replaced by the group's. If that group is over, as after a \
-         restore, or was begun by mistake, stop its members first. To have two groups, give this one a cluster name of its own, or \
-         take {address} out of {setting}, and begin it again"
+         restore, or was begun by mistake, stop its members first. To have two groups, give this \
+         one a cluster name of its own, or take {address} out of {setting}, and begin it again"
     )]
     GroupRuns {
         address: String,

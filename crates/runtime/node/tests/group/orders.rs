@@ -267,7 +267,7 @@ fn removed_member_that_starts_without_a_majority_is_told_that_it_was_removed() {
 
 /// After a restart the other one does not know any more what is committed.
 #[test]
-fn member_that_nobody_can_tell_is_told_of_both_causes() {
+fn member_that_no_other_can_tell_is_told_of_both_causes() {
     let (mut group, at, other) = removed_while_away("untold");
     group.members[other].stop();
     group.members[other].start(StartMode::Join).unwrap();

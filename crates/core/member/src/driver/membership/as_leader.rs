@@ -297,7 +297,7 @@ fn name_the_leader(ctx: &Context) -> JoinReply {
     JoinReply::NotLeader { leader }
 }
 
-/// Without a leader nobody lets a removed member in, and those that are left tell it what they know
+/// Without a leader no member lets a removed one in, and those that are left tell it what they know
 /// for certain: its log ends before a configuration that is committed and lacks it.
 fn tell_of_removal(ctx: &Context, from: MemberId, join: &Join) -> Option<JoinReply> {
     let commit = ctx.core.commit_index();
