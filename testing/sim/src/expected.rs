@@ -134,7 +134,6 @@ list! { command_refusals, "command refused", RefusalReason,
     RefusalReason::WouldLoseQuorum => "would lose quorum",
     RefusalReason::WouldLoseTolerance => "would lose tolerance",
     RefusalReason::NoLeader => "no leader",
-    RefusalReason::ProtocolTooOld => "protocol too old",
     RefusalReason::Unsure => "unsure",
     RefusalReason::Stopped => "stopped",
     RefusalReason::TransferFailed => "transfer failed",
@@ -297,7 +296,6 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
         "rare: member/driver/commands/protocol_order.rs",
     ),
     (
-        "command refused: protocol too old",
         "no such version: member/driver/commands",
     ),
     (

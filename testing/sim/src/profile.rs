@@ -237,7 +237,7 @@ impl Profile {
             }
             Profile::AnyOrders => {
                 options.any_orders = true;
-                // Nobody looks after disks here before a voter is taken away.
+                // No operator looks at disks here before a voter is taken away.
                 let kept = [Fault::Crash, Fault::Loss, Fault::Duplicates, Fault::Resets];
                 options.faults.retain(|fault| kept.contains(fault));
                 set_heavy_writes(options);

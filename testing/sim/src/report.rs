@@ -13,7 +13,7 @@ use crate::trace::Note;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     counts: BTreeMap<&'static str, u64>,
-    /// Those of `expected.rs`, by the title of their list and their name.
+    /// Counts of `expected.rs`, by the title of a list and the name in it.
     kinds: BTreeMap<(&'static str, &'static str), u64>,
     /// Time of the last jump of a clock, in microseconds.
     pub(crate) last_jump_us: Option<u64>,

@@ -97,6 +97,7 @@ pub use fetch::{FetchWish, NotFetched};
 pub use host::{
     Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
 };
+pub use initial_history::has_history;
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use log_holds::LogHold;
 pub use old_entries_for_followers::OldEntries;

@@ -52,6 +52,7 @@ use compression::CompressionTotals;
 pub use compression::{CompressionChoice, CompressionStatus};
 use dial::{CallLimits, DialError};
 use discovery::OutboundAnswers;
+pub(crate) use discovery::group_at;
 pub(crate) use encryption::ConnectionEncryption;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};

@@ -5,7 +5,7 @@ use synod_node::{
     Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode,
 };
 
-use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, Record, SUSPECT, eventually, seqno_of};
 
 fn name(member: &Member) -> String {
     member.config.name.clone()
@@ -224,6 +224,59 @@ fn member_that_was_cut_off_when_it_was_removed_is_told_and_stops() {
     let why = gone.host.lock().failed.clone().unwrap();
     assert!(why.contains("has removed this member"), "{why}");
     assert_eq!(leader.node().status().members.len(), 2);
+}
+
+/// A group of which one member was removed while it was away, and of the others one runs; the
+/// places of these two.
+fn removed_while_away(cluster: &str) -> (Group, usize, usize) {
+    let mut group = Group::of(3, cluster);
+    eventually("three voters", || voters(&group.members[0]) == 3);
+    let at = group.follower();
+    group.members[at].stop();
+    let leader = group.leader();
+    let gone = name(&group.members[at]);
+    carried_out(&group.members[leader], &remove(gone, true));
+    let other = (0..3).find(|other| ![at, leader].contains(other)).unwrap();
+    let knows = || group.members[other].node().status().members.len() == 2;
+    eventually("the other one knows", knows);
+    let committed = group.members[leader].node().status().commit_index;
+    let has_it = || group.members[other].node().status().commit_index >= committed;
+    eventually("the other one knows that it is committed", has_it);
+    group.members[leader].stop();
+    let survivor = group.members[other].node();
+    eventually("a loss of the majority", || !survivor.is_primary());
+    (group, at, other)
+}
+
+#[test]
+fn removed_member_that_starts_without_a_majority_is_told_that_it_was_removed() {
+    let (mut group, at, other) = removed_while_away("away");
+    group.members[at].start(StartMode::Join).unwrap();
+    let told = format!(
+        "Their answer to the request to join: {} was removed from the group, by {}'s log",
+        name(&group.members[at]),
+        name(&group.members[other])
+    );
+    let member = &group.members[at];
+    let waits = |record: &Record| record.says(&told);
+    member.host.wait("what it waits for", waits);
+    let unheard = member.node().status().unheard.join(". ");
+    assert!(unheard.contains(&told), "{unheard}");
+    assert!(!unheard.contains("firewall"), "{unheard}");
+}
+
+/// After a restart the other one does not know any more what is committed.
+#[test]
+fn member_that_no_other_can_tell_is_told_of_both_causes() {
+    let (mut group, at, other) = removed_while_away("untold");
+    group.members[other].stop();
+    group.members[other].start(StartMode::Join).unwrap();
+    group.members[at].start(StartMode::Join).unwrap();
+    let both = "Either this member was removed from the group, or";
+    let host = &group.members[at].host;
+    host.wait("what it waits for", |record| record.says(both));
+    let remedy = "'synod member list' on one of them shows which";
+    assert!(host.lock().says(remedy), "{:?}", host.lock().lines);
 }
 
 #[test]

@@ -34,6 +34,45 @@ fn log_of_another_group_is_refused_with_both_groups_named() {
     seqno_of(home.members[0].order("k", "v"));
 }
 
+/// Each of two groups of one name would serve clients, with data of its own.
+#[test]
+fn group_is_not_begun_where_a_member_of_one_answers() {
+    let home = Group::of(1, "beside");
+    let (address, group) = {
+        let member = &home.members[0];
+        (member.config.address.clone(), member.node().status().group)
+    };
+    let mut second = Member::new("second", "beside");
+    second.config.seeds = vec![second.config.address.clone(), address.clone()];
+    let error = second.start(StartMode::Bootstrap).unwrap_err();
+    assert!(matches!(error, NodeError::GroupRuns { .. }), "{error}");
+    let text = error.to_string();
+    for words in [address.as_str(), &group.to_string(), "without bootstrap"] {
+        assert!(text.contains(words), "{text}");
+    }
+    second.start(StartMode::Join).unwrap();
+    second.take_part();
+    assert_eq!(second.node().status().group, group, "nothing was begun");
+}
+
+#[test]
+fn group_is_begun_beside_one_of_another_name_and_a_member_that_waits() {
+    let home = Group::of(1, "another-name");
+    let mut first = Member::new("first", "begun");
+    let mut second = Member::new("second", "begun");
+    second.config.seeds = vec![first.config.address.clone()];
+    second.start(StartMode::Join).unwrap();
+    let others = [&home.members[0].config, &second.config];
+    first.config.seeds = others.map(|config| config.address.clone()).into();
+    first.start(StartMode::Bootstrap).unwrap();
+    first.take_part();
+    second.take_part();
+    assert_ne!(
+        first.node().status().group,
+        home.members[0].node().status().group
+    );
+}
+
 #[test]
 fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     let home = Group::of(1, "right");

@@ -48,7 +48,7 @@ impl Membership {
         join: Join,
     ) -> JoinReply {
         if !ctx.core.is_leader() {
-            return name_the_leader(ctx);
+            return tell_of_removal(ctx, from, &join).unwrap_or_else(|| name_the_leader(ctx));
         }
         if !ctx.core.is_ready_leader() {
             return retry("the leader has just been elected");
@@ -294,6 +294,23 @@ fn name_the_leader(ctx: &Context) -> JoinReply {
     let named = |id| members.get(&id).map(|member| (id, member.address.clone()));
     let leader = ctx.core.leader().and_then(named);
     JoinReply::NotLeader { leader }
+}
+
+/// Without a leader no member lets a removed one in, and those that are left tell it what they know
+/// for certain: its log ends before a configuration that is committed and lacks it.
+fn tell_of_removal(ctx: &Context, from: MemberId, join: &Join) -> Option<JoinReply> {
+    let commit = ctx.core.commit_index();
+    let was_member = join.group == ctx.identity.group && join.last != EntryId::default();
+    let committed = ctx.core.config_at(commit)?;
+    let is_removed =
+        was_member && join.last.index <= commit && !committed.config.members.contains_key(&from);
+    (is_removed && ctx.core.leader().is_none()).then(|| {
+        retry(&format!(
+            "{} was removed from the group, by {}'s log. It joins again, as a new member, when the \
+             group has a majority and lets it in",
+            join.name, ctx.identity.config.name
+        ))
+    })
 }
 
 /// A process that had joined, and is in no configuration any more, was removed. It may not have
