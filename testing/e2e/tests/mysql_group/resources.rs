@@ -116,7 +116,7 @@ fn transaction_of_a_million_rows_is_carried_through_in_bounded_memory() -> Outco
 }
 
 /// The most memory that each server has had, in MiB.
-fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
+pub(crate) fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
     let servers = group.servers.iter();
     servers
         .map(|server| Ok(server.most_memory()? >> 20))
@@ -125,7 +125,7 @@ fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
 
 /// Runs statements at the writer, and repeats them where another server became it meanwhile, as a
 /// stalled disk of a busy machine causes; returns the writer.
-fn at_writer(group: &MysqlGroup, statements: &[&str]) -> Outcome<usize> {
+pub(crate) fn at_writer(group: &MysqlGroup, statements: &[&str]) -> Outcome<usize> {
     let mut times = 0;
     loop {
         times += 1;
