@@ -209,6 +209,22 @@ fn wait_for<T>(limit: Duration, mut found: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
+/// The first try is in the order, and its result was lost, as when the leader's term ended.
+#[test]
+fn founder_repeats_its_first_entry_until_the_group_has_it() {
+    let founder = Founder::begin();
+    founder.await_writer();
+    let has = founder.member.applied();
+    founder.member.change(|state| state.founds = true);
+    let member = founder.member.clone();
+    let repeats = std::thread::spawn(move || member.say_beginning());
+    let ended = wait_for(PATIENCE, || repeats.is_finished().then_some(()));
+    assert!(ended.is_some(), "it waits for a position that it has");
+    assert!(repeats.join().unwrap(), "it conflicts with its first try");
+    assert!(founder.member.applied() > has);
+    assert!(!founder.member.lock().founds);
+}
+
 /// Parts of a transaction go to the channel as they come, and are the same in the end.
 #[test]
 fn transaction_in_parts_is_queued_as_one_of_its_size() {

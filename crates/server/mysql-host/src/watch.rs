@@ -229,7 +229,7 @@ impl Member {
 
     /// Tells the group with which data it began, before the first of its transactions. Those that
     /// join later compare it with what they have.
-    fn say_beginning(&self) -> bool {
+    pub(crate) fn say_beginning(&self) -> bool {
         if !self.lock().founds {
             return true;
         }
