@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_commands::{CommandServer, EventLog};
@@ -62,6 +62,8 @@ pub(crate) struct Member {
     applied: AtomicI64,
     /// Whether the group is asked how far the other databases are.
     pub(crate) knows_others: AtomicBool,
+    /// Since when the server has been taking the event that it is given.
+    pub(crate) queuing: Mutex<Option<Instant>>,
     state: Mutex<State>,
     pub(crate) changed: Condvar,
     /// The thread that feeds the channel waits for a position.
@@ -134,6 +136,7 @@ impl Member {
             had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
             knows_others: AtomicBool::new(false),
+            queuing: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
             advanced: Condvar::new(),
@@ -392,7 +395,7 @@ impl Member {
                 (Stage::Joining, _) => "joining",
                 (Stage::Following, Some(true)) => "writer",
                 (Stage::Following, _) => "replica",
-                (Stage::Stuck | Stage::Failed, _) => "failed",
+                (Stage::Stuck | Stage::Blocked | Stage::Failed, _) => "failed",
                 (Stage::Stopped, _) => "stopped",
             },
             writer: node.leader_name.clone(),

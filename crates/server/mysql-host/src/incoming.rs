@@ -2,6 +2,8 @@
 //! and go on as they come: a server keeps a part and an event of it in memory.
 
 use std::ops::ControlFlow;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Delivery, Seqno};
@@ -10,6 +12,7 @@ use crate::apply::ApplyError;
 use crate::deliveries::Delivered;
 use crate::events::{self, Place};
 use crate::host::Member;
+use crate::server::ServerError;
 use crate::transaction::{self, Cutter, HEADER_BYTES, Header};
 
 /// A part of what a number of the order stands for.
@@ -95,7 +98,7 @@ impl Member {
         };
         match &mut of_part {
             Begun::Events(cutter) => cutter.add(&data, damaged, |_, event| {
-                self.server.queue(event).map_err(ApplyError::Server)
+                self.queue(event).map_err(ApplyError::Server)
             })?,
             Begun::Beginning(text) => text.extend_from_slice(&data),
             Begun::Nothing => {}
@@ -142,8 +145,17 @@ impl Member {
             has_statements: header.has_statements,
             bytes,
         };
-        self.server.queue(&events::gtid(&place))?;
+        self.queue(&events::gtid(&place))?;
         Ok(Begun::Events(Cutter::default()))
+    }
+
+    /// Gives the channel an event. Where the relay log has no room, the server waits for it here.
+    pub(crate) fn queue(&self, event: &[u8]) -> Result<(), ServerError> {
+        let note = |since| *self.queuing.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        note(Some(Instant::now()));
+        let queued = self.server.queue(event);
+        note(None);
+        queued
     }
 
     /// A number of the order that is no transaction: it becomes an empty one, so that
@@ -163,7 +175,7 @@ impl Member {
             bytes: begin.len() + commit.len(),
         };
         for event in [events::gtid(&place), begin, commit] {
-            self.server.queue(&event)?;
+            self.queue(&event)?;
         }
         Ok(())
     }
