@@ -25,6 +25,7 @@
 #include <string>
 
 #include "my_inttypes.h"
+#include "my_sys.h"
 #include "mysql/gtid/tsid.h"
 #include "sql/binlog_ostream.h"
 #include "sql/handler.h"
@@ -63,6 +64,8 @@ namespace {
 constexpr long STOP_TIMEOUT = 60;
 /* ER_GRP_TRX_CONSISTENCY_BEFORE, of a header that the server's build generates. */
 constexpr int ER_WAITING_FAILED = 3797;
+/* ER_TRANS_CACHE_FULL. */
+constexpr int ER_TOO_LARGE = 1197;
 
 MYSQL_PLUGIN self;
 int group_sidno;
@@ -234,31 +237,29 @@ const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
 
 /* ---- transactions of clients */
 
-/* The binlog cache of a transaction, read piece by piece. */
-class Pieces : public Basic_ostream {
- public:
-  bool write(const unsigned char *bytes, my_off_t length) override {
-    all.append(reinterpret_cast<const char *>(bytes), length);
-    return false;
-  }
-  std::string all;
-};
-
 struct Commit {
   Binlog_cache_storage *cache;
   THD *thd;
-  Pieces pieces;
-  bool is_read = false;
 };
 
-int64_t read_cache(void *context, const uint8_t **piece) {
-  auto *commit = static_cast<Commit *>(context);
-  if (commit->is_read) return 0;
-  commit->is_read = true;
-  commit->pieces.all.reserve(commit->cache->length());
-  if (commit->cache->copy_to(&commit->pieces)) return -1;
-  *piece = reinterpret_cast<const uint8_t *>(commit->pieces.all.data());
-  return static_cast<int64_t>(commit->pieces.all.size());
+using Take = int32_t (*)(void *to, const uint8_t *piece, size_t length);
+
+/* Where the pieces of a binlog cache go. */
+class Pieces : public Basic_ostream {
+ public:
+  Pieces(void *to, Take take) : to_(to), take_(take) {}
+  bool write(const unsigned char *bytes, my_off_t length) override {
+    return take_(to_, bytes, length) != 0;
+  }
+
+ private:
+  void *to_;
+  Take take_;
+};
+
+int32_t read_cache(void *context, void *to, Take take) {
+  Pieces pieces(to, take);
+  return static_cast<Commit *>(context)->cache->copy_to(&pieces);
 }
 
 int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(context)->thd); }
@@ -325,6 +326,13 @@ int before_commit(Trans_param *param) {
       with.m_gno = number;
       return set_transaction_ctx(with);
     }
+    case SYNOD_TOO_LARGE:
+      /* The first error is the one that the client gets. */
+      my_printf_error(ER_TOO_LARGE,
+                      "The transaction is larger than its group takes, and is committed nowhere: "
+                      "split it (its binlog events have %llu bytes; see the error log)",
+                      MYF(0), static_cast<unsigned long long>(transaction.bytes));
+      return refuse(param);
     case SYNOD_REFUSED:
       return refuse(param);
     default:

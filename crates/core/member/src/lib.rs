@@ -95,7 +95,8 @@ pub use driver::{
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{
-    Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
+    DataChunk, Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy,
+    StateTransferEvent, Topic,
 };
 pub use initial_history::has_history;
 pub use io::{Disk, KnownPeer, Network, Observer};
@@ -105,7 +106,8 @@ pub use open::{OpenError, open_log};
 pub use ordered_action::{OrderedAction, ordered_action};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
 pub use payload::action::{
-    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,
+    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_as_it_comes,
+    split_into_chunks,
 };
 pub use payload::decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
 pub use payload::discard::{Discard, PartialActionId};

@@ -76,7 +76,7 @@ pub use synod_log::{
     shows_other_data,
 };
 pub use synod_member::{
-    Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DatabasePosition,
+    Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DataChunk, DatabasePosition,
     DatabaseStatus, DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed,
     FollowedAction, Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level,
     LiveSetting, LogHold, MemberConfig, MemberPresence, MemberStatus, NodeStatus, NotFetched,

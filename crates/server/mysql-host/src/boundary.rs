@@ -4,8 +4,9 @@
 //! No panic unwinds into the server: after one, nothing is acknowledged any more.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
 
 type Take = extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize);
+type TakePiece = extern "C" fn(to: *mut c_void, piece: *const u8, length: usize) -> i32;
 
 /// `struct synod_server`.
 #[repr(C)]
@@ -65,7 +67,7 @@ pub struct CSettings {
 #[repr(C)]
 pub struct CTransaction {
     context: *mut c_void,
-    read: extern "C" fn(*mut c_void, *mut *const u8) -> i64,
+    read: extern "C" fn(*mut c_void, *mut c_void, TakePiece) -> i32,
     is_killed: extern "C" fn(*mut c_void) -> i32,
     bytes: u64,
     hashes: *const u64,
@@ -108,6 +110,7 @@ const LATEST: i32 = 1;
 const ORDERED: i32 = 0;
 const REFUSED: i32 = 1;
 const UNKNOWN: i32 = 2;
+const TOO_LARGE: i32 = 3;
 
 impl CServer {
     fn result(call: &'static str, code: i32) -> Result<(), ServerError> {
@@ -192,17 +195,31 @@ impl Server for CServer {
 /// A transaction while its client's thread is in [`synod_host_commit`].
 struct Client<'a>(&'a CTransaction);
 
+/// Where pieces of a transaction go, and what went wrong there.
+struct Pieces<'a> {
+    take: &'a mut dyn FnMut(&[u8]) -> bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
 impl ClientTransaction for Client<'_> {
-    fn read(&self, out: &mut Vec<u8>) -> bool {
-        loop {
-            let mut piece = std::ptr::null();
-            match usize::try_from((self.0.read)(self.0.context, &mut piece)) {
-                Ok(0) => return true,
-                // SAFETY: the plugin gives a piece of that length, valid until the next call.
-                Ok(length) => out.extend(unsafe { std::slice::from_raw_parts(piece, length) }),
-                Err(_) => return false,
-            }
+    fn read(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        extern "C" fn take_piece(to: *mut c_void, piece: *const u8, length: usize) -> i32 {
+            // SAFETY: `to` is the place below, which outlives the call; the plugin hands over
+            // `length` bytes that are valid during it.
+            let (to, piece) = unsafe {
+                let to = &mut *to.cast::<Pieces<'_>>();
+                (to, std::slice::from_raw_parts(piece, length))
+            };
+            let taken = catch_unwind(AssertUnwindSafe(|| (to.take)(piece)));
+            let taken = taken.map_err(|panic| to.panic = Some(panic));
+            i32::from(taken != Ok(true))
         }
+        let mut pieces = Pieces { take, panic: None };
+        let code = (self.0.read)(self.0.context, (&raw mut pieces).cast(), take_piece);
+        if let Some(panic) = pieces.panic {
+            resume_unwind(panic);
+        }
+        code == 0
     }
 
     fn bytes(&self) -> u64 {
@@ -335,6 +352,7 @@ pub unsafe extern "C" fn synod_host_commit(
             ORDERED
         }
         Ok(Decision::Refused) => REFUSED,
+        Ok(Decision::TooLarge) => TOO_LARGE,
         Ok(Decision::Unknown) => UNKNOWN,
         Err(_) => {
             member.fail("a commit met a defect of the plugin; see the lines before. Restart it");

@@ -9,6 +9,7 @@ mod doctor;
 mod failures;
 mod group_replication;
 mod joining;
+mod large;
 mod load;
 mod other_data;
 mod resources;
