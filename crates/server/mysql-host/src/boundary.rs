@@ -195,7 +195,7 @@ impl Server for CServer {
 /// A transaction while its client's thread is in [`synod_host_commit`].
 struct Client<'a>(&'a CTransaction);
 
-/// Where pieces of a transaction go, and what went wrong there.
+/// Taker of the pieces of a transaction, and its panic.
 struct Pieces<'a> {
     take: &'a mut dyn FnMut(&[u8]) -> bool,
     panic: Option<Box<dyn Any + Send>>,

@@ -1,5 +1,5 @@
 //! Numbers of the order on their way to the channel. The data of a large transaction come in parts,
-//! and go on as they come: a server keeps a part and an event of it in memory.
+//! and are queued as they come: a server keeps a part and an event of it in memory.
 
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
@@ -26,7 +26,7 @@ pub(crate) struct Part {
     is_last: bool,
 }
 
-/// What becomes of the further parts of a transaction.
+/// Use of the further parts of a transaction.
 pub(crate) enum Begun {
     /// They are events, which the channel gets.
     Events(Cutter),

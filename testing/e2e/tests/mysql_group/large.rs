@@ -74,7 +74,7 @@ fn large_transaction_needs_little_memory_and_holds_no_other_up() -> Outcome {
 }
 
 /// A transaction that other servers' appliers would not take is refused, in words, and the server
-/// goes on.
+/// continues.
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn transaction_beyond_the_limit_is_refused_in_words() -> Outcome {
