@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 4
+#define SYNOD_HOST_INTERFACE 5
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -123,6 +123,8 @@ enum synod_position {
 /* Starts the host. On failure, the reason is in `why`. */
 int32_t synod_host_start(const struct synod_server *server, const struct synod_settings *settings,
                          char *why, size_t why_size);
+/* Whether this server has been a member: 1, also if it does not run now. */
+int32_t synod_host_was_member(const struct synod_settings *settings);
 /* Decides a client's transaction. */
 int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *number);
 /* Number of the time for which this server takes writes now; 0: it takes none. */
