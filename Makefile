@@ -17,6 +17,8 @@
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
 #   make mysql-upstream  MySQL 9.7 in a directory: the upstream of relays, Group Replication in the lab (root, the network)
 #   make mysql-group  MySQL 9.7 in a group by the plugin (experimental): faults under load, refusals (root, the network)
+#   make mysql-suite  MySQL's own suite for Group Replication, with the plugin in its place (root, the network)
+#   make mysql-headers  the plugin builds against the headers of MySQL 8.4 and 9.5 (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
@@ -37,11 +39,11 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -143,6 +145,12 @@ mysql-upstream: build build-lab
 # Experimental. It builds the plugin against the headers of that MySQL.
 mysql-group: mysql-dependencies
 	scripts/test-mysql-group
+
+mysql-suite: mysql-dependencies
+	scripts/test-mysql-suite
+
+mysql-headers: mysql-dependencies
+	scripts/test-mysql-headers
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: all-dependencies build build-lab

@@ -126,6 +126,8 @@ enum synod_position {
 /* Starts the host. On failure, the reason is in `why`. */
 int32_t synod_host_start(const struct synod_server *server, const struct synod_settings *settings,
                          char *why, size_t why_size);
+/* Whether this server has been a member: 1, also if it does not run now. */
+int32_t synod_host_was_member(const struct synod_settings *settings);
 /* Decides a client's transaction. */
 int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *number);
 /* Number of the time for which this server takes writes now; 0: it takes none. */

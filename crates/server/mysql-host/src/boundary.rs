@@ -292,6 +292,21 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
             server.interface_version
         ));
     }
+    // SAFETY: the caller's promise.
+    let variables = unsafe { variables(settings) };
+    let settings = Settings::of(variables).map_err(|error| error.to_string())?;
+    let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_some() {
+        return Err("it runs already".to_owned());
+    }
+    let member = Member::start(Arc::new(server), settings).map_err(|error| error.to_string())?;
+    *running = Some(member);
+    Ok(())
+}
+
+/// # Safety
+/// All texts of `settings` end with a zero byte.
+unsafe fn variables(settings: &CSettings) -> Variables {
     let text = |pointer: *const c_char| {
         if pointer.is_null() {
             return String::new();
@@ -300,7 +315,7 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
         let text = unsafe { CStr::from_ptr(pointer) };
         text.to_string_lossy().into_owned()
     };
-    let variables = Variables {
+    Variables {
         group: text(settings.group),
         name: text(settings.name),
         address: text(settings.address),
@@ -312,15 +327,16 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
         server_version: settings.server_version,
         server_version_text: text(settings.server_version_text),
         server_id: settings.server_id,
-    };
-    let settings = Settings::of(variables).map_err(|error| error.to_string())?;
-    let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
-    if running.is_some() {
-        return Err("it runs already".to_owned());
     }
-    let member = Member::start(Arc::new(server), settings).map_err(|error| error.to_string())?;
-    *running = Some(member);
-    Ok(())
+}
+
+/// # Safety
+/// `settings` is a `struct synod_settings`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_was_member(settings: *const CSettings) -> i32 {
+    // SAFETY: the caller's promise.
+    let settings = Settings::of(unsafe { variables(&*settings) });
+    i32::from(settings.is_ok_and(|settings| settings.has_log()))
 }
 
 fn member() -> Option<Arc<Member>> {
