@@ -6,3 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod checker;
+pub mod clients;
+pub mod faults;
+pub mod network;
+pub mod run;
+pub mod workload;
