@@ -250,7 +250,10 @@ impl Board {
 
 /// Runs a transaction from its begin to its end; how it ended.
 fn execute(workload: Workload, client: &mut Client<'_>) -> (End, Option<Error>) {
-    let refused = |error: &Error, codes: &[u16]| matches!(error, Error::MySqlError(error) if codes.contains(&error.code));
+    let refused = |error: &Error, codes: &[u16]| match error {
+        Error::MySqlError(error) => codes.contains(&error.code),
+        _ => false,
+    };
     if workload.is_single() {
         return match workload.run(client) {
             Ok(()) => (End::Committed, None),

@@ -59,6 +59,7 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Faults of these kinds, by a seed.
     pub fn new(
         kinds: Vec<Fault>,
         seed: u64,
@@ -113,7 +114,7 @@ impl Faults {
             }
         }
         std::thread::sleep(self.duration(LASTS_MS));
-        // Whoever starts needs the others: so these come back first.
+        // A server that starts needs the others: so these come back first.
         open.sort_by_key(|(fault, _)| !matches!(fault, Fault::Stop | Fault::Cut | Fault::HalfCut));
         for (fault, node) in open {
             self.end(cluster, fault, node)?;

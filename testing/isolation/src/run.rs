@@ -155,6 +155,13 @@ pub fn run(options: &Options) -> Outcome<Report> {
     for sql in tables(options) {
         cluster.query(1, &sql, SQL_TIMEOUT).why(&sql)?;
     }
+    let made = options.workload.tables(options.upserts);
+    let table = made[0].split(' ').nth(4).unwrap_or_default();
+    for node in cluster.nodes() {
+        // A client must not find the table without its rows.
+        let sql = format!("SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM {USER}.{table}");
+        cluster.query(node, &sql, SQL_TIMEOUT).why(&sql)?;
+    }
     let settings = cluster.settings();
     let server = |node| {
         (
@@ -245,18 +252,15 @@ fn start(options: &Options, network: Option<&Network>) -> Outcome<(TestCluster, 
                 .push("innodb_snapshot_isolation = OFF".to_owned());
         }
     }
-    let secret = options.logger.then(new_group_secret).transpose()?;
-    settings.group_secret = secret.as_ref().map(|secret| secret.trim().to_owned());
+    let secret = new_group_secret()?;
+    settings.group_secret = (!settings.is_galera()).then(|| secret.trim().to_owned());
     cluster.up(&|_, _| ()).why("starting the servers")?;
-    let logger = match &secret {
-        Some(secret) => {
-            let mut logger = Logger::beside(&cluster, "witness", secret)?;
-            logger.join()?;
-            Some(logger)
-        }
-        None => None,
-    };
-    Ok((cluster, logger))
+    if !options.logger {
+        return Ok((cluster, None));
+    }
+    let mut logger = Logger::beside(&cluster, "witness", &secret)?;
+    logger.join()?;
+    Ok((cluster, Some(logger)))
 }
 
 fn tables(options: &Options) -> Vec<String> {

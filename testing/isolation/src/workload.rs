@@ -218,7 +218,12 @@ impl Client<'_> {
             )
         } else {
             format!("UPDATE lists SET {changed}{value}) WHERE id = {key}")
-        })
+        })?;
+        // There was no such list here, which its readers would take for an empty one.
+        if self.connection.affected_rows() == 0 {
+            self.operations.pop();
+        }
+        Ok(())
     }
 
     fn read(&mut self, key: Key) -> Result<(), Error> {

@@ -120,16 +120,17 @@ impl Promise {
             | Kind::IncompatibleOrder
             | Kind::LostWrite
             | Kind::Twice
-            | Kind::Invented
-            | Kind::ReadYourWrites
-            | Kind::NonMonotonicRead
-            | Kind::SessionOrder => true,
+            | Kind::Invented => true,
             Kind::ReadSkew
             | Kind::LostUpdate
             | Kind::LongFork
             | Kind::NonRepeatableRead
-            | Kind::WrongTotal => self.level == Level::Snapshot,
-            Kind::StaleRead => self.real_time,
+            | Kind::WrongTotal
+            // Without snapshots, a cycle may go through one that reads at several times.
+            | Kind::ReadYourWrites
+            | Kind::NonMonotonicRead
+            | Kind::SessionOrder => self.level == Level::Snapshot,
+            Kind::StaleRead => self.real_time && self.level == Level::Snapshot,
             Kind::WriteSkew | Kind::PredicateWriteSkew => false,
         }
     }

@@ -50,6 +50,11 @@ struct Edge {
 /// A cycle: each transaction with the link to the next, the last one's to the first.
 pub(super) type Cycle = Vec<(usize, Link)>;
 
+/// A state, and the number of anti-dependencies on the way to it, as far as that matters.
+type Place = (usize, usize);
+/// The place before each, and the edge from there.
+type Steps = BTreeMap<Place, (Place, Edge)>;
+
 /// Cycles that a search looks for.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
@@ -216,12 +221,11 @@ impl Graph {
         rw_max: usize,
         within: &dyn Fn(usize) -> bool,
     ) -> Option<Cycle> {
-        // A place: state, and the number of anti-dependencies so far, as far as it matters.
         let start = (
             self.state(search, &edge),
             usize::from(edge.link.is_rw()).min(rw_max),
         );
-        let mut from: BTreeMap<(usize, usize), ((usize, usize), Edge)> = BTreeMap::new();
+        let mut from = Steps::new();
         let mut open = VecDeque::from([start]);
         while let Some(place) = open.pop_front() {
             for next in self.next(search, place.0) {
@@ -255,10 +259,10 @@ impl Graph {
         &self,
         first: usize,
         edge: Edge,
-        mut place: (usize, usize),
+        mut place: Place,
         closing: Edge,
-        start: (usize, usize),
-        from: &BTreeMap<(usize, usize), ((usize, usize), Edge)>,
+        start: Place,
+        from: &Steps,
     ) -> Cycle {
         let mut back = vec![(place.0 / 2, closing.link)];
         while place != start {

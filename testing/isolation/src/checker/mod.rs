@@ -102,9 +102,9 @@ impl<'h> Judge<'h> {
     }
 
     fn report(&mut self, kind: Kind, why: String, shown_by: &[usize]) {
-        let transactions = shown_by
-            .iter()
-            .map(|at| format!("T{at}: {}", self.all[*at]));
+        // The last reads show everything.
+        let line = |at: &usize| format!("T{at}: {:.600}", self.all[*at].to_string());
+        let transactions = shown_by.iter().map(line);
         let witness = std::iter::once(why).chain(transactions).collect();
         self.found.push(Anomaly { kind, witness });
     }

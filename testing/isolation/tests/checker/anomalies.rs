@@ -139,6 +139,7 @@ fn write_skew_is_two_that_do_not_see_each_other() {
         real_time: true,
     };
     assert!(!snapshot.excludes(Kind::WriteSkew), "InnoDB allows it");
+    assert!(snapshot.excludes(Kind::StaleRead) && snapshot.excludes(Kind::LongFork));
     expect(
         &[
             tx().scan(&[]).insert(1),

@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a transaction sees and writes: lists by key, and rows.
+/// Data that a transaction sees and writes: lists by key, and rows.
 #[derive(Debug, Clone, Default)]
 struct Data {
     lists: BTreeMap<Key, Vec<Value>>,
@@ -135,9 +135,13 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     prop::collection::vec((0..4usize, step()), 0..120)
 }
 
+fn turns() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(prop::collection::vec(step(), 1..5), 0..40)
+}
+
 proptest! {
     #[test]
-    fn serial_histories_have_no_anomaly(steps in prop::collection::vec(prop::collection::vec(step(), 1..5), 0..40)) {
+    fn serial_histories_have_no_anomaly(steps in turns()) {
         let (mut data, mut next, mut history) = (Data::default(), 0, Vec::new());
         for (now, steps) in (1u64..).zip(steps) {
             // They overlap, in an order that their times allow.
