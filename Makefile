@@ -22,6 +22,7 @@
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
+#   make isolation every workload of testing/isolation on real servers, kills, and controls that must fail
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -39,11 +40,11 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -122,6 +123,10 @@ e2e: quick
 
 e2e-long: build build-lab build-next-version
 	SYNOD_E2E_BUILD=release E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
+
+# Which anomalies clients see; ten minutes. Galera's library is a control, if it is installed.
+isolation: build
+	SYNOD_E2E_BUILD=release $(CARGO) test -p synod-isolation --test servers -- --ignored --test-threads=1 --nocapture
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
