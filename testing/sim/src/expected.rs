@@ -295,7 +295,6 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
         "command refused: member silent",
         "rare: member/driver/commands/protocol_order.rs",
     ),
-    ("no such version: member/driver/commands",),
     (
         "command refused: stopped",
         "answered by the node: node/group/orders",

@@ -1,4 +1,4 @@
-//! One reader's connection after its [admission](crate::admission): questions, and the dump at the
+//! One reader's connection after its [admission](crate::callers): questions, and the dump at the
 //! end.
 //!
 //! A reader may have the number of another one: of a server whose transactions it lacks, or of a
