@@ -66,12 +66,12 @@ pub fn check_control(bytes: &[u8]) {
 /// Makes the checksum of a control file right.
 pub fn seal_control(bytes: &mut [u8]) {
     if bytes.len() > 16 {
-        seal(bytes);
+        seal_header(bytes);
     }
 }
 
 /// Makes the checksum right that is behind the version, and covers that and what follows.
-fn seal(bytes: &mut [u8]) {
+fn seal_header(bytes: &mut [u8]) {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..12]), &bytes[16..]);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
 }
@@ -86,7 +86,7 @@ pub fn seal_database_record(lines: &str) -> Vec<u8> {
 /// Makes the checksum of a segment header right.
 pub fn seal_segment_header(bytes: &mut [u8]) {
     if bytes.len() >= 160 {
-        seal(&mut bytes[..160]);
+        seal_header(&mut bytes[..160]);
     }
 }
 
