@@ -103,6 +103,10 @@ impl Faults {
         let mut open = Vec::new();
         for _ in 0..count {
             let fault = self.dice.one_of(&self.kinds);
+            // Two lost disks of three are the loss of the group.
+            if fault == Fault::Join && open.iter().any(|(other, _)| *other == Fault::Join) {
+                continue;
+            }
             let node = self.dice.one_of(&nodes);
             nodes.retain(|other| *other != node);
             eprintln!("  {fault:?} node{node}");

@@ -226,7 +226,8 @@ fn report(options: &Options, history: &[Transaction], trouble: Option<Failure>) 
         anomalies: check(history),
         promise: Promise {
             level: options.workload.level(),
-            real_time: options.causal || (options.commit_wait && options.faults.is_empty()),
+            // With commit_wait, a write that is not acknowledged yet may be seen on one server only.
+            real_time: options.causal,
         },
         trouble,
     }

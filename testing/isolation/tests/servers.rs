@@ -14,6 +14,10 @@ use synod_isolation::workload::Workload;
 /// Debian's package `galera-4`.
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
+/// For transactions that read after a write: with several writers the server may lose that write,
+/// with every library (docs/operating/client-errors.md).
+const ONE_WRITER: &str = " --one-writer";
+
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -43,7 +47,11 @@ fn name(workload: Workload) -> String {
 #[ignore = "real servers: make isolation"]
 fn no_workload_breaks_its_promise_without_faults() -> Outcome {
     for workload in Workload::ALL {
-        expect_good(&format!("--workload {} --seconds 10", name(workload)))?;
+        let words = format!("--workload {} --seconds 10", name(workload));
+        expect_good(&match workload {
+            Workload::Append | Workload::Mav | Workload::Repeatable => words + ONE_WRITER,
+            _ => words,
+        })?;
     }
     expect_good("--workload session --seconds 10 --causal").map(drop)
 }
@@ -51,7 +59,7 @@ fn no_workload_breaks_its_promise_without_faults() -> Outcome {
 #[test]
 #[ignore = "real servers: make isolation"]
 fn servers_that_die_break_no_promise() -> Outcome {
-    expect_good("--workload append --seconds 40 --faults kill --causal")?;
+    expect_good("--workload append --seconds 40 --faults kill --causal --one-writer")?;
     expect_good("--workload predicate --seconds 40 --faults kill,stop,restart,leader").map(drop)
 }
 
