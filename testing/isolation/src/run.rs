@@ -226,7 +226,7 @@ fn report(options: &Options, history: &[Transaction], trouble: Option<Failure>) 
         anomalies: check(history),
         promise: Promise {
             level: options.workload.level(),
-            // With commit_wait, a write that is not acknowledged yet may be seen on one server only.
+            // With commit_wait, a write without an acknowledgement may be seen on one server.
             real_time: options.causal,
         },
         trouble,
