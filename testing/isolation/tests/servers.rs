@@ -63,6 +63,20 @@ fn servers_that_die_break_no_promise() -> Outcome {
     expect_good("--workload predicate --seconds 40 --faults kill,stop,restart,leader").map(drop)
 }
 
+/// Fragments are refused all the time here, and the next client writes the rows of their
+/// transactions. A rollback that is ordered after that leaves rolled back writes on some servers,
+/// and lets appliers wait for each other.
+#[test]
+#[ignore = "real servers: make isolation"]
+fn streamed_transactions_that_roll_back_leave_nothing() -> Outcome {
+    for seed in 5..8 {
+        expect_good(&format!(
+            "--workload append --seconds 15 --streamed --seed {seed}"
+        ))?;
+    }
+    expect_good("--workload append --seconds 30 --streamed --faults kill --seed 26").map(drop)
+}
+
 #[test]
 #[ignore = "real servers: make isolation"]
 fn reads_elsewhere_without_the_wait_are_seen_stale() -> Outcome {

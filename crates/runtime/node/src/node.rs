@@ -129,6 +129,32 @@ impl Node {
         self.hand_over_as_it_comes(action, 0, pending, |_| true, last_seen);
     }
 
+    /// Proposes an action of one piece, before all that is submitted after the return. Takes no room,
+    /// waits for nothing and does not drive, so the caller may hold locks of the host.
+    pub fn submit_at_once(&self, action: &Action) -> Arc<Pending> {
+        let pending = self.pending(WaitPolicy::default());
+        let epoch = self.shared.epoch().load(Ordering::Acquire);
+        let number = self.next_action.fetch_add(1, Ordering::Relaxed);
+        let mut pieces = split_as_it_comes(action, 0, epoch, self.config.chunk_bytes, number);
+        assert!(
+            pieces.is_at_last(),
+            "only small actions may pass the others"
+        );
+        let snapshot = self.hold_snapshot(|| Seqno(action.last_seen));
+        pieces.see(snapshot.seqno());
+        if let Some(last) = pieces.next().filter(|_| pending.begin_last_piece()) {
+            let (kind, payload) = last.into_proposal();
+            self.send_event(Event::Submit(Submission {
+                kind,
+                payload,
+                waiter: Waiter::new(pending.clone()),
+                snapshot: Some(snapshot),
+                held: None,
+            }));
+        }
+        pending
+    }
+
     /// Proposes an action as [`Node::hand_over`] does, of which `later_bytes` of data are not in
     /// memory: `read` hands them over in parts, until it is told that no more are wanted. If it
     /// cannot, it returns false, and the action is withdrawn.

@@ -45,7 +45,9 @@ use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;
 use crate::status::commit_steps::Step;
 use crate::transaction::statements::{Statements, note_outcomes};
-use crate::transaction::streamed_transactions::roll_back_streams;
+use crate::transaction::streamed_transactions::{
+    apply_proposed_rollbacks, roll_back_after_fragments,
+};
 use crate::transaction::streams_of_lost_members::LostStreams;
 use departure::Data;
 use joiner::{DonorPreference, Joiner};
@@ -84,7 +86,9 @@ impl Connection {
 
     pub(crate) fn start_threads(&self) -> Result<(), String> {
         self.session
-            .start_thread("synod-streams", roll_back_streams)?;
+            .start_thread("synod-streams", apply_proposed_rollbacks)?;
+        self.session
+            .start_thread("synod-fragments", roll_back_after_fragments)?;
         self.session.start_thread("synod-outcomes", note_outcomes)?;
         if self.session.serial == FIRST_SERIAL {
             let watch = self.start_watch.clone();

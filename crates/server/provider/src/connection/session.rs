@@ -41,7 +41,7 @@ use crate::status::commit_steps::Step;
 use crate::status::counters::Counters;
 use crate::sync::MutexGuard;
 use crate::transaction::statements::NoteQueue;
-use crate::transaction::streamed_transactions::RollbackQueue;
+use crate::transaction::streamed_transactions::Rollbacks;
 use crate::transaction::{Gathered, Transaction, Transactions};
 use crate::waiting::Watched;
 
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) sst: SstNews,
     pub(crate) donor: Donor,
     /// Streamed transactions that all members must roll back.
-    pub(crate) rollbacks: RollbackQueue,
+    pub(crate) rollbacks: Rollbacks,
     pub(crate) outcomes: Outcomes,
     pub(crate) outcome_notes: NoteQueue,
 }
@@ -395,6 +395,16 @@ impl Session {
         }
     }
 
+    /// An action that is never refused, and is applied alone.
+    pub(crate) fn lonely_action(&self, data: &Bytes) -> Action {
+        Action {
+            class: Class::Barrier,
+            keys: KeySet::new(),
+            last_seen: self.sequencer.released(),
+            data: data.clone(),
+        }
+    }
+
     /// Has the group order an action that is never refused, and alone; its seqno. Waits for a
     /// primary, and tries again until it succeeds: the action may be ordered more than once. None
     /// if `may_order` says no before an attempt, or the connection closes.
@@ -404,12 +414,7 @@ impl Session {
                 (self.is_closing() || self.is_primary()).then_some(())
             });
             let node = self.node().filter(|_| may_order())?;
-            let action = Action {
-                class: Class::Barrier,
-                keys: KeySet::new(),
-                last_seen: self.sequencer.released(),
-                data: data.clone(),
-            };
+            let action = self.lonely_action(data);
             if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
                 return Some(seqno.0);
             }

@@ -29,7 +29,10 @@
 //! The others have fragments when a client gives up its transaction:
 //!
 //! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
-//!   its own. So the rollback is queued, and a thread of this connection orders it.
+//!   its own, before it gives up the rows. The rollback is proposed at once, so that it is ordered
+//!   before whatever other clients of this server write to these rows: elsewhere the open
+//!   transaction has them until then. A thread of this connection waits for its place.
+//! - The result of a fragment may not be known then. A second rollback is proposed after it.
 //! - The server leaves, or dies: it orders nothing. The next view is without this session, and
 //!   every server rolls back the streamed transactions of sessions that are not in the view
 //!   (`streams_of_lost_members.rs`).
@@ -56,7 +59,7 @@ use wsrep_sys as sys;
 use crate::api::{AbortOutcome, CertifyOutcome, LogLevel, Status, WsFlags};
 use crate::apply::applier::Stop;
 use crate::connection::departure::Data;
-use crate::connection::session::Session;
+use crate::connection::session::{Session, State};
 use crate::transaction::abort::abort_outcome;
 use crate::transaction::certify::{outcome, refused};
 use crate::transaction::streams_of_lost_members::LostStreams;
@@ -297,6 +300,7 @@ pub(crate) fn passes_own_fragment(
 }
 
 /// A streamed transaction that ends without a commit.
+/// A streamed transaction that this server gives up.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRollback {
     trx: u64,
@@ -322,27 +326,21 @@ impl StreamRollback {
     }
 }
 
-/// Rollbacks that wait to be ordered, oldest first.
+/// Transactions whose rollback waits for the result of a proposal, oldest first.
 #[derive(Default)]
-pub(crate) struct RollbackQueue {
-    /// The first one is being ordered.
-    waiting: VecDeque<StreamRollback>,
+pub(crate) struct WaitingRollbacks {
+    /// The first one is being waited for.
+    waiting: VecDeque<(u64, Arc<Pending>)>,
     done: u64,
 }
 
-impl RollbackQueue {
-    /// Adds a rollback, unless one of the same transaction waits that does as much.
-    fn add(&mut self, rollback: StreamRollback) {
-        let mut waiting = self.waiting.iter();
-        match waiting.find(|known| known.trx == rollback.trx) {
-            // The one with a fragment in flight comes first, so nothing is lost.
-            Some(known) if known.fragment.is_some() || rollback.fragment.is_none() => {}
-            _ => self.waiting.push_back(rollback),
-        }
+impl WaitingRollbacks {
+    fn add(&mut self, trx: u64, proposal: Arc<Pending>) {
+        self.waiting.push_back((trx, proposal));
     }
 
-    fn first(&self) -> Option<StreamRollback> {
-        self.waiting.front().cloned()
+    fn has(&self, trx: u64) -> bool {
+        self.waiting.iter().any(|(known, _)| *known == trx)
     }
 
     fn finish_first(&mut self) {
@@ -356,13 +354,42 @@ impl RollbackQueue {
     }
 }
 
-/// Has all members roll back a streamed transaction of this session. Returns at once. Refused
-/// when this server leaves: the others see that in the next view.
-pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> Status {
-    if session.is_closing() {
-        return Status::ConnFail;
+/// Rollbacks that are not ordered yet.
+#[derive(Default)]
+pub(crate) struct Rollbacks {
+    /// With the rollback that was proposed.
+    proposed: WaitingRollbacks,
+    /// With the fragment after which a second one is proposed.
+    after_fragments: WaitingRollbacks,
+}
+
+impl Rollbacks {
+    /// Whether one that waits does as much.
+    fn covers(&self, rollback: &StreamRollback) -> bool {
+        self.after_fragments.has(rollback.trx)
+            || rollback.fragment.is_none() && self.proposed.has(rollback.trx)
     }
-    session.update(|state| state.rollbacks.add(rollback));
+}
+
+/// Has all members roll back a streamed transaction of this session: its rollback is ordered before
+/// whatever this server submits after the return. Returns at once. Refused when this server leaves:
+/// the others see that in the next view.
+pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> Status {
+    let Some(node) = session.node().filter(|_| !session.is_closing()) else {
+        return Status::ConnFail;
+    };
+    let action = session.lonely_action(&rollback_data(rollback.trx));
+    session.update(|state| {
+        let rollbacks = &mut state.rollbacks;
+        if rollbacks.covers(&rollback) {
+            return;
+        }
+        let (trx, proposal) = (rollback.trx, node.submit_at_once(&action));
+        rollbacks.proposed.add(trx, proposal);
+        if let Some(fragment) = rollback.fragment {
+            rollbacks.after_fragments.add(trx, fragment);
+        }
+    });
     Status::Ok
 }
 
@@ -371,48 +398,70 @@ pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> S
 pub(crate) fn wait_streams_rolled_back(session: &Session, deadline: Option<Instant>) -> bool {
     let mut wanted = None;
     let ended = session.wait_for(deadline, |state| {
-        let wanted = *wanted.get_or_insert(state.rollbacks.total());
+        let all = [&state.rollbacks.proposed, &state.rollbacks.after_fragments];
+        let wanted = wanted.get_or_insert(all.map(WaitingRollbacks::total));
         let hopeless = !session.is_primary();
-        (hopeless || state.rollbacks.done >= wanted).then_some(!hopeless)
+        let are_done = all
+            .iter()
+            .zip(wanted)
+            .all(|(of, wanted)| of.done >= *wanted);
+        (hopeless || are_done).then_some(!hopeless)
     });
     ended.unwrap_or(false)
 }
 
-/// Orders rollbacks, one after the other, as long as the session lasts.
-pub(crate) fn roll_back_streams(session: &Session) {
+/// Gives proposed rollbacks to appliers, one after the other, as long as the session lasts.
+pub(crate) fn apply_proposed_rollbacks(session: &Session) {
+    let list: RollbackList = |state| &mut state.rollbacks.proposed;
+    each_rollback(session, list, |trx, proposal| {
+        match proposal.wait_for_result() {
+            ProposalResult::Ordered { seqno, .. } => session.adopt(seqno.0, rollback_data(trx)),
+            _ => order_rollback(session, trx),
+        }
+    });
+}
+
+/// Orders a second rollback after each fragment that its client gave up, as long as the session
+/// lasts. In a thread of its own: such a fragment may wait for what the server applies.
+pub(crate) fn roll_back_after_fragments(session: &Session) {
+    let list: RollbackList = |state| &mut state.rollbacks.after_fragments;
+    each_rollback(session, list, |trx, fragment| {
+        if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
+            session.sequencer.skip(seqno.0);
+            order_rollback(session, trx);
+        }
+    });
+}
+
+type RollbackList = fn(&mut State) -> &mut WaitingRollbacks;
+
+fn each_rollback(session: &Session, list: RollbackList, finish: impl Fn(u64, &Pending)) {
     loop {
         let next = session.wait_for(None, |state| {
-            let next = state.rollbacks.first();
+            let next = list(state).waiting.front().cloned();
             (session.is_closing() || next.is_some()).then_some(next)
         });
-        let Some(rollback) = next.flatten().filter(|_| !session.is_closing()) else {
+        let Some((trx, proposal)) = next.flatten().filter(|_| !session.is_closing()) else {
             return;
         };
-        if let Some(fragment) = &rollback.fragment {
-            pass_fragment(session, fragment);
-        }
-        // The other members may have earlier fragments, even if that one was refused.
-        order_rollback(session, rollback.trx);
-        session.update(|state| state.rollbacks.finish_first());
+        finish(trx, &proposal);
+        session.update(|state| list(state).finish_first());
     }
 }
 
-/// Waits for the result of a fragment that its client gave up: a rollback must come after it.
-fn pass_fragment(session: &Session, fragment: &Pending) {
-    if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
-        session.sequencer.skip(seqno.0);
-    }
-}
-
-fn order_rollback(session: &Session, trx: u64) {
-    let data = WriteSet {
+fn rollback_data(trx: u64) -> Bytes {
+    WriteSet {
         flags: WsFlags::ROLLBACK | WsFlags::PA_UNSAFE,
         note: Note::None,
         trx,
         conn: sys::WSREP_UNDEFINED_CONN_ID,
         data: Bytes::new(),
     }
-    .encode();
+    .encode()
+}
+
+fn order_rollback(session: &Session, trx: u64) {
+    let data = rollback_data(trx);
     let ordered = session.order_alone(&data, || !session.is_closing());
     // If it was ordered and the answer was lost, a second one finds nothing to do.
     if let Some(seqno) = ordered {
@@ -483,25 +532,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rollback_after_a_fragment_is_not_replaced_by_a_plain_one() {
-        let mut queue = RollbackQueue::default();
-        let fragment = Arc::new(Pending::default());
-        queue.add(StreamRollback::after(7, fragment.clone()));
-        queue.add(StreamRollback::of(7));
-        assert_eq!(queue.total(), 1);
-        assert!(queue.first().unwrap().fragment.is_some());
-        queue.add(StreamRollback::of(8));
-        queue.add(StreamRollback::after(8, fragment));
-        assert_eq!(queue.total(), 3, "the fragment must pass, too");
+    fn rollback_after_a_fragment_does_what_a_plain_one_does_and_not_the_reverse() {
+        let mut rollbacks = Rollbacks::default();
+        let proposal = Arc::new(Pending::default());
+        let (plain, after) = (
+            StreamRollback::of(7),
+            StreamRollback::after(7, proposal.clone()),
+        );
+        rollbacks.proposed.add(7, proposal.clone());
+        assert!(rollbacks.covers(&plain));
+        assert!(!rollbacks.covers(&after), "the fragment must pass, too");
+        rollbacks.after_fragments.add(7, proposal);
+        assert!(rollbacks.covers(&plain) && rollbacks.covers(&after));
+        assert!(!rollbacks.covers(&StreamRollback::of(8)));
     }
 
     #[test]
     fn total_counts_what_was_ordered_and_what_waits() {
-        let mut queue = RollbackQueue::default();
-        queue.add(StreamRollback::of(1));
-        queue.add(StreamRollback::of(2));
-        queue.finish_first();
-        assert_eq!((queue.done, queue.total()), (1, 2));
-        assert_eq!(queue.first().unwrap().trx, 2);
+        let mut waiting = WaitingRollbacks::default();
+        waiting.add(1, Arc::new(Pending::default()));
+        waiting.add(2, Arc::new(Pending::default()));
+        waiting.finish_first();
+        assert_eq!((waiting.done, waiting.total()), (1, 2));
+        assert!(waiting.has(2) && !waiting.has(1));
     }
 }
