@@ -30,8 +30,8 @@ impl SmallDisk {
         &self.0
     }
 
-    /// Fills it: nothing more can be written until [`SmallDisk::clear`], or until somebody else
-    /// deletes something. Again: takes that, too.
+    /// Fills it: nothing more can be written until [`SmallDisk::clear`], or until another file
+    /// is deleted. Again: takes that room, too.
     pub fn fill(&self) -> Outcome {
         let mut options = std::fs::OpenOptions::new();
         let file = options.create(true).append(true).open(self.filler());

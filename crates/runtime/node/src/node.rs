@@ -129,8 +129,8 @@ impl Node {
         self.hand_over_as_it_comes(action, 0, pending, |_| true, last_seen);
     }
 
-    /// Proposes an action of one piece, before all that is submitted after the return. Takes no room,
-    /// waits for nothing and does not drive, so the caller may hold locks of the host.
+    /// Proposes an action of one piece, before all that is submitted after the return. Takes no
+    /// room, waits for nothing and does not drive, so the caller may hold locks of the host.
     pub fn submit_at_once(&self, action: &Action) -> Arc<Pending> {
         let pending = self.pending(WaitPolicy::default());
         let epoch = self.shared.epoch().load(Ordering::Acquire);
