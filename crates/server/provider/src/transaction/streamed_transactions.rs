@@ -31,7 +31,8 @@
 //! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
 //!   its own, before it gives up the rows. The rollback is proposed at once, so that it is ordered
 //!   before whatever other clients of this server write to these rows: elsewhere the open
-//!   transaction has them until then. A thread of this connection waits for its place.
+//!   transaction has them until then. A thread of this connection waits for its place. Refused for
+//!   want of a group: the view that takes this member back rolls back what it had streamed.
 //! - The result of a fragment may not be known then. A second rollback is proposed after it.
 //! - The server leaves, or dies: it orders nothing. The next view is without this session, and
 //!   every server rolls back the streamed transactions of sessions that are not in the view
@@ -299,7 +300,6 @@ pub(crate) fn passes_own_fragment(
     Ok(true)
 }
 
-/// A streamed transaction that ends without a commit.
 /// A streamed transaction that this server gives up.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRollback {
