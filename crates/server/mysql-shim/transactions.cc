@@ -31,8 +31,10 @@ constexpr int ER_NOT_IN_GROUP = 3796, ER_WAITING_FAILED = 3797;
 constexpr int ER_TOO_LARGE = 1197;
 /* Hooks of a statement and of its commit run on the client's thread. */
 thread_local bool runs_alone = false;
-/* When the transaction of this thread began: synod_host_opening() at its first statement. */
-thread_local int64_t began = 0;
+/* When the transaction of this thread began: synod_host_opening() at its first statement. The
+   server does not tell it in threads of its own, such as that of the event scheduler, which begin
+   none that has more than one statement; and a refusal there would leave its locks behind. */
+thread_local int64_t began = -1;
 
 struct Commit {
   Binlog_cache_storage *cache;
