@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 5
+#define SYNOD_HOST_INTERFACE 6
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 

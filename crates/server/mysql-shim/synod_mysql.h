@@ -10,6 +10,7 @@
 #include <mysql/service_my_plugin_log.h>
 #include <mysql/service_plugin_registry.h>
 
+#include <atomic>
 #include <string>
 
 #include "synod_host.h"
@@ -38,9 +39,47 @@ class Use {
   my_h_service handle_ = nullptr;
 };
 
-void say(plugin_log_level level, const std::string &text);
+/* ---- the server, in server.cc */
 
-/* The member, by its plugin "synod". */
+/* The plugin "synod"; null: it is not loaded. */
+extern MYSQL_PLUGIN self;
+void say(plugin_log_level level, const std::string &text);
+/* The global value of a variable of the server; "?": it cannot be read. */
+std::string variable(const char *name);
+/* These return 0 for success. */
+bool set_variable(const char *name, const char *value);
+int32_t set_read_only(int32_t on);
+int32_t set_flush(int32_t on);
+extern const synod_server server_calls;
+/* Waits, where a test asks for it. */
+void pause_at(const char *step);
+
+/* ---- transactions of clients, in transactions.cc */
+
+extern struct Trans_observer transaction_hooks;
+
+/* ---- the member, by its plugin "synod", in member.cc */
+
+/* Variables of that plugin. */
+extern char *var_group, *var_name, *var_address, *var_members, *var_options;
+extern bool var_bootstrap;
+extern unsigned int var_workers;
+
+extern struct Server_state_observer server_state_hooks;
+/* The number that the server has for the group's UUID. */
+extern int group_sidno;
+/* Whether the host runs. */
+extern std::atomic<bool> runs;
+/* Nobody has asked for the member, or somebody has stopped it: clients write as to a server without
+   a group, if super_read_only lets them. A server with such writes is refused by its group. */
+extern std::atomic<bool> is_outside;
+/* Why the host does not run. */
+extern char start_problem[sizeof(synod_status::problem)];
+/* Reads what does not change while the server runs. */
+void read_fixed();
+/* Starts the member, unless its settings say that a statement does. */
+void start_with_server();
+void stop_host();
 bool member_runs();
 /* Returns why it has not started; empty: it has. */
 std::string start_member();
@@ -69,7 +108,9 @@ class Members {
   const size_t count_;
 };
 
-/* The plugin "group_replication": variables and calls of MySQL's own, for the same member. */
+/* ---- the plugin "group_replication" */
+
+/* Variables and calls of MySQL's own, for the same member. */
 struct GroupReplicationSettings {
   std::string group, address, members, weight;
   bool bootstrap, starts_with_server;

@@ -19,8 +19,8 @@ use crate::members;
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
 
-/// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 5;
+/// Number of the interface: that of `synod_host.h`. A test holds what declarations it stands for.
+const INTERFACE: u32 = 6;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
@@ -275,25 +275,25 @@ pub unsafe extern "C" fn synod_host_start(
     why_size: usize,
 ) -> i32 {
     // SAFETY: the caller's promise.
-    let (server, settings) = unsafe { (*server, &*settings) };
-    // SAFETY: the caller's promise.
     let started = catch_unwind(AssertUnwindSafe(|| unsafe { start(server, settings) }));
     // SAFETY: the caller's promise.
     unsafe { answer(started, why, why_size) }.map_or(1, |()| 0)
 }
 
 /// # Safety
-/// All texts of `settings` end with a zero byte.
-unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
-    if server.interface_version != INTERFACE {
+/// All texts of `settings` end with a zero byte. Of a server of another interface, the number is
+/// valid.
+unsafe fn start(server: *const CServer, settings: *const CSettings) -> Result<(), String> {
+    // SAFETY: the number is at the beginning, whatever follows it.
+    let interface = unsafe { *server.cast::<u32>() };
+    if interface != INTERFACE {
         return Err(format!(
-            "the plugin's two parts are of different builds (interface {} and {INTERFACE}): build \
-             it again",
-            server.interface_version
+            "the plugin's two parts are of different builds (interface {interface} and \
+             {INTERFACE}): build it again"
         ));
     }
     // SAFETY: the caller's promise.
-    let variables = unsafe { variables(settings) };
+    let (server, variables) = unsafe { (*server, variables(&*settings)) };
     let settings = Settings::of(variables).map_err(|error| error.to_string())?;
     let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
     if running.is_some() {
@@ -553,10 +553,44 @@ mod tests {
         put_text(&mut [], "a");
     }
 
+    /// Two changes at once meet here, though they take the same number.
     #[test]
-    fn number_of_the_interface_is_that_of_the_plugin() {
+    fn number_of_the_interface_stands_for_its_declarations() {
+        const DECLARATIONS: u64 = 6_469_582_320_189_619_539;
         let header = include_str!("../../mysql-shim/synod_host.h");
         let line = format!("#define SYNOD_HOST_INTERFACE {INTERFACE}\n");
         assert!(header.contains(&line));
+        let code: String = (header.split("/*"))
+            .map(|part| part.split_once("*/").map_or(part, |(_, code)| code))
+            .collect();
+        let hash = (code.split_whitespace().flat_map(str::bytes)).fold(0, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!(
+            hash, DECLARATIONS,
+            "declarations of synod_host.h have changed: raise the number of the interface, and \
+             put the new value here"
+        );
+    }
+
+    #[test]
+    fn plugin_of_another_interface_is_refused_and_no_more_of_it_is_read() {
+        let number = INTERFACE - 1;
+        let mut why = [0x7f_u8; 200];
+        // SAFETY: of another interface only the number is read.
+        let code = unsafe {
+            synod_host_start(
+                (&raw const number).cast(),
+                std::ptr::null(),
+                why.as_mut_ptr().cast(),
+                why.len(),
+            )
+        };
+        let why = CStr::from_bytes_until_nul(&why).unwrap();
+        assert_eq!(code, 1);
+        assert!(
+            why.to_str().unwrap().contains("interface 5 and 6"),
+            "{why:?}"
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! Statements of clients in a group of MySQL: what is refused, and by which error; a large
 //! transaction; changes of definitions.
 
+use std::time::Duration;
+
 use mysql::prelude::Queryable;
 use synod_e2e::mysql_clients::{READ_ONLY, REFUSED};
 use synod_e2e::mysql_group::{MysqlGroup, others};
 use synod_e2e::mysql_server::MysqlServer;
 use synod_e2e::{Outcome, Why, ensure};
+use synod_local_cluster::wait_for;
 
 const PORT: u16 = 19640;
 /// The error of a statement whose table has no primary key, or is not of InnoDB.
@@ -21,6 +24,7 @@ fn statements_are_refused_by_their_errors_or_are_the_same_on_all_servers() -> Ou
     group.servers[writer].execute(&["CREATE DATABASE e2e"])?;
     refused(&group, writer).why("refusals")?;
     definitions(&group, writer).why("definitions")?;
+    events(&group, writer).why("events")?;
     large(&group, writer).why("a large transaction")
 }
 
@@ -76,6 +80,28 @@ fn error_of(server: &MysqlServer, statements: &[&str]) -> Outcome<Option<u16>> {
         }
     }
     Ok(None)
+}
+
+/// The server's event scheduler drops an event that has ended, and runs others, in threads of its
+/// own.
+fn events(group: &MysqlGroup, writer: usize) -> Outcome {
+    group.servers[writer].execute(&[
+        "SET GLOBAL event_scheduler = OFF",
+        "CREATE EVENT e2e.ended ON SCHEDULE EVERY 1 SECOND ENDS NOW() + INTERVAL 1 SECOND DO DO 1",
+        "CREATE EVENT e2e.once ON SCHEDULE AT NOW() + INTERVAL 2 SECOND \
+         DO INSERT INTO e2e.good VALUES (7)",
+        "DO SLEEP(1.1)",
+        "SET GLOBAL event_scheduler = ON",
+    ])?;
+    let state = "SELECT (SELECT COUNT(*) FROM information_schema.events), \
+        (SELECT COUNT(*) FROM e2e.good WHERE a = 7)";
+    let server = &group.servers[writer];
+    let done = || (server.rows(state).ok()? == ["0\t1"]).then_some(());
+    ensure(wait_for(Duration::from_secs(30), done).is_some(), || {
+        format!("{:?}", server.rows(state))
+    })?;
+    let rows = group.same_rows(state)?;
+    ensure(rows == ["0\t1"], || format!("{rows:?}"))
 }
 
 fn definitions(group: &MysqlGroup, writer: usize) -> Outcome {

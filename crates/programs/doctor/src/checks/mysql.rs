@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn plugin_and_doctor_ask_for_the_same_settings() {
-        let plugin = include_str!("../../../../server/mysql-shim/synod_mysql.cc");
+        let plugin = include_str!("../../../../server/mysql-shim/member.cc");
         let (_, list) = plugin.split_once("wanted[] = {").unwrap();
         let (list, _) = list.split_once("};").unwrap();
         let pairs: Vec<(&str, &str)> = list
