@@ -5,5 +5,7 @@
 pub(crate) mod action;
 pub(crate) mod decision;
 pub(crate) mod discard;
+#[cfg(test)]
+mod frozen;
 mod version;
 pub(crate) mod view;
