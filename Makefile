@@ -42,11 +42,11 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages release-files check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -202,6 +202,10 @@ ci:
 # The Debian packages, in target/packages.
 packages:
 	scripts/build-packages
+
+# The files of a release, from packages that were built twice and are equal, whatever stands in its way.
+release-files:
+	scripts/release build --dry-run
 
 # Installs, upgrades and removes them in a Debian 12 and a Debian 13 in directories (root, the network).
 check-packages:
