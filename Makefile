@@ -23,6 +23,7 @@
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
 #   make isolation every workload of testing/isolation on real servers, kills, and controls that must fail
+#   make endurance HOURS=12  groups under faults for hours, whose servers may not grow (root)
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -34,17 +35,18 @@ COMPAT ?=
 MUTANTS ?=
 STRANGER ?=
 MACHINES ?=
+HOURS ?= 12
 SYNOD = target/quick/synod
 # What runs end to end with every change; E2E=faults/crash runs one file. The others are in E2E_LONG.
 E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages release-files check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -128,6 +130,11 @@ e2e-long: build build-lab build-next-version
 isolation: build
 	SYNOD_E2E_BUILD=release $(CARGO) test -p synod-isolation --test servers -- --ignored --test-threads=1 --nocapture
 
+# Appends a row to testing/endurance.tsv.
+endurance: build
+	$(CARGO) build -p synod-isolation -p synod-chaos
+	SYNOD_E2E_BUILD=release scripts/endurance $(HOURS)
+
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
 	$(CARGO) run -p synod-stranger -- $(STRANGER)
@@ -195,6 +202,10 @@ ci:
 # The Debian packages, in target/packages.
 packages:
 	scripts/build-packages
+
+# The files of a release, from packages that were built twice and are equal, whatever stands in its way.
+release-files:
+	scripts/release build --dry-run
 
 # Installs, upgrades and removes them in a Debian 12 and a Debian 13 in directories (root, the network).
 check-packages:

@@ -80,6 +80,8 @@ impl Network {
 
     fn remove(&self) {
         for node in 1..=self.nodes {
+            // A namespace that is deleted keeps its device for a while.
+            let _ = ip(&format!("link del {BRIDGE}{node}"));
             let _ = ip(&format!("netns del {}", namespace(node)));
         }
         let _ = ip(&format!("link del {BRIDGE}"));

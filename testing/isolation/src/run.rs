@@ -59,6 +59,9 @@ pub struct Options {
     /// innodb_snapshot_isolation=OFF, the default of MariaDB 10.11.
     #[arg(long)]
     pub no_snapshot_isolation: bool,
+    /// More options of the library, as in wsrep_provider_options.
+    #[arg(long)]
+    pub provider_options: Option<String>,
     /// Another library than Synod's: Galera's, as a control.
     #[arg(long)]
     pub provider: Option<PathBuf>,
@@ -240,6 +243,7 @@ fn start(options: &Options, network: Option<&Network>) -> Outcome<(TestCluster, 
     let mut words = Vec::new();
     words.extend(options.commit_wait.then_some("synod.commit_wait=applied"));
     words.extend(options.one_writer.then_some("synod.writers=leader"));
+    words.extend(options.provider_options.as_deref());
     let all: Vec<u8> = cluster.nodes().collect();
     let settings = cluster.settings_mut();
     settings.provider_options = words.join(";");

@@ -19,8 +19,8 @@
 //! - A frame is accepted whole or refused. After a refusal the connection is closed, because the
 //!   next frame cannot be found.
 //! - Reading never panics, whatever the bytes.
-//! - The bytes of a released version never change (test `bytes_of_a_version_never_change`). The
-//!   layout of the handshake changes in no version.
+//! - The bytes of a released version never change (`tests/wire/frozen.rs`). The layout of the
+//!   handshake changes in no version.
 //!
 //! # The bytes of one message
 //!

@@ -299,7 +299,7 @@ fn log_of_the_first_release_is_read_and_written_on() {
     assert_eq!(opened.recovered.base, base());
     let read = |reader: &synod_log::LogReader| {
         let read = reader.read(reader.first_index(), LogIndex(u64::MAX), usize::MAX);
-        let content = |entry: Entry| (entry.header.clone(), Content::decode(&entry));
+        let content = |entry: Entry| (entry.header, Content::decode(&entry));
         told(read.unwrap().into_iter().map(content))
     };
     assert_eq!(read(&opened.reader), told(entries()));
@@ -308,7 +308,7 @@ fn log_of_the_first_release_is_read_and_written_on() {
 
     let last = entries().pop().unwrap().0;
     let next = EntryHeader::bare(Term(6), last.index.next(), last.seqno, EntryKind::NoOp);
-    let entry = Entry::new(next.clone(), Bytes::new()).unwrap();
+    let entry = Entry::new(next, Bytes::new()).unwrap();
     opened.writer.append(&[entry]).unwrap();
     opened.writer.close().unwrap();
     let after = told(entries().into_iter().chain([(next, Content::NoOp)]));

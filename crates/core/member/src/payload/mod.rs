@@ -6,6 +6,6 @@ pub(crate) mod action;
 pub(crate) mod decision;
 pub(crate) mod discard;
 #[cfg(test)]
-mod frozen;
+mod frozen_tests;
 mod version;
 pub(crate) mod view;

@@ -2,6 +2,7 @@
 
 mod damage;
 mod frames;
+mod frozen;
 mod handshake;
 mod messages;
 mod strategies;

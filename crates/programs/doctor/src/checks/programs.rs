@@ -4,6 +4,16 @@ use crate::facts::Programs;
 use crate::finding::{Finding, Severity, Subject};
 
 pub(super) fn judge(sst_method: &str, programs: Programs) -> Finding {
+    if !programs.scripts {
+        return Finding::new(
+            Subject::Programs,
+            Severity::Problem,
+            "MariaDB's scripts wsrep_sst_* or galera_new_cluster are missing",
+            "without them a server can neither take nor give a full copy, nor begin a group",
+            "apt-get install mariadb-server-galera, which is a package of its own since 12.3.2; \
+             with an older server, install mariadb-server again",
+        );
+    }
     let needed = match sst_method {
         "rsync" => vec![("rsync", programs.rsync)],
         _ => vec![
@@ -59,9 +69,20 @@ mod tests {
             backup: false,
             socat: true,
             rsync: true,
+            scripts: true,
         };
         assert_eq!(judge("rsync", programs).severity, Severity::Good);
         let missing = judge("mariabackup", programs);
         assert_eq!(missing.remedy, "apt-get install mariadb-backup");
+        let without_scripts = Programs {
+            scripts: false,
+            ..programs
+        };
+        let missing = judge("rsync", without_scripts);
+        assert_eq!(missing.severity, Severity::Problem);
+        assert!(
+            missing.remedy.contains("mariadb-server-galera"),
+            "{missing:?}"
+        );
     }
 }

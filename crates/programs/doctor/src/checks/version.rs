@@ -3,14 +3,57 @@
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
 
-/// Since when each series has the fix of MDEV-39263. Without it, a server may stop to apply for the
-/// time of a lock wait when clients of several servers write the same rows.
-const FIXED: [(u64, u64, u64); 5] = [
-    (10, 6, 26),
-    (10, 11, 17),
-    (11, 4, 11),
-    (11, 8, 7),
-    (12, 3, 0),
+/// A fault of servers that concerns members of a group.
+struct Fault {
+    /// The first version of each series that has the fix.
+    fixed: [(u64, u64, u64); 5],
+    what: &'static str,
+}
+
+const FAULTS: [Fault; 4] = [
+    Fault {
+        fixed: [
+            (10, 6, 26),
+            (10, 11, 17),
+            (11, 4, 11),
+            (11, 8, 7),
+            (12, 3, 0),
+        ],
+        what: "clients of several servers that write the same rows can keep a server from \
+               applying for the time of a lock wait (MDEV-39263)",
+    },
+    Fault {
+        fixed: [
+            (10, 6, 26),
+            (10, 11, 17),
+            (11, 4, 11),
+            (11, 8, 7),
+            (12, 3, 2),
+        ],
+        what: "who asks for a full copy can run programs on its donor (CVE-2026-44168)",
+    },
+    Fault {
+        fixed: [
+            (10, 6, 27),
+            (10, 11, 18),
+            (11, 4, 12),
+            (11, 8, 8),
+            (12, 3, 2),
+        ],
+        what: "a member's name can run programs where wsrep_notify_cmd is set (CVE-2026-49261)",
+    },
+    Fault {
+        fixed: [
+            (10, 6, 28),
+            (10, 11, 19),
+            (11, 4, 13),
+            (11, 8, 9),
+            (12, 3, 3),
+        ],
+        what: "an account with SUPER can run programs by wsrep_sst_auth and wsrep_node_address \
+               (MDEV-40027, MDEV-40056), and a full copy may fall back from TLS to clear text \
+               (MDEV-28233)",
+    },
 ];
 
 /// Series that Synod is developed and tested against.
@@ -55,13 +98,22 @@ pub(super) fn judge(server: &ServerFacts) -> Finding {
             "upgrade the server to 10.11 or 11.8 first",
         );
     }
-    let fixed = FIXED.iter().find(|(a, b, _)| (*a, *b) == (major, minor));
-    if fixed.is_some_and(|(_, _, needed)| patch < *needed) {
-        let needed = fixed.map_or(0, |(_, _, needed)| *needed);
+    let mut missing = Vec::new();
+    let mut needed = patch;
+    for fault in &FAULTS {
+        let fixed = fault
+            .fixed
+            .iter()
+            .find(|(a, b, _)| (*a, *b) == (major, minor));
+        if let Some((_, _, fixed)) = fixed.filter(|(_, _, fixed)| patch < *fixed) {
+            missing.push(fault.what);
+            needed = needed.max(*fixed);
+        }
+    }
+    if !missing.is_empty() {
         return finding(
             Severity::Warning,
-            "it lacks the fix of MDEV-39263: clients of several servers that write the same rows \
-             can keep a server from applying for the time of a lock wait",
+            &format!("it has known faults: {}", missing.join("; ")),
             &format!("upgrade to {major}.{minor}.{needed} or later"),
         );
     }
@@ -92,7 +144,7 @@ fn numbers(version: &str) -> Option<(u64, u64, u64)> {
 mod tests {
     use super::*;
 
-    fn severity(version: &str) -> Severity {
+    fn found(version: &str) -> Finding {
         let mut server = ServerFacts {
             version: version.to_owned(),
             ..ServerFacts::default()
@@ -100,7 +152,33 @@ mod tests {
         server
             .variables
             .insert("wsrep_provider".to_owned(), "none".to_owned());
-        judge(&server).severity
+        judge(&server)
+    }
+
+    fn severity(version: &str) -> Severity {
+        found(version).severity
+    }
+
+    #[test]
+    fn known_faults_of_a_version_are_named_with_the_version_that_has_none() {
+        for (version, names, upgrade) in [
+            (
+                "10.11.14",
+                vec!["39263", "44168", "49261", "40056"],
+                "10.11.19",
+            ),
+            ("10.11.17", vec!["49261", "40056"], "10.11.19"),
+            ("11.8.8", vec!["40056"], "11.8.9"),
+            ("12.3.1", vec!["44168", "49261", "40056"], "12.3.3"),
+        ] {
+            let found = found(&format!("{version}-MariaDB"));
+            assert_eq!(found.severity, Severity::Warning, "{version}");
+            for name in ["39263", "44168", "49261", "40056"] {
+                let is_named = found.why.contains(name);
+                assert_eq!(is_named, names.contains(&name), "{version}: {found:?}");
+            }
+            assert_eq!(found.remedy, format!("upgrade to {upgrade} or later"));
+        }
     }
 
     #[test]
@@ -108,7 +186,7 @@ mod tests {
         assert_eq!(severity("10.11.19-MariaDB-0+deb12u1"), Severity::Good);
         assert_eq!(severity("10.11.14-MariaDB"), Severity::Warning);
         assert_eq!(severity("11.8.6-MariaDB-0+deb13u1"), Severity::Warning);
-        assert_eq!(severity("11.8.7-MariaDB"), Severity::Good);
+        assert_eq!(severity("11.8.9-MariaDB"), Severity::Good);
         assert_eq!(severity("12.0.2-MariaDB"), Severity::Note);
         assert_eq!(severity("10.5.29-MariaDB"), Severity::Problem);
         assert_eq!(severity("8.0.40"), Severity::Problem);

@@ -13,6 +13,8 @@ pub struct Programs {
     /// `socat`, which carries the copy.
     pub socat: bool,
     pub rsync: bool,
+    /// The server's own scripts for full copies and for the first start of a group.
+    pub scripts: bool,
 }
 
 impl Programs {
@@ -23,6 +25,9 @@ impl Programs {
                 .is_some(),
             socat: find("socat").is_some(),
             rsync: find("rsync").is_some(),
+            scripts: ["wsrep_sst_common", "galera_new_cluster"]
+                .into_iter()
+                .all(|script| find(script).is_some()),
         }
     }
 }
