@@ -271,7 +271,6 @@ pub enum DecodeKeysError {
     },
     #[error("key set claims {count} keys but {found} bytes follow")]
     WrongLength {
-        /// Keys claimed.
         count: u32,
         /// Bytes after the count.
         found: usize,
@@ -280,7 +279,6 @@ pub enum DecodeKeysError {
     UnknownType {
         /// The key's position in the set, from zero.
         position: usize,
-        /// The code of its type.
         code: u8,
     },
     #[error("key {position} is not above the one before it")]

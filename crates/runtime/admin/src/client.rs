@@ -24,7 +24,6 @@ const GREETING_LIMIT: Duration = Duration::from_secs(5);
 pub enum Place {
     /// The one whose log is in this directory.
     Dir(PathBuf),
-    /// The one at this address.
     Address(String),
 }
 
@@ -69,7 +68,6 @@ pub enum ClientError {
     )]
     Foreign {
         dir: PathBuf,
-        /// Number of the user.
         user: u32,
     },
     /// The server did not do it.

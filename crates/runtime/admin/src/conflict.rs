@@ -90,11 +90,9 @@ pub struct LostTransaction {
     pub table: Option<String>,
     /// The first key that conflicted; none if none is known.
     pub key: Option<String>,
-    /// The action that it lost to.
     pub lost_to: Option<i64>,
     /// The server whose action that is.
     pub winner: Option<String>,
-    /// The connection on that server.
     pub winner_connection: Option<u64>,
 }
 

@@ -33,7 +33,6 @@ pub enum Topic {
     Pace,
     /// Servers whose data differ, actions that failed.
     Consistency,
-    /// The log and its disk.
     Log,
     Clock,
     /// Everything else, also what a newer server calls otherwise.
@@ -66,7 +65,6 @@ impl Topic {
     }
 }
 
-/// Severity of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {

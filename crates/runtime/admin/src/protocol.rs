@@ -60,7 +60,6 @@ pub struct Call {
     pub request: Request,
 }
 
-/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
@@ -167,12 +166,10 @@ impl Request {
     }
 }
 
-/// Reply of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     Hello(Hello),
-    /// The answer to the request.
     Answer(Answer),
     /// Not done, with the reason.
     Refused(Refusal),
@@ -185,7 +182,6 @@ impl Reply {
     }
 }
 
-/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -197,7 +193,6 @@ pub enum Answer {
     Conflicts(Conflicts),
     /// Holdings of the survivors of a lost majority.
     Recovery(Box<Recovery>),
-    /// A relay of an upstream.
     Relay(Box<RelayStatus>),
     /// An order was carried out.
     Done(Done),
@@ -245,7 +240,6 @@ pub enum Reason {
     OtherHasMore,
     /// The group does not do this, or not now.
     Refused,
-    /// The outcome is unknown.
     Unknown,
     /// Another kind, of a newer server.
     #[serde(other)]

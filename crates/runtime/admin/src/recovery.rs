@@ -47,7 +47,6 @@ pub struct Survivor {
     pub is_marked: bool,
 }
 
-/// Holdings of a survivor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Holdings {

@@ -16,7 +16,6 @@ pub struct RelayStatus {
     pub is_paused: bool,
     /// Name of the relay that leads, and so pulls; empty: none leads.
     pub puller: String,
-    /// Activity of this relay.
     pub pull: PullState,
     /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
     pub error: Option<String>,
@@ -37,7 +36,6 @@ pub struct RelayStatus {
     pub delay_ms: Option<u64>,
     /// For how long no transaction has come, in milliseconds.
     pub quiet_ms: Option<u64>,
-    /// Readers of this relay.
     pub readers: Vec<RelayReader>,
     /// Readers whose places all relays hold, also while they are not connected.
     pub registered: Vec<RegisteredReader>,

@@ -22,11 +22,9 @@ pub struct Status {
     /// Its members, by name.
     pub members: Vec<Member>,
     pub log: Log,
-    /// Queues of this server.
     pub queues: Queues,
     /// At which pace writes are taken.
     pub flow_control: FlowControl,
-    /// Waits of clients at a commit.
     pub commit_wait: CommitWait,
     /// Times of the steps of a commit on this server.
     pub commit_steps: Vec<CommitStep>,
@@ -55,7 +53,6 @@ impl Status {
     }
 }
 
-/// The server that answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Server {
@@ -83,7 +80,6 @@ pub struct Group {
     pub name: String,
     /// Whether this server hears a leader with a quorum.
     pub is_primary: bool,
-    /// The term of this server.
     pub term: u64,
     /// Name of the leader; none: none is known.
     pub leader: Option<String>,
@@ -100,7 +96,6 @@ pub struct Group {
     pub protocol: Option<u16>,
     /// Whether that version stays until an operator raises it; otherwise it rises by itself.
     pub protocol_is_held: Option<bool>,
-    /// Number of the view.
     pub view: u64,
     /// The last committed action that this server knows.
     pub commit_seqno: i64,
@@ -137,7 +132,6 @@ pub struct Member {
     pub state: Option<String>,
     pub weight: Option<u8>,
     pub term: Option<u64>,
-    /// The last index in its log.
     pub log_index: Option<u64>,
     /// The last index that is durable on its disk. Of others only the leader knows it.
     pub durable_index: Option<u64>,
@@ -154,7 +148,6 @@ pub struct Member {
     /// The oldest protocol version that it speaks.
     pub oldest_protocol: Option<u16>,
     pub newest_protocol: Option<u16>,
-    /// The format in which its log is written.
     pub log_format: Option<u32>,
     /// Time from a ping of the server that answers to this member's answer, smoothed, in
     /// microseconds.
@@ -184,7 +177,6 @@ pub struct Log {
     /// Number of syncs since the server connected.
     pub syncs: u64,
     pub last_index: u64,
-    /// The last index that is durable.
     pub durable_index: u64,
     /// The oldest action in it.
     pub first_seqno: Option<i64>,
@@ -192,7 +184,6 @@ pub struct Log {
     pub begins_unix_ms: Option<u64>,
 }
 
-/// Queues of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queues {
@@ -202,7 +193,6 @@ pub struct Queues {
     pub apply_actions: u64,
     /// Local transactions that the library knows.
     pub open_transactions: u64,
-    /// Keys in the certification index.
     pub certification_keys: u64,
 }
 
@@ -225,7 +215,6 @@ pub struct FlowControl {
     pub caused: u64,
 }
 
-/// Waits of clients at a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitWait {
@@ -274,7 +263,6 @@ impl TimeCounts {
     }
 }
 
-/// Counts of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
@@ -289,7 +277,6 @@ pub struct Counters {
     pub replicated_bytes: u64,
     /// Actions and views received from others.
     pub received_actions: u64,
-    /// Bytes of the actions received.
     pub received_bytes: u64,
     /// Reads that waited for the group's position.
     pub causal_reads: u64,
@@ -298,14 +285,12 @@ pub struct Counters {
     pub compression_saved_bytes: u64,
 }
 
-/// Election of a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Election {
     /// Time at which this server first heard the leader, in milliseconds since 1970.
     pub at_unix_ms: u64,
     pub term: u64,
-    /// Name of the leader.
     pub leader: String,
     /// Why, in a sentence.
     pub why: String,
