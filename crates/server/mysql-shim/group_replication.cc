@@ -121,7 +121,28 @@ bool statistics_row(unsigned int row, const GROUP_REPLICATION_GROUP_MEMBER_STATS
   return false;
 }
 
+/* As the server reads a number. */
+char *number(std::atomic<unsigned long long> &value) {
+  static_assert(sizeof value == sizeof(unsigned long long));
+  return reinterpret_cast<char *>(&value);
+}
+
 }  // namespace
+
+SHOW_VAR group_replication_status[] = {
+    {"Gr_data_messages_sent_count", number(commit_waits.count), SHOW_LONGLONG, SHOW_SCOPE_GLOBAL},
+    {"Gr_data_messages_sent_bytes_sum", number(sent_bytes), SHOW_LONGLONG, SHOW_SCOPE_GLOBAL},
+    {"Gr_data_messages_sent_roundtrip_time_sum", number(commit_waits.sum_us), SHOW_LONGLONG,
+     SHOW_SCOPE_GLOBAL},
+    {"Gr_transactions_consistency_before_begin_count", number(before_waits.count), SHOW_LONGLONG,
+     SHOW_SCOPE_GLOBAL},
+    {"Gr_transactions_consistency_before_begin_time_sum", number(before_waits.sum_us),
+     SHOW_LONGLONG, SHOW_SCOPE_GLOBAL},
+    {"Gr_transactions_consistency_after_termination_count", number(after_waits.count),
+     SHOW_LONGLONG, SHOW_SCOPE_GLOBAL},
+    {"Gr_transactions_consistency_after_termination_time_sum", number(after_waits.sum_us),
+     SHOW_LONGLONG, SHOW_SCOPE_GLOBAL},
+    {nullptr, nullptr, SHOW_LONG, SHOW_SCOPE_GLOBAL}};
 
 st_mysql_group_replication group_replication_calls = {
     MYSQL_GROUP_REPLICATION_INTERFACE_VERSION,
@@ -137,10 +158,12 @@ st_mysql_group_replication group_replication_calls = {
 
 int group_replication_init(MYSQL_PLUGIN) {
   register_functions();
+  register_tables();
   return 0;
 }
 
 int group_replication_deinit(MYSQL_PLUGIN) {
+  unregister_tables();
   unregister_functions();
   return 0;
 }

@@ -24,7 +24,6 @@ constexpr unsigned int FUNCTION_FAILED = 3910;
 /* The newest that Group Replication has: tools that compare it with the servers' version find
    nothing to raise. Members of Synod agree on their own. */
 constexpr unsigned long PROTOCOL = 80027;
-const char *const PROTOCOL_TEXT = "8.0.27";
 constexpr long long TIMEOUT_MAX = 3600;
 
 /* Whether the client may give orders to the group, as for the functions of MySQL's own. */
@@ -161,7 +160,7 @@ char *switch_to_multi_primary_mode(UDF_INIT *, UDF_ARGS *, char *, unsigned long
 
 char *get_communication_protocol(UDF_INIT *, UDF_ARGS *, char *result, unsigned long *length,
                                  unsigned char *, unsigned char *) {
-  return answer(PROTOCOL_TEXT, result, length);
+  return answer(COMMUNICATION_PROTOCOL, result, length);
 }
 
 char *set_communication_protocol(UDF_INIT *, UDF_ARGS *args, char *result, unsigned long *length,
@@ -178,8 +177,9 @@ char *set_communication_protocol(UDF_INIT *, UDF_ARGS *args, char *result, unsig
                                       "major.minor.patch", error);
   const unsigned long number = (major * 100UL + minor) * 100 + patch;
   if (number < PROTOCOL || number > MYSQL_VERSION_ID)
-    return fail(name, std::string("it is ") + PROTOCOL_TEXT + " here, and does not change: members "
-                "of Synod agree on a protocol of their own, see 'synod protocol --help'", error);
+    return fail(name, std::string("it is ") + COMMUNICATION_PROTOCOL + " here, and does not "
+                "change: members of Synod agree on a protocol of their own, see 'synod protocol "
+                "--help'", error);
   return answer("The operation group_replication_set_communication_protocol completed "
                 "successfully", result, length);
 }

@@ -186,7 +186,7 @@ mysql_declare_plugin(synod){MYSQL_DAEMON_PLUGIN,
      nullptr,
      group_replication_deinit,
      0x0001,
-     nullptr,
+     group_replication_status,
      group_replication_variables,
      nullptr,
      PLUGIN_OPT_NO_UNINSTALL} mysql_declare_plugin_end;

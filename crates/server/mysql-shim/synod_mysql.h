@@ -11,6 +11,7 @@
 #include <mysql/service_plugin_registry.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 #include "synod_host.h"
@@ -57,6 +58,20 @@ void pause_at(const char *step);
 /* ---- transactions of clients, in transactions.cc */
 
 extern struct Trans_observer transaction_hooks;
+
+/* Waits since the server's start. */
+struct Waits {
+  std::atomic<unsigned long long> count{0}, sum_us{0};
+  void add(std::chrono::steady_clock::time_point since) {
+    const auto took = std::chrono::steady_clock::now() - since;
+    sum_us += std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+    count++;
+  }
+};
+/* Of commits for the group, of those among them that others had to apply, and of transactions that
+   see all that was acknowledged before them. */
+extern Waits commit_waits, after_waits, before_waits;
+extern std::atomic<unsigned long long> sent_bytes;
 
 /* ---- the member, by its plugin "synod", in member.cc */
 
@@ -122,10 +137,15 @@ GroupReplicationSettings group_replication_settings();
 std::string ignored_variables();
 /* Why a group has one writer. */
 extern const char *const ONE_WRITER;
+/* What tools see as the version of Group Replication's protocol. */
+inline const char *const COMMUNICATION_PROTOCOL = "8.0.27";
 void register_functions();
 void unregister_functions();
+void register_tables();
+void unregister_tables();
 extern st_mysql_group_replication group_replication_calls;
 extern SYS_VAR *group_replication_variables[];
+extern SHOW_VAR group_replication_status[];
 int group_replication_init(MYSQL_PLUGIN plugin);
 int group_replication_deinit(MYSQL_PLUGIN plugin);
 

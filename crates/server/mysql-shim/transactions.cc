@@ -23,7 +23,12 @@ bool thd_in_active_multi_stmt_transaction(const THD *thd);
 /* Waits until gtid_executed has these; a timeout of zero: for ever. True: not in time, or killed. */
 bool wait_for_gtid_set_committed(const char *gtids, double seconds, bool update_thd_status);
 
+Waits commit_waits, after_waits, before_waits;
+std::atomic<unsigned long long> sent_bytes{0};
+
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /* ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED and _BEFORE; the server's build generates their header. */
 constexpr int ER_NOT_IN_GROUP = 3796, ER_WAITING_FAILED = 3797;
@@ -111,7 +116,11 @@ int before_commit(Trans_param *param) {
   transaction.began = has_more ? began : -1;
   int64_t number = 0;
   pause_at("asking");
+  const auto since = Clock::now();
   const int32_t decision = synod_host_commit(&transaction, &number);
+  commit_waits.add(since);
+  sent_bytes += transaction.bytes;
+  if (transaction.waits_for_others) after_waits.add(since);
   if (keys != nullptr) {
     my_free(keys->write_set);
     my_free(keys);
@@ -170,6 +179,7 @@ bool sees_enough(Trans_param *param) {
   const auto seconds = static_cast<uint32_t>(std::min(param->hold_timeout, 31536000UL));
   int64_t number = 0;
   char why[sizeof start_problem];
+  const auto since = Clock::now();
   if (synod_host_position(latest ? SYNOD_LATEST : SYNOD_NEW_WRITER, seconds, param->thd,
                           is_thread_killed, &number, why, sizeof why) != 0) {
     say(MY_WARNING_LEVEL, std::string("a transaction with group_replication_consistency is not "
@@ -178,7 +188,9 @@ bool sees_enough(Trans_param *param) {
   }
   if (number == 0) return true;
   const std::string gtids = group_uuid() + ":1-" + std::to_string(number);
-  return !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
+  const bool sees = !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
+  if (latest) before_waits.add(since);
+  return sees;
 }
 
 bool follows_group() {

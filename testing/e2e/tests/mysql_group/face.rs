@@ -123,30 +123,41 @@ fn refused(server: &MysqlServer, sql: &str, code: u16, why: &str) -> Outcome {
 
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
-fn variables_are_those_of_group_replication() -> Outcome {
+fn variables_and_tables_are_those_of_group_replication() -> Outcome {
     mysql_group::install_plugin(PLUGIN)?;
-    let sql = "SELECT variable_name, data_type, m.min_value, m.max_value, variable_value \
+    let variables = "SELECT variable_name, data_type, m.min_value, m.max_value, variable_value \
         FROM performance_schema.variables_metadata m \
         LEFT JOIN performance_schema.global_variables USING (variable_name) \
         WHERE variable_name LIKE 'group_replication%' ORDER BY variable_name";
-    let mut lists = Vec::new();
+    let columns = "SELECT table_name, column_name, column_type, is_nullable, character_set_name \
+        FROM information_schema.columns WHERE table_schema = 'performance_schema' \
+        AND table_name LIKE 'replication_group_%' ORDER BY table_name, ordinal_position";
+    let status = "SELECT variable_name FROM performance_schema.global_status \
+        WHERE variable_name LIKE 'Gr\\_%'";
+    let mut found = Vec::new();
     for (n, file) in (1..).zip(["group_replication.so", "synod_mysql.so"]) {
         let load = format!("--plugin-load-add={file}");
         let boot = "--loose-group-replication-start-on-boot=OFF";
         let root = mysql_server::installed()?;
         let name = format!("variables-{n}");
         let server = MysqlServer::new(root, &name, VARIABLES_PORT + n, &[&load, boot])?;
-        lists.push(server.rows(sql)?);
+        found.push((
+            [server.rows(variables)?, server.rows(columns)?],
+            server.rows(status)?,
+        ));
     }
-    ensure(lists[0].len() > 50, || format!("{:?}", lists[0]))?;
-    ensure(lists[0] == lists[1], || {
-        let differ = lists[1].iter().filter(|row| !lists[0].contains(row));
-        let lack = lists[0].iter().filter(|row| !lists[1].contains(row));
-        format!(
-            "{:?} instead of {:?}",
-            differ.collect::<Vec<_>>(),
-            lack.collect::<Vec<_>>()
-        )
+    let [(theirs, their_status), (own, own_status)] = &found[..] else {
+        return Err(Failure("not two servers".to_owned()));
+    };
+    for (theirs, own) in theirs.iter().zip(own) {
+        ensure(theirs.len() > 30, || format!("{theirs:?}"))?;
+        let differ: Vec<_> = own.iter().filter(|row| !theirs.contains(row)).collect();
+        let lack: Vec<_> = theirs.iter().filter(|row| !own.contains(row)).collect();
+        ensure(theirs == own, || format!("{differ:?} instead of {lack:?}"))?;
+    }
+    let is_known = own_status.iter().all(|name| their_status.contains(name));
+    ensure(is_known && !own_status.is_empty(), || {
+        format!("{own_status:?}, not of {their_status:?}")
     })
 }
 

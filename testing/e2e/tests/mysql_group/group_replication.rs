@@ -30,6 +30,35 @@ fn statements_tables_and_functions_of_group_replication_work() -> Outcome {
         WHERE CHANNEL_NAME = 'group_replication_applier'";
     let state = group.servers[writer].rows(channel)?;
     ensure(state == ["ON"], || format!("{state:?}"))?;
+    let table = |name| format!("SELECT * FROM performance_schema.replication_group_{name}");
+    let server = &group.servers[writer];
+    let own = server.rows("SELECT @@server_uuid")?.concat();
+    let actions = server.rows(&table("member_actions"))?;
+    let enabled = "mysql_disable_super_read_only_if_primary\tAFTER_PRIMARY_ELECTION\t1";
+    ensure(
+        actions.len() == 2 && actions[0].starts_with(enabled),
+        || format!("{actions:?}"),
+    )?;
+    let sorted = format!("{} ORDER BY priority DESC", table("member_actions"));
+    let sorted = server.rows(&sorted)?;
+    ensure(sorted.iter().rev().eq(&actions), || format!("{sorted:?}"))?;
+    let version = server.rows(&table("configuration_version"))?;
+    ensure(version == ["replication_group_member_actions\t1"], || {
+        format!("{version:?}")
+    })?;
+    let leader = server.rows(&table("communication_information"))?.concat();
+    ensure_says(&leader, &format!("8.0.27\t{own}\t{own}\t1"))?;
+    server.execute(&[
+        "CREATE DATABASE counted",
+        "SET GLOBAL group_replication_consistency = 'BEFORE_AND_AFTER'",
+    ])?;
+    server.execute(&["CREATE TABLE counted.t (id INT PRIMARY KEY)"])?;
+    server.execute(&["SET GLOBAL group_replication_consistency = DEFAULT"])?;
+    let waits = server.rows(
+        "SELECT variable_name FROM performance_schema.global_status \
+         WHERE variable_name LIKE 'Gr\\_%' AND variable_value > 0",
+    )?;
+    ensure(waits.len() == 7, || format!("{waits:?}"))?;
 
     let next = others(writer)[0];
     let uuid = group.servers[next].rows("SELECT @@server_uuid")?.concat();
