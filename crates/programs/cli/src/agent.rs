@@ -1,7 +1,11 @@
 //! `synod agent`: health checks and metrics of a server over HTTP, by a process of its own.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -151,6 +155,16 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
     let asker = Asker::start(Box::new(connect)).map_err(AgentError::from)?;
     let agent = Agent::listen(access, asker)?;
     announce(&agent).map_err(AgentError::from)?;
+    if let Some(manager) = std::env::var_os("NOTIFY_SOCKET") {
+        // Not told, it ends the agent after its limit for starts: the journal has to say why.
+        if let Err(error) = tell_ready(&manager) {
+            let _ = writeln!(
+                io::stderr(),
+                "synod agent: cannot tell the service manager at {} that the start is over: {error}",
+                manager.display()
+            );
+        }
+    }
     agent.run();
     Ok(0)
 }
@@ -162,5 +176,15 @@ fn announce(agent: &Agent) -> io::Result<()> {
     // An agent whose output is read by no process serves all the same.
     let _ = writeln!(output, "synod agent: listening on {scheme}://{address}");
     let _ = output.flush();
+    Ok(())
+}
+
+/// Tells the service manager whose socket this is that connections are accepted (`Type=notify`).
+fn tell_ready(manager: &OsStr) -> io::Result<()> {
+    let address = match manager.as_bytes() {
+        [b'@', name @ ..] => UnixAddr::from_abstract_name(name),
+        _ => UnixAddr::from_pathname(manager),
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address?)?;
     Ok(())
 }

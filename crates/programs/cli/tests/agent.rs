@@ -5,9 +5,13 @@ mod certificates;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 use certificates::Key;
 use rcgen::{CertificateParams, DnType};
@@ -111,9 +115,12 @@ struct Running {
 impl Running {
     fn start(arguments: &[String]) -> Running {
         let mut synod = Command::new(env!("CARGO_BIN_EXE_synod"));
-        let mut process = synod
-            .args(["agent", "--listen", "0.0.0.0:0"])
-            .args(arguments)
+        synod.args(["agent", "--listen", "0.0.0.0:0"]);
+        Running::of(synod.args(arguments))
+    }
+
+    fn of(command: &mut Command) -> Running {
+        let mut process = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -168,6 +175,39 @@ fn agent_with_tls_warns_that_it_asks_no_client_and_reads_its_files_again_by_orde
     assert!(line.contains("those read before stay in use"), "{line}");
     agent.signal(Signal::TERM);
     assert_eq!(agent.process.wait().unwrap().code(), Some(0));
+}
+
+/// An agent that a service manager starts, which `manager` hears; and the address that it names.
+fn started_by(manager: &UnixDatagram, name: &str) -> (Running, String) {
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut synod = Command::new(env!("CARGO_BIN_EXE_synod"));
+    synod.args(["agent", "--listen", "127.0.0.1:0"]);
+    let mut agent = Running::of(synod.env("NOTIFY_SOCKET", name));
+    let mut text = [0; 100];
+    let length = manager.recv(&mut text).expect("the manager is told");
+    assert_eq!(&text[..length], b"READY=1\n");
+    let mut announced = String::new();
+    let mut output = BufReader::new(agent.process.stdout.take().unwrap());
+    output.read_line(&mut announced).unwrap();
+    let (_, address) = announced.trim().rsplit_once("http://").unwrap();
+    (agent, address.to_owned())
+}
+
+#[test]
+fn service_manager_is_told_when_the_agent_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let (_agent, address) = started_by(&manager, path.to_str().unwrap());
+    TcpStream::connect(address).unwrap();
+
+    let name = format!("synod-agent-test-{}", std::process::id());
+    let place = SocketAddr::from_abstract_name(&name).unwrap();
+    let manager = UnixDatagram::bind_addr(&place).unwrap();
+    let (_agent, address) = started_by(&manager, &format!("@{name}"));
+    TcpStream::connect(address).unwrap();
 }
 
 /// The arguments of the unit are taken: what is refused is the address that is appended.
