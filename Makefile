@@ -19,6 +19,7 @@
 #   make mysql-group  MySQL 9.7 in a group by the plugin (experimental): faults under load, refusals (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
+#   make certificate   acknowledged transactions lost, outages, persons needed, beside other systems: docs/certificate.md
 #   make pictures  the pictures of the dashboard in docs/images
 #   make bench     commit latency next to Galera's library, on the same servers
 #
@@ -30,6 +31,7 @@ UP ?=
 COMPAT ?=
 MUTANTS ?=
 STRANGER ?=
+CERTIFY ?= --systems synod,galera,semisync
 MACHINES ?=
 SYNOD = target/quick/synod
 # What runs end to end with every change; E2E=faults/crash runs one file. The others are in E2E_LONG.
@@ -41,7 +43,7 @@ LONG_STAGES = all-dependencies build planted monitors-long e2e-long stranger com
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance bench pictures build quick build-lab build-next-version lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance certificate bench pictures build quick build-lab build-next-version build-planted lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -67,6 +69,11 @@ build-lab:
 build-next-version:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 	    $(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
+
+# The library that SYNOD_PLANTED makes wrong, for the test of the certificate: never released.
+build-planted:
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+	    $(CARGO) build --release -p synod-provider --features planted --target-dir target/planted
 
 # Needs no server, no root and no package but a C compiler.
 check:
@@ -113,7 +120,7 @@ mutants-sample:
 e2e: quick
 	scripts/run-e2e $(E2E)
 
-e2e-long: build build-lab build-next-version
+e2e-long: build build-lab build-next-version build-planted
 	SYNOD_E2E_BUILD=release E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
@@ -142,6 +149,10 @@ mysql-group: mysql-dependencies
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: all-dependencies build build-lab
 	scripts/performance
+
+# Faults of each system under load, and what they cost: docs/certificate.md (root, a quiet machine).
+certificate: all-dependencies build build-lab
+	target/release/synod-lab certify --short --out certificate $(CERTIFY)
 
 bench: all-dependencies build
 	SYNOD_E2E_BUILD=release $(CARGO) run --release -p synod-e2e --example commit_latency

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use synod_binlog::write_set::HEADER_BYTES;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
+use synod_planted::planted;
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, WsFlags};
 use crate::connection::Connection;
@@ -103,8 +104,10 @@ impl Connection {
         if let ProposalResult::Ordered { seqno, depends_on } = result {
             gathered.depends_on = depends_on.0;
             gathered.phase = Phase::Ordered(seqno.0);
+            let is_aborted =
+                gathered.must_abort || planted!(RefuseOrdered, false, else seqno.0 % 64 == 0);
             return CertifyOutcome {
-                status: if gathered.must_abort {
+                status: if is_aborted {
                     Status::BfAbort
                 } else {
                     Status::Ok

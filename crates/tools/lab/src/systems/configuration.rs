@@ -133,6 +133,9 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
             if kind == SystemKind::SemiSync {
                 add(&SEMI_SYNC);
             }
+            if server > 0 {
+                add(&["read_only = ON"]); // for accounts without SUPER
+            }
             if let Some(certificate) = certificate {
                 add(&[
                     &format!("ssl_cert = {}", certificate.certificate),

@@ -54,6 +54,9 @@ const GROUP: [&str; 6] = [
     "group_replication_autorejoin_tries=3",
 ];
 
+/// Overrides the option of [`GROUP`]: a server that returns joins by itself.
+const START_ON_BOOT: &str = "--group_replication_start_on_boot=ON";
+
 /// The plugin of `scripts/build-mysql-plugin`, and the settings that it asks for: a transaction is
 /// on the disks of a majority before the server commits it.
 const PLUGIN: [&str; 4] = [
@@ -251,6 +254,31 @@ impl MysqlServers {
         Ok(())
     }
 
+    /// Starts a server that has ended; it joins its group by itself, which is the default of
+    /// Group Replication.
+    pub(super) fn start_again(&mut self, number: usize) -> Result<()> {
+        let joins = matches!(self.measured.kind, SystemKind::Mgr(_));
+        let option = joins.then(|| START_ON_BOOT.to_owned());
+        self.servers[number].options.extend(option);
+        let started = self.start(number);
+        self.servers[number]
+            .options
+            .retain(|option| option != START_ON_BOOT);
+        started
+    }
+
+    pub(super) fn kill(&mut self, number: usize) {
+        if let Some(mut process) = self.servers[number].process.take() {
+            let _ = process.kill(); // it may have ended by itself
+            let _ = process.wait();
+        }
+    }
+
+    pub(super) fn is_running(&mut self, number: usize) -> bool {
+        let process = self.servers[number].process.as_mut();
+        process.is_some_and(|process| matches!(process.try_wait(), Ok(None)))
+    }
+
     /// The first server has the highest weight, and the others hand over to it.
     fn await_writer(&self) -> Result<()> {
         let state = "SELECT VARIABLE_VALUE FROM performance_schema.global_status
@@ -309,23 +337,29 @@ impl MysqlServers {
 
     /// Stops all servers, the primary last: an orderly shutdown.
     pub(super) fn down(&mut self) -> Result<()> {
-        for server in self.servers.iter_mut().rev() {
-            let Some(mut process) = server.process.take() else {
-                continue;
-            };
-            let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-            if let Some(pid) = pid {
-                let _ = kill_process(pid, Signal::TERM); // it may have ended by itself
-            }
-            let ended = wait_for(STOP_TIMEOUT, || process.try_wait().ok().flatten());
-            if ended.is_none() {
-                let _ = process.kill();
-                return Err(LabError::Timeout {
-                    what: format!("{} to end", server.host.name),
-                    seconds: STOP_TIMEOUT.as_secs(),
-                    now: end_of_log(server),
-                });
-            }
+        (0..self.servers.len())
+            .rev()
+            .try_for_each(|number| self.stop(number))
+    }
+
+    /// Stops a server in order.
+    pub(super) fn stop(&mut self, number: usize) -> Result<()> {
+        let server = &mut self.servers[number];
+        let Some(mut process) = server.process.take() else {
+            return Ok(());
+        };
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM); // it may have ended by itself
+        }
+        let ended = wait_for(STOP_TIMEOUT, || process.try_wait().ok().flatten());
+        if ended.is_none() {
+            let _ = process.kill();
+            return Err(LabError::Timeout {
+                what: format!("{} to end", server.host.name),
+                seconds: STOP_TIMEOUT.as_secs(),
+                now: end_of_log(server),
+            });
         }
         Ok(())
     }

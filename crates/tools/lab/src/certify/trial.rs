@@ -1,0 +1,283 @@
+//! One trial: a load from all sides, a fault, its repair, and what is left afterwards.
+
+use std::collections::HashSet;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use rustix::process::Signal;
+use synod_local_cluster::wait_for;
+
+use super::figures::{self, Moments};
+use super::plan::{Fault, Target};
+use super::record::Round;
+use crate::disk::PoweredDisk;
+use crate::error::{LabError, Result};
+use crate::hosts::Host;
+use crate::meters::Server;
+use crate::meters::clients::{Crew, Work};
+use crate::meters::group::{DATABASE, Group};
+use crate::meters::timeline::Attempt;
+use crate::network::Network;
+use crate::systems::System;
+use crate::topology::Topology;
+
+/// Load before the fault, and after all servers are back.
+const BEFORE: Duration = Duration::from_secs(7);
+const AFTER: Duration = Duration::from_secs(5);
+/// A supervisor starts a server that has ended again after this time.
+const RESTART_AFTER: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A person's work, from its end until all servers are back.
+const HAND_TIMEOUT: Duration = Duration::from_secs(120);
+/// Servers apply what the last clients wrote.
+const AGREE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The account of clients: no server that is read-only takes its writes.
+pub(super) const CLIENT: &str = "app";
+/// Clients of each server, and their longest wait for an answer.
+pub(super) const CLIENTS: u32 = 4;
+pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The rows of a server.
+type Rows = Option<HashSet<u64>>;
+
+/// A system on disks that fail, and the network between its servers.
+pub(super) struct Bed<'a> {
+    pub system: System,
+    pub network: &'a Network,
+    pub topology: &'a Topology,
+    pub disks: Vec<PoweredDisk>,
+    /// Time within which the system comes back by itself.
+    pub patience: Duration,
+}
+
+impl Drop for Bed<'_> {
+    fn drop(&mut self) {
+        // A process whose write hangs does not end.
+        self.disks.iter().for_each(|disk| drop(disk.thaw()));
+        let all: Vec<usize> = (0..self.system.hosts().len()).collect();
+        if let Err(error) = self.system.kill(&all) {
+            eprintln!("synod-lab: {error}");
+        }
+    }
+}
+
+/// One of the trials of a cell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    pub fault: Fault,
+    pub target: Target,
+    /// Any number: it chooses the follower and the moment.
+    pub chosen: usize,
+    /// A table that no other trial uses.
+    pub number: usize,
+}
+
+impl Bed<'_> {
+    /// All servers are members when this begins, and when it ends without an error.
+    pub(super) fn run(&mut self, trial: Trial) -> Result<Round> {
+        let leader = self.await_leader()?;
+        let count = self.system.hosts().len();
+        let hit = trial.target.servers(leader, count, trial.chosen);
+        let mut group = Group::of(&self.system, self.network, self.topology);
+        let table = format!("trial_{}", trial.number);
+        let sql = format!(
+            "CREATE DATABASE IF NOT EXISTS {DATABASE};
+             CREATE TABLE {DATABASE}.{table} (id BIGINT UNSIGNED PRIMARY KEY);
+             CREATE USER IF NOT EXISTS '{CLIENT}'@'%' IDENTIFIED BY '{CLIENT}';
+             GRANT ALL ON {DATABASE}.* TO '{CLIENT}'@'%'"
+        );
+        self.system.query(leader, &sql)?;
+        self.await_rows(&group, leader, &table)?;
+        let administrators = group.clone();
+        for server in &mut group.servers {
+            (server.user, server.password) = (CLIENT.to_owned(), CLIENT.to_owned());
+        }
+        let crew = Crew {
+            work: Work::UniqueRows(table.clone()),
+            clients: CLIENTS,
+            rate: None,
+            patience: Some(CLIENT_PATIENCE),
+        };
+        let clock = Instant::now();
+        let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
+        sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
+        let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let fault_us = us();
+        let slow = self.begin(trial.fault, &hit, leader)?;
+        sleep(trial.fault.hold());
+        let repair_us = us();
+        self.repair(trial.fault, &hit, leader, slow)?;
+        let back = self.await_members(self.patience)?;
+        let by_hand = match back {
+            Some(_) => None,
+            None => Some(self.system.by_hand()?),
+        };
+        let back = match by_hand {
+            None => back,
+            Some(_) => self.await_members(HAND_TIMEOUT)?,
+        };
+        let back_s = back.map(|_| (us() - repair_us) as f64 / 1e6);
+        sleep(AFTER);
+        let at = Moments {
+            fault_us,
+            repair_us,
+            end_us: us(),
+        };
+        let logs = running.finish()?;
+        let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
+        let mut round = figures::of_clients(&by_client, at);
+        round.hit = hit.iter().map(|at| self.name(*at)).collect();
+        (round.back_s, round.by_hand) = (back_s, by_hand);
+        let leader = self.await_leader()?;
+        let rows = self.await_rows(&administrators, leader, &table)?;
+        let of_leader = rows[leader].as_ref();
+        figures::judge(&mut round, &by_client, of_leader.unwrap_or(&HashSet::new()));
+        let others = (0..count).filter(|at| rows[*at].is_some() && rows[*at] != rows[leader]);
+        round.diverged = others.map(|at| self.name(at)).collect();
+        Ok(round)
+    }
+
+    fn name(&self, server: usize) -> String {
+        self.system.hosts()[server].name.clone()
+    }
+
+    /// Gives the processes that keep disks slow.
+    fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<Vec<Child>> {
+        let mut disks = hit.iter().map(|at| &self.disks[*at]);
+        match fault {
+            Fault::Kill => self.system.kill(hit)?,
+            Fault::Stop => self.system.signal(hit, Signal::STOP),
+            Fault::CutOneWay => self.network.cut(&self.links(hit))?,
+            Fault::Cut => {
+                let there = self.links(hit);
+                let back = there.iter().map(|(from, to)| (*to, *from));
+                self.network
+                    .cut(&back.chain(there.iter().copied()).collect::<Vec<_>>())?;
+            }
+            Fault::HungDisk => disks.try_for_each(PoweredDisk::freeze)?,
+            Fault::SlowDisk => return disks.map(PoweredDisk::slow_down).collect(),
+            Fault::FullDisk => disks.try_for_each(PoweredDisk::fill)?,
+            Fault::PowerLoss => {
+                PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
+                self.system.kill(hit)?;
+            }
+            Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
+            Fault::RollingRestart => {
+                for server in hit {
+                    self.system.stop(*server)?;
+                    self.system.start(*server)?;
+                    if self.await_members(self.patience)?.is_none() {
+                        break; // what follows counts as by hand
+                    }
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn repair(
+        &mut self,
+        fault: Fault,
+        hit: &[usize],
+        leader: usize,
+        slow: Vec<Child>,
+    ) -> Result<()> {
+        for mut pulses in slow {
+            let _ = pulses.kill(); // it may have ended by itself
+            let _ = pulses.wait();
+        }
+        let mut disks = hit.iter().map(|at| &self.disks[*at]);
+        match fault {
+            Fault::Kill => {}
+            Fault::Stop => self.system.signal(hit, Signal::CONT),
+            Fault::CutOneWay | Fault::Cut => self.network.set(self.topology)?,
+            Fault::HungDisk => disks.try_for_each(PoweredDisk::thaw)?,
+            // The last pulse may have left it frozen, or not.
+            Fault::SlowDisk => disks.for_each(|disk| drop(disk.thaw())),
+            Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
+            Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
+            Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
+            Fault::RollingRestart => {}
+        }
+        if matches!(fault, Fault::Kill | Fault::PowerLoss) {
+            hit.iter()
+                .try_for_each(|server| self.system.start(*server))?;
+        }
+        Ok(())
+    }
+
+    fn next_to(&self, server: usize) -> usize {
+        (server + 1) % self.system.hosts().len()
+    }
+
+    /// The links from these servers to all others.
+    fn links(&self, from: &[usize]) -> Vec<(&Host, &Host)> {
+        let hosts = &self.network.hosts().servers;
+        let ends = from
+            .iter()
+            .flat_map(|from| (0..hosts.len()).map(move |to| (*from, to)));
+        let links = ends.filter(|(from, to)| from != to);
+        links.map(|(from, to)| (&hosts[from], &hosts[to])).collect()
+    }
+
+    /// Waits until all servers are members, and starts those that end meanwhile again. None: not in
+    /// time.
+    pub(super) fn await_members(&mut self, timeout: Duration) -> Result<Option<Duration>> {
+        let begin = Instant::now();
+        let servers = self.system.hosts().len();
+        let mut ended: Vec<Option<Instant>> = vec![None; servers];
+        while begin.elapsed() < timeout {
+            for (server, ended) in ended.iter_mut().enumerate() {
+                if self.system.is_running(server) {
+                    *ended = None;
+                } else if ended.get_or_insert_with(Instant::now).elapsed() >= RESTART_AFTER {
+                    self.system.start(server)?;
+                    *ended = None;
+                }
+            }
+            if self.system.is_whole() {
+                return Ok(Some(begin.elapsed()));
+            }
+            sleep(LOOK_EVERY);
+        }
+        Ok(None)
+    }
+
+    fn await_leader(&self) -> Result<usize> {
+        let found = wait_for(self.patience, || self.system.leader());
+        found.ok_or_else(|| LabError::Timeout {
+            what: format!("a leader of {}", self.system.measured()),
+            seconds: self.patience.as_secs(),
+            now: "there is none".into(),
+        })
+    }
+
+    /// The rows of all servers, once they are the same, or half a minute has passed. None: of a
+    /// server that does not answer.
+    fn await_rows(&self, group: &Group, leader: usize, table: &str) -> Result<Vec<Rows>> {
+        let sql = format!("SELECT id FROM {DATABASE}.{table}");
+        let read = |server: &Server| -> Result<HashSet<u64>> {
+            let ids: mysql::Result<Vec<u64>> = server.connect()?.query(&sql);
+            let ids = ids.map_err(|source| server.refused(&sql, source))?;
+            Ok(HashSet::from_iter(ids))
+        };
+        let mut last: Result<Vec<Rows>> = Ok(Vec::new());
+        wait_for(AGREE_TIMEOUT, || {
+            last = read(&group.servers[leader]).map(|of_leader| {
+                let others = group.servers.iter().enumerate();
+                let rows = others.map(|(at, server)| match at == leader {
+                    true => Some(of_leader.clone()),
+                    false => read(server).ok(),
+                });
+                rows.collect()
+            });
+            let rows = last.as_ref().ok()?;
+            rows.iter()
+                .all(|of_one| of_one == &rows[leader])
+                .then_some(())
+        });
+        last
+    }
+}
