@@ -17,10 +17,13 @@
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
 #   make mysql-upstream  MySQL 9.7 in a directory: the upstream of relays, Group Replication in the lab (root, the network)
 #   make mysql-group  MySQL 9.7 in a group by the plugin (experimental): faults under load, refusals (root, the network)
+#   make mysql-suite  MySQL's own suite for Group Replication, with the plugin in its place (root, the network)
+#   make mysql-headers  the plugin builds against the headers of MySQL 8.4 and 9.5 (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make certificate   acknowledged transactions lost, outages, persons needed, beside other systems: docs/certificate.md
 #   make pictures  the pictures of the dashboard in docs/images
+#   make isolation every workload of testing/isolation on real servers, kills, and controls that must fail
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -39,11 +42,11 @@ E2E ?= clients faults operations relays
 E2E_LONG = other_programs long_faults migrations long_relays labs
 CORE = -p synod-consensus -p synod-certify -p synod-log -p synod-member -p synod-wire
 TEST_STAGES = test-dependencies quick unit planted-sample monitors e2e
-LONG_STAGES = all-dependencies build planted monitors-long e2e-long stranger compat-subset trixie mysql-upstream mysql-group packages check-install mutants-sample
+LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long isolation stranger compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers packages check-install mutants-sample
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long stranger fuzz compat compat-subset trixie mysql-upstream mysql-group performance certificate bench pictures build quick build-lab build-next-version build-planted lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance certificate bench pictures build quick build-lab build-next-version build-planted lint licences doc purity packages check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -93,6 +96,11 @@ test-all:
 unit:
 	scripts/run-unit
 
+# Groups from other seeds for each commit; fails also if they have not met all that can happen (expected.rs).
+simulate:
+	first=$$(( 0x$$(git rev-parse --short=6 HEAD) )); \
+	    $(CARGO) run --release -p synod-sim -- --seeds $$first..$$((first + 1999)) --jobs 2 --complete
+
 # Bugs put in on purpose: the simulator must find each. They are in no other build.
 planted:
 	$(CARGO) test -p synod-sim --features planted --test planted
@@ -123,6 +131,10 @@ e2e: quick
 e2e-long: build build-lab build-next-version build-planted
 	SYNOD_E2E_BUILD=release E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
+# Which anomalies clients see; ten minutes. Galera's library is a control, if it is installed.
+isolation: build
+	SYNOD_E2E_BUILD=release $(CARGO) test -p synod-isolation --test servers -- --ignored --test-threads=1 --nocapture
+
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
 stranger: build
 	$(CARGO) run -p synod-stranger -- $(STRANGER)
@@ -145,6 +157,12 @@ mysql-upstream: build build-lab
 # Experimental. It builds the plugin against the headers of that MySQL.
 mysql-group: mysql-dependencies
 	scripts/test-mysql-group
+
+mysql-suite: mysql-dependencies
+	scripts/test-mysql-suite
+
+mysql-headers: mysql-dependencies
+	scripts/test-mysql-headers
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: all-dependencies build build-lab

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 4
+#define SYNOD_HOST_INTERFACE 5
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -70,8 +70,10 @@ struct synod_settings {
 /* A transaction at its commit. All is valid until synod_host_commit returns. */
 struct synod_transaction {
   void *context;
-  /* The next piece of its events, valid until the next call; 0: the end; -1: not readable. */
-  int64_t (*read)(void *context, const uint8_t **piece);
+  /* Hands over its events in pieces, from the beginning at each call, until `take` returns other
+     than 0. Returns 0 if it has taken all. */
+  int32_t (*read)(void *context, void *to,
+                  int32_t (*take)(void *to, const uint8_t *piece, size_t length));
   int32_t (*is_killed)(void *context);
   uint64_t bytes;
   const uint64_t *hashes;
@@ -87,7 +89,8 @@ struct synod_transaction {
 enum synod_decision {
   SYNOD_ORDERED = 0, /* commits as this number */
   SYNOD_REFUSED = 1, /* is not and never will be committed anywhere */
-  SYNOD_UNKNOWN = 2  /* may be committed by the group later: it then comes by the channel */
+  SYNOD_UNKNOWN = 2, /* may be committed by the group later: it then comes by the channel */
+  SYNOD_TOO_LARGE = 3 /* refused, and will be each time */
 };
 
 struct synod_status {
@@ -123,6 +126,8 @@ enum synod_position {
 /* Starts the host. On failure, the reason is in `why`. */
 int32_t synod_host_start(const struct synod_server *server, const struct synod_settings *settings,
                          char *why, size_t why_size);
+/* Whether this server has been a member: 1, also if it does not run now. */
+int32_t synod_host_was_member(const struct synod_settings *settings);
 /* Decides a client's transaction. */
 int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *number);
 /* Number of the time for which this server takes writes now; 0: it takes none. */

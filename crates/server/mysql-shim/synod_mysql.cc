@@ -7,6 +7,7 @@
    registers with the server comes after two checks: of the server's version, and of the layout of
    structures that the server fills. */
 #define MYSQL_SERVER 1
+#include <mysql/components/services/component_sys_var_service.h>
 #include <mysql/components/services/mysql_string.h>
 #include <mysql/components/services/mysql_system_variable.h>
 #include <mysql/service_mysql_alloc.h>
@@ -25,6 +26,7 @@
 #include <string>
 
 #include "my_inttypes.h"
+#include "my_sys.h"
 #include "mysql/gtid/tsid.h"
 #include "sql/binlog_ostream.h"
 #include "sql/handler.h"
@@ -61,12 +63,17 @@ namespace {
 
 /* Of stopping the applier, in seconds. */
 constexpr long STOP_TIMEOUT = 60;
-/* ER_GRP_TRX_CONSISTENCY_BEFORE, of a header that the server's build generates. */
-constexpr int ER_WAITING_FAILED = 3797;
+/* ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED and _BEFORE; the server's build generates their header. */
+constexpr int ER_NOT_IN_GROUP = 3796, ER_WAITING_FAILED = 3797;
+/* ER_TRANS_CACHE_FULL. */
+constexpr int ER_TOO_LARGE = 1197;
 
 MYSQL_PLUGIN self;
 int group_sidno;
 std::atomic<bool> runs{false};
+/* Nobody has asked for the member, or somebody has stopped it: clients write as to a server without
+   a group, if super_read_only lets them. A server with such writes is refused by its group. */
+std::atomic<bool> is_outside{false};
 /* Why the host does not run. */
 char start_problem[sizeof(synod_status::problem)];
 /* The UUID of the group that the member was started for. */
@@ -98,11 +105,16 @@ void pause_at(const char *) {}
 
 /* The global value of a variable of the server; "?": it cannot be read. */
 std::string variable(const char *name) {
-  Use<SERVICE_TYPE(mysql_system_variable_reader)> reader("mysql_system_variable_reader");
   char buffer[2048];
   void *value = buffer;
   size_t length = sizeof buffer - 1;
+#if MYSQL_VERSION_ID < 90000
+  Use<SERVICE_TYPE(component_sys_variable_register)> reader("component_sys_variable_register");
+  if (!reader || reader->get_variable("mysql_server", name, &value, &length)) return "?";
+#else
+  Use<SERVICE_TYPE(mysql_system_variable_reader)> reader("mysql_system_variable_reader");
   if (!reader || reader->get(nullptr, "GLOBAL", "mysql_server", name, &value, &length)) return "?";
+#endif
   return std::string(static_cast<char *>(value), length);
 }
 
@@ -160,8 +172,8 @@ int32_t thread_begin(void **thread) {
   return !srv_session_server_is_available() || srv_session_init_thread(self);
 }
 
-/* Of the thread that queues events. A write of the relay log that finds no room on the disk waits for
-   it by the THD of its thread: without one the server crashes there (9.7.4). */
+/* Of the thread that queues events. A write of the relay log that finds no room on the disk waits
+   for it by the THD of its thread: without one the server crashes there (9.7.4). */
 thread_local THD *queuing = nullptr;
 
 void thread_end(void *) {
@@ -234,31 +246,29 @@ const synod_server table = {SYNOD_HOST_INTERFACE, host_log,      thread_begin,
 
 /* ---- transactions of clients */
 
-/* The binlog cache of a transaction, read piece by piece. */
-class Pieces : public Basic_ostream {
- public:
-  bool write(const unsigned char *bytes, my_off_t length) override {
-    all.append(reinterpret_cast<const char *>(bytes), length);
-    return false;
-  }
-  std::string all;
-};
-
 struct Commit {
   Binlog_cache_storage *cache;
   THD *thd;
-  Pieces pieces;
-  bool is_read = false;
 };
 
-int64_t read_cache(void *context, const uint8_t **piece) {
-  auto *commit = static_cast<Commit *>(context);
-  if (commit->is_read) return 0;
-  commit->is_read = true;
-  commit->pieces.all.reserve(commit->cache->length());
-  if (commit->cache->copy_to(&commit->pieces)) return -1;
-  *piece = reinterpret_cast<const uint8_t *>(commit->pieces.all.data());
-  return static_cast<int64_t>(commit->pieces.all.size());
+using Take = int32_t (*)(void *to, const uint8_t *piece, size_t length);
+
+/* Where the pieces of a binlog cache go. */
+class Pieces : public Basic_ostream {
+ public:
+  Pieces(void *to, Take take) : to_(to), take_(take) {}
+  bool write(const unsigned char *bytes, my_off_t length) override {
+    return take_(to_, bytes, length) != 0;
+  }
+
+ private:
+  void *to_;
+  Take take_;
+};
+
+int32_t read_cache(void *context, void *to, Take take) {
+  Pieces pieces(to, take);
+  return static_cast<Commit *>(context)->cache->copy_to(&pieces);
 }
 
 int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(context)->thd); }
@@ -278,6 +288,7 @@ int refuse(Trans_param *param) {
 int before_commit(Trans_param *param) {
   /* The group has decided it: this is its applier. */
   if (param->rpl_channel_type == GR_APPLIER_CHANNEL) return 0;
+  if (is_outside) return 0;
   const bool alone = runs_alone;
   runs_alone = false;
   /* A GTID of the client's own, or a replica's of another source, is none of the group. */
@@ -325,6 +336,13 @@ int before_commit(Trans_param *param) {
       with.m_gno = number;
       return set_transaction_ctx(with);
     }
+    case SYNOD_TOO_LARGE:
+      /* The first error is the one that the client gets. */
+      my_printf_error(ER_TOO_LARGE,
+                      "The transaction is larger than its group takes, and is committed nowhere: "
+                      "split it (its binlog events have %llu bytes; see the error log)",
+                      MYF(0), static_cast<unsigned long long>(transaction.bytes));
+      return refuse(param);
     case SYNOD_REFUSED:
       return refuse(param);
     default:
@@ -336,7 +354,8 @@ int before_commit(Trans_param *param) {
 /* A row without a key cannot be found by others, and other engines cannot roll back. */
 int before_dml(Trans_param *param, int &out) {
   out = 0;
-  if (param->rpl_channel_type == GR_APPLIER_CHANNEL) return 0;
+  if (param->rpl_channel_type == GR_APPLIER_CHANNEL || is_outside) return 0;
+  if (!param->trans_ctx_info.binlog_enabled) return 0;
   for (uint at = 0; at < param->number_of_tables; at++) {
     const Trans_table_info &table = param->tables_info[at];
     runs_alone |= table.has_cascade_foreign_key;
@@ -372,6 +391,12 @@ bool sees_enough(Trans_param *param) {
   return !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
 }
 
+bool follows_group() {
+  synod_status status;
+  synod_host_status(&status);
+  return strcmp(status.state, "replica") == 0 || strcmp(status.state, "writer") == 0;
+}
+
 int nothing(Trans_param *) { return 0; }
 int after_commit(Trans_param *param) {
   if (param->rpl_channel_type == NO_CHANNEL_INFO) pause_at("committed");
@@ -386,11 +411,11 @@ int after_end(Trans_param *) {
 int begin(Trans_param *param, int &out) {
   out = 0;
   /* An applier brings what others wait for. */
-  if (param->rpl_channel_type != NO_CHANNEL_INFO ||
+  if (is_outside || param->rpl_channel_type != NO_CHANNEL_INFO ||
       thd_in_active_multi_stmt_transaction(param->thd))
     return 0;
   /* Of the server's errors, one without arguments: it formats what it is given. */
-  if (!sees_enough(param)) out = ER_WAITING_FAILED;
+  if (!sees_enough(param)) out = follows_group() ? ER_WAITING_FAILED : ER_NOT_IN_GROUP;
   began = synod_host_opening();
   return 0;
 }
@@ -404,15 +429,21 @@ Trans_observer transactions = {sizeof(Trans_observer), before_dml, before_commit
    thread with a session only (9.7.4 crashes in the thread that is about to let clients in): they
    are read when the plugin is loaded. */
 struct Fixed {
-  std::string data_dir, version, address, server_id;
+  std::string data_dir, version, server_id;
+  OwnAddress address;
 } fixed;
 
 void read_fixed() {
-  const std::string host = variable("report_host");
+  const auto either = [](const char *name, const char *other) {
+    const std::string value = variable(name);
+    return value.empty() || value == "?" || value == "0" ? variable(other) : value;
+  };
   fixed.data_dir = variable("datadir");
   fixed.version = variable("version");
   fixed.server_id = variable("server_id");
-  fixed.address = (host.empty() || host == "?" ? "127.0.0.1" : host) + ":" + variable("port");
+  fixed.address.host = either("report_host", "hostname");
+  fixed.address.port =
+      static_cast<unsigned int>(strtoul(either("report_port", "port").c_str(), nullptr, 10));
 }
 
 /* Settings without which the position after a crash is not exact, or members would differ. */
@@ -451,6 +482,7 @@ std::string wrong_setting() {
    those of Group Replication. */
 struct Chosen {
   std::string group, name, address, members, options, incoming;
+  bool bootstrap;
 };
 
 Chosen choose(const GroupReplicationSettings &other) {
@@ -464,20 +496,14 @@ Chosen choose(const GroupReplicationSettings &other) {
   chosen.members = first(var_members, other.members);
   /* What the plugin's own options say comes later, and counts. */
   chosen.options = "synod.leader_weight=" + other.weight + ";" + first(var_options, "");
-  chosen.incoming = fixed.address + " (" + server_uuid + ")";
+  chosen.bootstrap = var_bootstrap || other.bootstrap;
+  chosen.incoming = fixed.address.host + ":" + std::to_string(fixed.address.port) + " (" +
+                    server_uuid + ")";
   return chosen;
 }
 
-std::string try_to_start() {
-  const GroupReplicationSettings other = group_replication_settings();
-  std::string why = other.problem.empty() ? wrong_setting() : other.problem;
-  if (!why.empty()) return why;
-  const Chosen chosen = choose(other);
-  mysql::gtid::Tsid group;
-  if (group.from_cstring(chosen.group.c_str()) == 0)
-    return "synod_group is not set to the UUID of the group";
-  group_sidno = get_sidno_from_global_tsid_map(group);
-  group_text = chosen.group;
+/* Chosen values as the host takes them. */
+synod_settings as_settings(const Chosen &chosen) {
   synod_settings settings{};
   settings.group = chosen.group.c_str();
   settings.name = chosen.name.c_str();
@@ -486,10 +512,56 @@ std::string try_to_start() {
   settings.options = chosen.options.c_str();
   settings.incoming = chosen.incoming.c_str();
   settings.data_dir = fixed.data_dir.c_str();
-  settings.bootstrap = var_bootstrap || other.bootstrap;
+  settings.bootstrap = chosen.bootstrap;
   settings.server_version = MYSQL_VERSION_ID;
   settings.server_version_text = fixed.version.c_str();
   settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
+  return settings;
+}
+
+/* Closed while a member starts, after the commits under way, which its position counts; opened
+   again if it does not. */
+class Closed {
+ public:
+  Closed() : was_outside_(is_outside.exchange(false)) {
+    if (!was_outside_) return;
+    was_read_only_ = is_on("read_only");
+    was_super_read_only_ = is_on("super_read_only");
+    set_read_only(1);
+  }
+  ~Closed() {
+    if (runs || !was_outside_) return;
+    is_outside = true;
+    if (!was_super_read_only_) set_variable("super_read_only", "OFF");
+    if (!was_read_only_) set_variable("read_only", "OFF");
+  }
+  Closed(const Closed &) = delete;
+  Closed &operator=(const Closed &) = delete;
+
+ private:
+  static bool is_on(const char *name) {
+    const std::string value = variable(name);
+    return value == "ON" || value == "1";
+  }
+  const bool was_outside_;
+  bool was_read_only_ = false, was_super_read_only_ = false;
+};
+
+std::string try_to_start() {
+  const GroupReplicationSettings other = group_replication_settings();
+  std::string why = other.problem.empty() ? wrong_setting() : other.problem;
+  if (!why.empty()) return why;
+  const std::string ignored = ignored_variables();
+  if (!ignored.empty())
+    say(MY_WARNING_LEVEL, "these variables have no meaning for Synod, and are ignored: " + ignored);
+  const Chosen chosen = choose(other);
+  mysql::gtid::Tsid group;
+  if (group.from_cstring(chosen.group.c_str()) == 0)
+    return "synod_group is not set to the UUID of the group";
+  const Closed closed;
+  group_sidno = get_sidno_from_global_tsid_map(group);
+  group_text = chosen.group;
+  const synod_settings settings = as_settings(chosen);
   char text[sizeof start_problem];
   if (synod_host_start(&table, &settings, text, sizeof text) != 0) return text;
   start_problem[0] = '\0';
@@ -498,7 +570,19 @@ std::string try_to_start() {
 }
 
 void start_with_server() {
-  if (group_replication_settings().starts_with_server) start_member();
+  const GroupReplicationSettings other = group_replication_settings();
+  if (other.starts_with_server) {
+    start_member();
+    return;
+  }
+  is_outside = true;
+  const Chosen chosen = choose(other);
+  const synod_settings settings = as_settings(chosen);
+  if (synod_host_was_member(&settings) == 0) return;
+  say(MY_WARNING_LEVEL,
+      "this server is a member of a group, and group_replication_start_on_boot is OFF: it takes no "
+      "writes (super_read_only) before START GROUP_REPLICATION");
+  set_read_only(1);
 }
 
 int state_nothing(Server_state_param *) { return 0; }
@@ -665,11 +749,14 @@ void stop_member() {
   set_read_only(1);
   /* As the member found it. */
   set_flush(1);
+  is_outside = true;
 }
 
 std::string group_uuid() { return group_text; }
 
 std::string own_uuid() { return server_uuid; }
+
+OwnAddress own_address() { return fixed.address; }
 
 mysql_declare_plugin(synod){MYSQL_DAEMON_PLUGIN,
                             &info,

@@ -12,6 +12,8 @@
 
 #include <string>
 
+#include "synod_host.h"
+
 /* The server treats a channel of this name as that of a group: users cannot change or start it. */
 inline const char *const CHANNEL = "group_replication_applier";
 
@@ -46,6 +48,26 @@ void stop_member();
 /* The UUID of its group's GTIDs. */
 std::string group_uuid();
 std::string own_uuid();
+struct OwnAddress {
+  std::string host;
+  unsigned int port;
+};
+/* The server's, for clients. */
+OwnAddress own_address();
+
+/* Servers that are present in the group. */
+class Members {
+ public:
+  Members() : count_(synod_host_members(rows_, sizeof rows_ / sizeof *rows_)) {}
+  size_t size() const { return count_; }
+  const synod_member &operator[](size_t row) const { return rows_[row]; }
+  const synod_member *begin() const { return rows_; }
+  const synod_member *end() const { return rows_ + count_; }
+
+ private:
+  synod_member rows_[64];
+  const size_t count_;
+};
 
 /* The plugin "group_replication": variables and calls of MySQL's own, for the same member. */
 struct GroupReplicationSettings {
@@ -55,6 +77,12 @@ struct GroupReplicationSettings {
   std::string problem;
 };
 GroupReplicationSettings group_replication_settings();
+/* Names of the variables that are set, and mean nothing here. */
+std::string ignored_variables();
+/* Why a group has one writer. */
+extern const char *const ONE_WRITER;
+void register_functions();
+void unregister_functions();
 extern st_mysql_group_replication group_replication_calls;
 extern SYS_VAR *group_replication_variables[];
 int group_replication_init(MYSQL_PLUGIN plugin);

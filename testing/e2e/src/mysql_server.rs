@@ -190,6 +190,8 @@ impl MysqlServer {
         command
             .arg("--userspec=mysql:mysql")
             .arg(&self.root)
+            // Not a directory of the root outside.
+            .env_remove("TMPDIR")
             .args(["setpriv", "--pdeathsig", "KILL", "/usr/sbin/mysqld"])
             .arg("--no-defaults")
             .arg(format!("--datadir={}", self.inside("data")));

@@ -30,9 +30,12 @@ impl SmallDisk {
         &self.0
     }
 
-    /// Fills it: nothing more can be written until [`SmallDisk::clear`].
+    /// Fills it: nothing more can be written until [`SmallDisk::clear`], or until another file
+    /// is deleted. Again: takes that room, too.
     pub fn fill(&self) -> Outcome {
-        let mut file = std::fs::File::create(self.filler()).why("making the file that fills")?;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.create(true).append(true).open(self.filler());
+        let mut file = file.why("making the file that fills")?;
         // Ends with the error that is wanted.
         let _ = std::io::copy(&mut std::io::repeat(1), &mut file);
         Ok(())

@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod expected;
 mod faults;
 mod invariants;
 mod member;
@@ -63,6 +64,7 @@ mod run;
 mod trace;
 mod world;
 
+pub use expected::missing;
 pub use faults::scenes::Scene;
 pub use options::{Fault, Options, OptionsError, Workload};
 pub use report::{Coverage, Failed, Passed};

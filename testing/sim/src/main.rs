@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use synod_planted::Bug;
-use synod_sim::{Coverage, Failed, Fault, Options, Passed, options_of, run};
+use synod_sim::{Coverage, Failed, Fault, Options, Passed, missing, options_of, run};
 
 const USAGE: &str = "\
 usage: synod-sim --seeds FIRST..LAST [--jobs N] [--hashes] [options]
@@ -23,6 +23,8 @@ and the command that shows it again.
   --seed N                                runs one seed
   --jobs N                                threads (default 1)
   --trace                                 prints every event of one seed
+  --complete                              fails if the seeds together have not met each message,
+                                          fault, scene, option, answer and refusal at least once
   --hashes                                prints a line 'SEED HASH' for every seed that passed, in
                                           the order in which they end. Texts are not hashed: two
                                           builds that behave alike print the same lines ('sort -n')
@@ -48,6 +50,7 @@ struct Arguments {
     jobs: usize,
     trace: bool,
     hashes: bool,
+    complete: bool,
     help: bool,
     change: Change,
 }
@@ -125,6 +128,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         jobs: 1,
         trace: false,
         hashes: false,
+        complete: false,
         help: false,
         change: Change::default(),
     };
@@ -146,6 +150,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--jobs" => arguments.jobs = number(&value()?)?,
             "--trace" => arguments.trace = true,
             "--hashes" => arguments.hashes = true,
+            "--complete" => arguments.complete = true,
             "--help" | "-h" => {
                 arguments.help = true;
                 return Ok(arguments);
@@ -270,8 +275,21 @@ fn run_all(arguments: &Arguments) -> ExitCode {
     summary(&totals, begun);
     match &totals.failed {
         Some(failed) => report(failed, arguments),
+        None if arguments.complete => complete(&totals.coverage),
         None => ExitCode::SUCCESS,
     }
+}
+
+fn complete(coverage: &Coverage) -> ExitCode {
+    let missing = missing(coverage);
+    if missing.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("these seeds have not met, so they say nothing about:");
+    for what in missing {
+        println!("  {what}");
+    }
+    ExitCode::FAILURE
 }
 
 fn work(arguments: &Arguments, next: &AtomicU64, totals: &Mutex<Totals>, begun: Instant) {

@@ -203,6 +203,8 @@ pub struct Options {
     pub long_copies: bool,
     /// Actions fail on one database at a time before the faults begin.
     pub failing_actions: bool,
+    /// Operators give orders of all kinds, to any member and about any, without force.
+    pub any_orders: bool,
     /// Number of voters that operators aim at.
     pub voter_policy: VoterPolicy,
     /// A learner that is silent for so long is forgotten.
@@ -316,6 +318,7 @@ impl Options {
             replaced_voters: false,
             long_copies: false,
             failing_actions: false,
+            any_orders: false,
             voter_policy: VoterPolicy::default(),
             learner_patience: Tuning::default().learner_patience,
             loss: rng.random_range(0.0..0.15),

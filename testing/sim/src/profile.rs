@@ -50,6 +50,8 @@ pub(crate) enum Profile {
     LongCopies,
     /// Actions that fail on one database only, whose member dies then.
     FailingActions,
+    /// Orders of all kinds, many of which make no sense.
+    AnyOrders,
 }
 
 impl Profile {
@@ -73,6 +75,7 @@ impl Profile {
             2 if seed / 10 % 6 == 3 => Profile::FollowingWriters,
             2 if seed / 10 % 6 == 5 => Profile::ReplacedVoters,
             3 if seed / 10 % 6 == 3 => Profile::FailingActions,
+            3 if seed / 10 % 6 == 4 => Profile::AnyOrders,
             _ => Profile::Plain,
         }
     }
@@ -231,6 +234,15 @@ impl Profile {
                 options.workload.period_us = 20_000;
                 options.workload.filler = (0.1, 300);
                 options.retain_bytes = 64 << 20;
+            }
+            Profile::AnyOrders => {
+                options.any_orders = true;
+                // No operator looks at disks here before a voter is taken away.
+                let kept = [Fault::Crash, Fault::Loss, Fault::Duplicates, Fault::Resets];
+                options.faults.retain(|fault| kept.contains(fault));
+                set_heavy_writes(options);
+                (options.voters, options.loggers, options.learners) = (4, 1, 2);
+                options.workload.period_us = 50_000;
             }
             Profile::TwoHistories => {
                 options.two_histories = true;

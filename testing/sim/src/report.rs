@@ -13,6 +13,8 @@ use crate::trace::Note;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     counts: BTreeMap<&'static str, u64>,
+    /// Counts of `expected.rs`, by the title of a list and the name in it.
+    kinds: BTreeMap<(&'static str, &'static str), u64>,
     /// Time of the last jump of a clock, in microseconds.
     pub(crate) last_jump_us: Option<u64>,
 }
@@ -28,8 +30,20 @@ impl Coverage {
         }
     }
 
+    pub(crate) fn count_kind(&mut self, list: &'static str, name: &'static str) {
+        *self.kinds.entry((list, name)).or_default() += 1;
+    }
+
+    /// Whether this one of a list has been seen.
+    pub(crate) fn has_kind(&self, list: &'static str, name: &'static str) -> bool {
+        self.kinds.contains_key(&(list, name))
+    }
+
     /// Adds the counts of another run.
     pub fn add(&mut self, other: &Coverage) {
+        for (kind, count) in &other.kinds {
+            *self.kinds.entry(*kind).or_default() += count;
+        }
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }

@@ -14,8 +14,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{LeaderPreference, MemberId};
 use synod_log::{FaultyFiles, Log, MemoryFiles};
-use synod_member::StartMode;
+use synod_member::{StartMode, lock};
 
+use crate::expected::{count_answer, count_options};
 use crate::invariants::Violation;
 use crate::member::disk_model::{DiskModel, LogImage};
 use crate::member::start::LOG_DIR;
@@ -473,7 +474,11 @@ impl World {
         }
     }
 
-    fn passed(self) -> Passed {
+    fn passed(mut self) -> Passed {
+        count_options(&mut self.coverage, &self.options);
+        for answer in lock(&self.answers).iter() {
+            count_answer(&mut self.coverage, answer);
+        }
         Passed {
             trace_hash: self.trace.hash(),
             events: self.trace.count(),

@@ -169,7 +169,7 @@ fn random_seeds_break_no_rule() {
         "misdirected write",
         "upgrade",
         "downgrade",
-        "configuration of version 2",
+        "configuration of the next version",
         "forced leadership",
         "entries lost to a forced primary",
         "died with a failed action",

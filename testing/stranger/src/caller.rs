@@ -11,8 +11,8 @@ use synod_local_cluster::ports::Ports;
 use synod_tls::{Tls, TlsStream};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    BULK_FRAME_MAX_DEFAULT, CLIENT_VERSIONS, ClientHello, FrameReader, FrameWriter, Hello,
-    HelloReply, Lane, OUR_VERSIONS, PeerMessage, read_reply, write_client_hello, write_hello,
+    BULK_FRAME_MAX_DEFAULT, ClientHello, FrameReader, FrameWriter, Hello, HelloReply, Lane,
+    OUR_VERSIONS, PeerMessage, read_reply, write_client_hello, write_hello,
 };
 
 /// No answer takes longer.
@@ -96,7 +96,7 @@ impl Name {
     pub(crate) fn call_as_client(&self, at: SocketAddr) -> Outcome<(Conversation, HelloReply)> {
         let mut socket = self.socket(at)?;
         let hello = ClientHello {
-            versions: CLIENT_VERSIONS,
+            versions: OUR_VERSIONS,
             cluster_name: self.cluster_name.clone(),
             name: "stranger".to_owned(),
         };

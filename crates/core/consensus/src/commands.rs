@@ -1,7 +1,7 @@
 //! The values that a core's commands take and return, and their errors. A command that returns an
 //! error has changed nothing.
 
-use crate::membership::config::{HOLD_SINCE, Member, VersionRange, WRITERS_SINCE, Writers};
+use crate::membership::config::{Member, VersionRange, Writers};
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +100,6 @@ pub enum ConfigError {
     ProtocolHeld { protocol: u16 },
     #[error("the group's protocol version rises by itself already")]
     ProtocolNotHeld,
-    #[error(
-        "protocol version {protocol} cannot be held: that is possible since version {HOLD_SINCE}"
-    )]
-    HoldUnknown { protocol: u16 },
-    #[error(
-        "the group speaks protocol version {protocol}, in which all members write: the setting \
-         exists since version {WRITERS_SINCE}"
-    )]
-    WritersUnknown { protocol: u16 },
     #[error("the group has writers={writers} already")]
     WritersAlreadySo { writers: Writers },
     #[error("no voter would be left")]

@@ -12,7 +12,7 @@ use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
 use crate::election::priority::{Deference, Priorities};
-use crate::election::slow_votes::Round;
+use crate::election::slow_votes::VoteRound;
 use crate::election::succession::Succession;
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
@@ -82,7 +82,7 @@ pub struct Core {
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
     /// is heard.
     pub(crate) election_at: Option<Time>,
-    pub(crate) round: Round,
+    pub(crate) vote_round: VoteRound,
     /// A candidate that cannot win counts this learner among the voters. Set by
     /// `note_unwinnable_candidate`, until a leader is heard.
     pub(crate) may_stand_as_learner: bool,
@@ -193,7 +193,7 @@ impl Core {
             promise_until: now,
             next_leap_at: now,
             election_at: None,
-            round: Round::default(),
+            vote_round: VoteRound::default(),
             may_stand_as_learner: false,
             deference: Deference::default(),
             priorities: Priorities::default(),
@@ -569,7 +569,7 @@ impl Core {
 
     pub(crate) fn write_vote(&mut self) {
         self.vote_ticket = self.write(WriteOp::Vote(self.hard));
-        self.round.vote_written(self.now);
+        self.vote_round.vote_written(self.now);
     }
 
     /// The entries from here to the end of the log have to be written.

@@ -134,8 +134,7 @@ pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket
 pub use election::priority::{LeaderPreference, LeaderWeight};
 pub use election::succession::{Preferred, Reason, StalledDisk, WritingPlace};
 pub use membership::config::{
-    CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member,
-    Role, VersionRange, WRITERS_SINCE, Writers,
+    CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, Member, Role, VersionRange, Writers,
 };
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use params::{CoreParams, Limits, Recovered, Timing};

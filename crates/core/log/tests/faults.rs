@@ -390,18 +390,24 @@ fn segment_of_another_member_is_refused() {
 fn another_format_version_is_refused_by_name() {
     let files = MemoryFiles::new(1);
     open(&files).writer.close().unwrap();
-    for path in [Path::new(DIR).join("synod-control.log"), segment(1)] {
+    let control = Path::new(DIR).join("synod-control.log");
+    for (path, other) in [
+        (control.clone(), 9),
+        (control, 2),
+        (segment(1), 9),
+        (segment(1), 2),
+    ] {
         let image = files.crash(u64::MAX);
         let mut content = image.content(&path).unwrap();
-        content[8] = 9;
+        content[8] = other;
         image.set_content(&path, content);
         match try_open(&image).map(drop) {
             Err(LogError::Version {
                 path: named,
-                found: 9,
+                found,
                 known: Some(known),
                 ..
-            }) => assert_eq!((named, known), (path, 2..=3)),
+            }) => assert_eq!((named, found, known), (path, u32::from(other), 3..=3)),
             other => panic!("{other:?}"),
         }
     }

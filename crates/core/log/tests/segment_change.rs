@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::*;
 use synod_consensus::{ConfigAt, LogIndex};
 use synod_log::files::Op;
-use synod_log::{FaultyFiles, Log, LogError, MemoryFiles};
+use synod_log::{FaultyFiles, LogError, MemoryFiles};
 
 fn segment(number: u64) -> PathBuf {
     Path::new(DIR).join(format!("synod-{number:016x}.log"))
@@ -106,33 +106,4 @@ fn complete_header_that_is_lost_is_damage() {
         Err(LogError::Damaged { path, .. }) => assert_eq!(path, segment(3)),
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn log_of_format_2_is_read_and_continued() {
-    let files = with_ready_segment();
-    // A log of format 2 has no segment that was made ahead, its control file does not name one, and
-    // its checksums do not cover the version.
-    open(&files).writer.close().unwrap();
-    for number in [1, 2] {
-        let mut content = files.content(&segment(number)).unwrap();
-        content[8] = 2;
-        let crc = crc32c::crc32c(&content[16..160]);
-        content[12..16].copy_from_slice(&crc.to_le_bytes());
-        files.set_content(&segment(number), content);
-    }
-    let path = Path::new(DIR).join("synod-control.log");
-    let mut control = files.content(&path).unwrap();
-    control[8] = 2;
-    control.drain(68..76);
-    let len = control.len() as u32 - 20;
-    control[16..20].copy_from_slice(&len.to_le_bytes());
-    let crc = crc32c::crc32c(&control[16..]);
-    control[12..16].copy_from_slice(&crc.to_le_bytes());
-    files.set_content(&path, control);
-    let mut opened = Log::open(Arc::new(files.clone()), Path::new(DIR), options()).unwrap();
-    opened.writer.append(&actions(1, 11, 30, 9000)).unwrap();
-    opened.writer.sync().unwrap();
-    opened.writer.close().unwrap();
-    assert_eq!(all(&open(&files).reader), actions(1, 1, 30, 9000));
 }

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use synod_certify::CertLimits;
-use synod_consensus::{
-    CERTIFICATES_SINCE, GroupId, Limits, Member, Role, Seqno, Timing, VersionRange,
-};
+use synod_consensus::{GroupId, Limits, Member, Role, Seqno, Timing, VersionRange};
 use synod_wire::Region;
 
 use crate::driver::VoterPolicy;
@@ -67,10 +65,7 @@ impl MemberConfig {
             name: self.name.clone(),
             address: self.address.clone(),
             versions: self.versions,
-            certificate: self
-                .certificate
-                .clone()
-                .filter(|_| self.versions.max >= CERTIFICATES_SINCE),
+            certificate: self.certificate.clone(),
         }
     }
 

@@ -75,6 +75,19 @@ pub enum Delivery {
     View(View),
 }
 
+/// Data of a chunk of the action that is delivered next.
+#[derive(Clone, Debug)]
+pub struct DataChunk {
+    /// The action's seqno.
+    pub seqno: Seqno,
+    /// Everything up to this seqno must be applied before it.
+    pub depends_on: Seqno,
+    /// Bytes of the action's data.
+    pub action_bytes: usize,
+    /// Data of this chunk.
+    pub data: Bytes,
+}
+
 impl Delivery {
     /// The seqno of the action or view.
     pub fn seqno(&self) -> Seqno {
@@ -137,8 +150,8 @@ pub enum Remedy {
     Operator,
 }
 
-/// The program that a member runs in. The node calls [`Host::deliver`] and
-/// [`Host::deliver_decision`] from a thread of their own, where they may wait, and the former also
+/// The program that a member runs in. The node calls [`Host::deliver`], [`Host::deliver_chunk`] and
+/// [`Host::deliver_decision`] from a thread of their own, where they may wait, and the first also
 /// from a thread that drives, if [`Host::takes_now`] says that it will not. It calls
 /// [`Host::allows`] from connection threads. It may call every other method from any thread that
 /// drives, among them the host's own that submits an action: they must return at once, and take no
@@ -166,6 +179,16 @@ pub trait Host: Send + Sync {
     /// stopped. Asked by the thread that delivers next.
     fn takes_now(&self) -> bool {
         false
+    }
+    /// Whether data of chunks come by [`Host::deliver_chunk`], so that no large action is in memory
+    /// as a whole.
+    fn takes_chunks(&self) -> bool {
+        false
+    }
+    /// Takes the next chunk of an action, as [`Host::deliver`] takes deliveries. The action follows
+    /// with the last part of its data.
+    fn deliver_chunk(&self, _chunk: DataChunk) -> ControlFlow<()> {
+        ControlFlow::Continue(())
     }
     /// This session is in a committed view for the first time since it started.
     fn joined(&self, view: &View);

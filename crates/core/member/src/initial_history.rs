@@ -43,8 +43,7 @@ pub(crate) fn begin_history(
     }
     let database = config.database;
     let (none, known) = (GroupId::NONE, group != GroupId::NONE);
-    // A bootstrap that a crash interrupted has left the group's name and an empty log.
-    let has_history = known && !is_blank(&opened.recovered);
+    let has_history = has_history(opened);
     let is_taken_over = mode == StartMode::TakeOver;
     let is_other = known && database.group != none && database.group != group;
     if is_other && (has_history || is_taken_over) {
@@ -89,6 +88,12 @@ pub(crate) fn begin_history(
     };
     host.log(Level::Info, &format!("beginning group {group} {with}"));
     Ok(group)
+}
+
+/// Whether a member with this log belongs to a group, so that a bootstrap begins none. One that a
+/// crash interrupted has left the group's name and an empty log.
+pub fn has_history(opened: &Opened) -> bool {
+    opened.identity.group != GroupId::NONE && !is_blank(&opened.recovered)
 }
 
 fn is_blank(recovered: &Recovered) -> bool {

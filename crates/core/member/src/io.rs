@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use synod_consensus::{Core, Effect, GroupId, MemberId};
 use synod_wire::PeerMessage;
 
-use crate::catch_up_read::CatchUpRead;
+use crate::read_for_peer::ReadForPeer;
 use crate::storage::Job;
 
 /// A member that may exchange messages with this one.
@@ -47,9 +47,9 @@ pub trait Disk: Send {
     /// Hands a job to [`crate::Storage`]. The answer is [`crate::Event::Persisted`] or
     /// [`crate::Event::StorageFailed`].
     fn write(&self, job: Job);
-    /// Hands over a read for [`CatchUpRead::answer`], to be dropped after that. Few are outstanding
+    /// Hands over a read for [`ReadForPeer::answer`], to be dropped after that. Few are outstanding
     /// at a time. Reads must not delay writes.
-    fn read(&self, request: CatchUpRead);
+    fn read(&self, request: ReadForPeer);
 }
 
 /// Sees the effects that the core asks for, before they are done. For checkers.

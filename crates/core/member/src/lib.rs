@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Beside it, each in a loop of its own: [`Storage`] writes what the driver asks for, [`Deliverer`]
-//! hands committed entries to the host, and [`CatchUpRead`] requests are answered from the log.
+//! hands committed entries to the host, and [`ReadForPeer`] requests are answered from the log.
 //!
 //! # Parts
 //!
@@ -43,14 +43,13 @@
 //! | `EntryCache` | newest entries, for replication | inside the driver |
 //! | [`Storage`] | writes the log, syncs, purges | yes |
 //! | [`Deliverer`] | hands committed entries to the [`Host`], in order | yes |
-//! | [`CatchUpRead`] | reads old entries for members that lag, or fetch them | no |
+//! | [`ReadForPeer`] | reads old entries for members that lag, or fetch them | no |
 //! | [`Shared`] | positions and status that all parts read | no |
 //! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod catch_up_read;
 mod certification;
 mod client;
 mod config;
@@ -68,11 +67,12 @@ mod initial_history;
 mod io;
 mod log_growth;
 mod log_holds;
-mod old_entries;
+mod old_entries_for_followers;
 mod open;
 mod ordered_action;
 mod outcome;
 mod payload;
+mod read_for_peer;
 mod session_history;
 mod setting;
 mod shared;
@@ -81,7 +81,6 @@ mod start;
 mod storage;
 mod tuning;
 
-pub use catch_up_read::{CatchUpRead, FetchRead};
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use consequence::Consequence;
@@ -96,20 +95,24 @@ pub use driver::{
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{
-    Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
+    DataChunk, Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy,
+    StateTransferEvent, Topic,
 };
+pub use initial_history::has_history;
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use log_holds::LogHold;
-pub use old_entries::OldEntries;
+pub use old_entries_for_followers::OldEntries;
 pub use open::{OpenError, open_log};
 pub use ordered_action::{OrderedAction, ordered_action};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
 pub use payload::action::{
-    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,
+    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_as_it_comes,
+    split_into_chunks,
 };
 pub use payload::decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
 pub use payload::discard::{Discard, PartialActionId};
 pub use payload::view::{View, ViewMember};
+pub use read_for_peer::{FetchRead, ReadForPeer};
 pub use session_history::{SessionHistory, SessionHistoryError};
 pub use setting::Setting;
 pub use shared::{

@@ -6,6 +6,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{DecodeError, EncodeError};
+use crate::layout::Wire;
 use crate::version::OUR_VERSIONS;
 
 /// Texts for humans are shortened to this many bytes when written.
@@ -65,30 +66,6 @@ impl Writer {
         self.current.put_u8(value);
     }
 
-    pub(crate) fn bool(&mut self, value: bool) {
-        self.current.put_u8(u8::from(value));
-    }
-
-    pub(crate) fn u16(&mut self, value: u16) {
-        self.current.put_u16_le(value);
-    }
-
-    pub(crate) fn u32(&mut self, value: u32) {
-        self.current.put_u32_le(value);
-    }
-
-    pub(crate) fn u64(&mut self, value: u64) {
-        self.current.put_u64_le(value);
-    }
-
-    pub(crate) fn i32(&mut self, value: i32) {
-        self.current.put_i32_le(value);
-    }
-
-    pub(crate) fn i64(&mut self, value: i64) {
-        self.current.put_i64_le(value);
-    }
-
     pub(crate) fn bytes(&mut self, value: &[u8]) {
         self.current.put_slice(value);
     }
@@ -105,7 +82,7 @@ impl Writer {
         if len > max {
             return Err(too_long);
         }
-        self.u16(u16::try_from(len).map_err(|_| too_long)?);
+        u16::try_from(len).map_err(|_| too_long)?.write(self)?;
         self.bytes(value.as_bytes());
         Ok(())
     }
@@ -116,7 +93,7 @@ impl Writer {
         while !value.is_char_boundary(end) {
             end -= 1;
         }
-        self.u16(end as u16); // At most TEXT_MAX.
+        self.bytes(&(end as u16).to_le_bytes()); // At most TEXT_MAX.
         self.bytes(&value.as_bytes()[..end]);
     }
 
@@ -128,12 +105,12 @@ impl Writer {
         max: u32,
     ) -> Result<(), EncodeError> {
         let count = u32::try_from(len).ok().filter(|count| *count <= max);
-        self.u32(count.ok_or(EncodeError::TooMany {
+        let too_many = EncodeError::TooMany {
             what,
             len,
             max: max as usize,
-        })?);
-        Ok(())
+        };
+        count.ok_or(too_many)?.write(self)
     }
 
     /// Bytes whose length the reader knows by other means.
@@ -219,47 +196,8 @@ impl Reader {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn bool(&mut self) -> Result<bool, DecodeError> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            code => Err(DecodeError::unknown("yes or no", code)),
-        }
-    }
-
-    /// One of these, by the number of its place.
-    pub(crate) fn one_of<T: Copy>(
-        &mut self,
-        what: &'static str,
-        values: &[T],
-    ) -> Result<T, DecodeError> {
-        let code = self.u8()?;
-        let value = values.get(usize::from(code)).copied();
-        value.ok_or(DecodeError::unknown(what, code))
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn i32(&mut self) -> Result<i32, DecodeError> {
-        Ok(i32::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn i64(&mut self) -> Result<i64, DecodeError> {
-        Ok(i64::from_le_bytes(self.array()?))
-    }
-
     pub(crate) fn string(&mut self, what: &'static str, max: usize) -> Result<String, DecodeError> {
-        let len = usize::from(self.u16()?);
+        let len = usize::from(u16::read(self)?);
         if len > max {
             return Err(DecodeError::TooLong { what, len, max });
         }
@@ -279,7 +217,7 @@ impl Reader {
         item_bytes_min: usize,
         max: u32,
     ) -> Result<usize, DecodeError> {
-        let count = self.u32()?;
+        let count = u32::read(self)?;
         let left = self.left.len();
         let possible = u64::from(count) * item_bytes_min as u64 <= left as u64;
         if count > max || !possible {

@@ -7,8 +7,7 @@ use synod_consensus::{LeaderWeight, LogIndex};
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
-use crate::member_codec::NAME_MAX;
-use crate::message_codec::read_leader_weight;
+use crate::layout::{Codec, Maybe, Name, Text, Wire, coded};
 
 /// An order of an operator. Members are named as the operator sees them: by name; by address
 /// (`host:port`), if several have one name; or by id, as the error log prints it.
@@ -130,208 +129,94 @@ impl fmt::Display for CommandRefusal {
 
 impl std::error::Error for CommandRefusal {}
 
-/// Makes the enum, and the list of its values, each at the place of its number.
+/// Makes the enum, and its layout.
 macro_rules! reasons {
-    ($(#[$doc:meta] $reason:ident,)*) => {
+    ($(#[$doc:meta] $reason:ident = $number:literal,)*) => {
         /// The cause of a [`CommandRefusal`]. Nothing was changed, except perhaps with
         /// [`RefusalReason::Unsure`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
         pub enum RefusalReason {
             $(#[$doc] $reason,)*
         }
 
-        impl RefusalReason {
-            const ALL: &[RefusalReason] = &[$(RefusalReason::$reason),*];
-        }
+        coded! { "reason of a refusal": RefusalReason {
+            $($number () [RefusalReason::$reason])*
+        } }
     };
 }
 
-// Their numbers travel: a new one comes last.
+// Their numbers travel: none is used again.
 reasons! {
     /// No member is called so.
-    UnknownMember,
+    UnknownMember = 0,
     /// Several members are called so.
-    AmbiguousName,
+    AmbiguousName = 1,
     /// The member is what it is to become already.
-    AlreadySo,
+    AlreadySo = 2,
     /// The group would have no voter.
-    LastVoter,
+    LastVoter = 3,
     /// The member does not answer, or lacks much of the log.
-    NotCaughtUp,
+    NotCaughtUp = 4,
     /// The member has no vote, so it cannot lead.
-    NotVoter,
+    NotVoter = 5,
     /// Another change of the group is under way.
-    InProgress,
+    InProgress = 6,
     /// The voters that are left could not agree on the change: too few of them answer.
-    WouldLoseQuorum,
+    WouldLoseQuorum = 7,
     /// The group would survive the loss of fewer members. Can be forced.
-    WouldLoseTolerance,
+    WouldLoseTolerance = 8,
     /// No leader is known, or it does not lead yet.
-    NoLeader,
-    /// The group speaks a protocol version without commands.
-    ProtocolTooOld,
+    NoLeader = 9,
     /// The order was begun, or may have been, and its end is not known here.
-    Unsure,
+    Unsure = 11,
     /// The member has stopped.
-    Stopped,
+    Stopped = 12,
     /// The target did not take leadership over.
-    TransferFailed,
+    TransferFailed = 13,
     /// A member does not speak the version.
-    NotSpoken,
+    NotSpoken = 14,
     /// The group speaks a newer version, and does not go back.
-    ProtocolFell,
+    ProtocolFell = 15,
     /// A member does not answer: its program may be another one by now. Can be forced.
-    MemberSilent,
+    MemberSilent = 16,
     /// There is a leader, or a majority that elects one: nothing has to be recovered.
-    NotLost,
+    NotLost = 17,
     /// Another survivor has more of the log.
-    OtherHasMore,
+    OtherHasMore = 18,
     /// The member cannot continue alone: it has no vote, no database, or a damaged log.
-    Unfit,
+    Unfit = 19,
 }
 
-pub(crate) fn write_command(w: &mut Writer, command: &Command) -> Result<(), EncodeError> {
-    match command {
-        Command::Remove { member, force } => {
-            w.u8(0);
-            w.string("member", member, NAME_MAX)?;
-            w.bool(*force);
-        }
-        Command::Promote { member } => {
-            w.u8(1);
-            w.string("member", member, NAME_MAX)?;
-        }
-        Command::Demote { member, force } => {
-            w.u8(2);
-            w.string("member", member, NAME_MAX)?;
-            w.bool(*force);
-        }
-        Command::Replace { old, new, force } => {
-            w.u8(3);
-            w.string("member", old, NAME_MAX)?;
-            w.string("member", new, NAME_MAX)?;
-            w.bool(*force);
-        }
-        Command::TransferLeadership { to } => {
-            w.u8(4);
-            w.bool(to.is_some());
-            if let Some(to) = to {
-                w.string("member", to, NAME_MAX)?;
-            }
-        }
-        Command::SetWeight { member, weight } => {
-            w.u8(5);
-            w.string("member", member, NAME_MAX)?;
-            w.u8(weight.get());
-        }
-        Command::SetProtocol { version, force } => {
-            w.u8(6);
-            // Versions count from 1.
-            w.u16(version.unwrap_or(0));
-            w.bool(*force);
-        }
-        Command::Recover => w.u8(7),
-        Command::Unbind { member } => {
-            w.u8(8);
-            w.string("member", member, NAME_MAX)?;
-        }
+const MEMBER: Name = Name::of("member");
+
+coded! { "command": Command {
+    0 (member: MEMBER, force) [Command::Remove { member, force }]
+    1 (member: MEMBER) [Command::Promote { member }]
+    2 (member: MEMBER, force) [Command::Demote { member, force }]
+    3 (old: MEMBER, new: MEMBER, force) [Command::Replace { old, new, force }]
+    4 (to: Maybe(MEMBER)) [Command::TransferLeadership { to }]
+    5 (member: MEMBER, weight) [Command::SetWeight { member, weight }]
+    6 (version: OrZero, force) [Command::SetProtocol { version, force }]
+    7 () [Command::Recover]
+    8 (member: MEMBER) [Command::Unbind { member }]
+} }
+coded! { "answer to a command": Result<Done, CommandRefusal> {
+    0 (index) [Ok(Done::Committed { index })]
+    1 (member: MEMBER) [Ok(Done::Leads { member })]
+    2 (member: MEMBER, weight) [Ok(Done::WeightSet { member, weight })]
+    3 (reason, text: Text) [Err(CommandRefusal { reason, text })]
+    4 (member: MEMBER) [Ok(Done::Continues { member })]
+} }
+
+/// A version, which counts from 1; zero for none.
+struct OrZero;
+
+impl Codec<Option<u16>> for OrZero {
+    fn write(&self, version: &Option<u16>, w: &mut Writer) -> Result<(), EncodeError> {
+        version.unwrap_or(0).write(w)
     }
-    Ok(())
-}
 
-pub(crate) fn read_command(r: &mut Reader) -> Result<Command, DecodeError> {
-    Ok(match r.u8()? {
-        0 => Command::Remove {
-            member: r.string("member", NAME_MAX)?,
-            force: r.bool()?,
-        },
-        1 => Command::Promote {
-            member: r.string("member", NAME_MAX)?,
-        },
-        2 => Command::Demote {
-            member: r.string("member", NAME_MAX)?,
-            force: r.bool()?,
-        },
-        3 => Command::Replace {
-            old: r.string("member", NAME_MAX)?,
-            new: r.string("member", NAME_MAX)?,
-            force: r.bool()?,
-        },
-        4 => {
-            let is_named = r.bool()?;
-            let to = is_named.then(|| r.string("member", NAME_MAX)).transpose()?;
-            Command::TransferLeadership { to }
-        }
-        5 => Command::SetWeight {
-            member: r.string("member", NAME_MAX)?,
-            weight: read_leader_weight(r)?,
-        },
-        6 => {
-            let version = r.u16()?;
-            Command::SetProtocol {
-                version: (version != 0).then_some(version),
-                force: r.bool()?,
-            }
-        }
-        7 => Command::Recover,
-        8 => Command::Unbind {
-            member: r.string("member", NAME_MAX)?,
-        },
-        code => return Err(DecodeError::unknown("command", code)),
-    })
-}
-
-pub(crate) fn write_answer(
-    w: &mut Writer,
-    answer: &Result<Done, CommandRefusal>,
-) -> Result<(), EncodeError> {
-    match answer {
-        Ok(Done::Committed { index }) => {
-            w.u8(0);
-            w.u64(index.0);
-        }
-        Ok(Done::Leads { member }) => {
-            w.u8(1);
-            w.string("member", member, NAME_MAX)?;
-        }
-        Ok(Done::WeightSet { member, weight }) => {
-            w.u8(2);
-            w.string("member", member, NAME_MAX)?;
-            w.u8(weight.get());
-        }
-        Err(CommandRefusal { reason, text }) => {
-            w.u8(3);
-            w.u8(*reason as u8);
-            w.text(text);
-        }
-        Ok(Done::Continues { member }) => {
-            w.u8(4);
-            w.string("member", member, NAME_MAX)?;
-        }
+    fn read(&self, r: &mut Reader) -> Result<Option<u16>, DecodeError> {
+        Ok(Some(u16::read(r)?).filter(|version| *version != 0))
     }
-    Ok(())
-}
-
-pub(crate) fn read_answer(r: &mut Reader) -> Result<Result<Done, CommandRefusal>, DecodeError> {
-    Ok(match r.u8()? {
-        0 => Ok(Done::Committed {
-            index: LogIndex(r.u64()?),
-        }),
-        1 => Ok(Done::Leads {
-            member: r.string("member", NAME_MAX)?,
-        }),
-        2 => Ok(Done::WeightSet {
-            member: r.string("member", NAME_MAX)?,
-            weight: read_leader_weight(r)?,
-        }),
-        3 => Err(CommandRefusal {
-            reason: r.one_of("reason of a refusal", RefusalReason::ALL)?,
-            text: r.text()?,
-        }),
-        4 => Ok(Done::Continues {
-            member: r.string("member", NAME_MAX)?,
-        }),
-        code => return Err(DecodeError::unknown("answer to a command", code)),
-    })
 }

@@ -4,232 +4,88 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, AppendOutcome, AppendReply, Body, EntryHeader, EntryId, EntryKind, LogBase, LogIndex,
-    MemberId, Message, Origin, Seqno, SessionId, Term, Time,
+    Append, AppendOutcome, AppendReply, Body, EntryHeader, EntryId, LogBase, LogIndex, Message,
 };
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
-use crate::member_codec::{read_config_at, write_config_at};
-use crate::message::{FeedOrder, ProposalRefusal, Propose};
-use crate::version::{VERSION_2, VERSION_3, VERSION_5};
+use crate::layout::{Codec, Wire, coded, record};
 
 const ENTRY_BYTES: usize = 65;
-/// Value of a field without meaning: programs of version 2 read here for how long the sender of a
-/// heartbeat's reply votes for no other leader.
-const RESERVED: u64 = 0;
 const ENTRIES_MAX: u32 = 1 << 20;
 
-const CODE_PRE_VOTE: u8 = 1;
-const CODE_PRE_VOTE_REPLY: u8 = 2;
-const CODE_VOTE: u8 = 3;
-const CODE_VOTE_REPLY: u8 = 4;
-const CODE_APPEND: u8 = 5;
-const CODE_APPEND_DURABLE: u8 = 6;
-const CODE_APPEND_REJECTED: u8 = 7;
-const CODE_HEARTBEAT: u8 = 8;
-const CODE_HEARTBEAT_REPLY: u8 = 9;
-const CODE_INSTALL_BASE: u8 = 10;
-const CODE_TIMEOUT_NOW: u8 = 11;
-const CODE_READ: u8 = 12;
-const CODE_READ_REPLY: u8 = 13;
-const CODE_COMMIT_NOTICE: u8 = 14;
-const CODE_APPEND_PAYLOAD_MISSING: u8 = 15;
-
-fn write_message(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
-    w.u64(message.from.0);
-    w.u64(message.to.0);
-    w.u64(message.term.0);
-    write_body(w, &message.body)
+record! {
+    Message { from, to, term, body }
+    LogBase { last, seqno, config }
+    EntryHeader { term, index, seqno, kind, origin, depends_on, payload_len, payload_crc }
 }
 
-fn read_message(r: &mut Reader) -> Result<Message, DecodeError> {
-    Ok(Message::new(
-        MemberId(r.u64()?),
-        MemberId(r.u64()?),
-        Term(r.u64()?),
-        read_body(r)?,
-    ))
+coded! { "consensus message": Body {
+    1 (last) [Body::PreVote { last }]
+    2 (granted) [Body::PreVoteReply { granted }]
+    3 (last, transfer) [Body::Vote { last, transfer }]
+    4 (granted) [Body::VoteReply { granted }]
+    5 (append) [Body::Append(append)]
+    6 (sent_at, index) [Body::AppendReply(AppendReply {
+        sent_at,
+        outcome: AppendOutcome::Durable { index },
+    })]
+    7 (sent_at, refused, hint) [Body::AppendReply(AppendReply {
+        sent_at,
+        outcome: AppendOutcome::Rejected { refused, hint },
+    })]
+    8 (commit, sent_at, read_round) [Body::Heartbeat { commit, sent_at, read_round }]
+    9 (sent_at, read_round: BeforeReserved) [Body::HeartbeatReply { sent_at, read_round }]
+    10 (base, sent_at) [Body::InstallBase { base, sent_at }]
+    11 () [Body::TimeoutNow]
+    12 (id) [Body::Read { id }]
+    13 (id, index, seqno) [Body::ReadReply { id, index, seqno }]
+    14 (commit) [Body::CommitNotice { commit }]
+    15 (sent_at, index) [Body::AppendReply(AppendReply {
+        sent_at,
+        outcome: AppendOutcome::PayloadMissing { index },
+    })]
+} }
+
+/// A number, and 8 bytes without meaning, which are read whatever they hold.
+struct BeforeReserved;
+
+impl Codec<u64> for BeforeReserved {
+    fn write(&self, value: &u64, w: &mut Writer) -> Result<(), EncodeError> {
+        value.write(w)?;
+        0_u64.write(w)
+    }
+
+    fn read(&self, r: &mut Reader) -> Result<u64, DecodeError> {
+        let value = u64::read(r)?;
+        u64::read(r)?;
+        Ok(value)
+    }
 }
 
-fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
-    match body {
-        Body::PreVote { last } => {
-            w.u8(CODE_PRE_VOTE);
-            write_entry_id(w, *last);
-        }
-        Body::PreVoteReply { granted } => {
-            w.u8(CODE_PRE_VOTE_REPLY);
-            w.bool(*granted);
-        }
-        Body::Vote { last, transfer } => {
-            w.u8(CODE_VOTE);
-            write_entry_id(w, *last);
-            w.bool(*transfer);
-        }
-        Body::VoteReply { granted } => {
-            w.u8(CODE_VOTE_REPLY);
-            w.bool(*granted);
-        }
-        Body::Append(append) => write_append(w, append)?,
-        Body::AppendReply(reply) => write_append_reply(w, reply),
-        Body::Heartbeat {
+impl Wire for Append {
+    fn write(&self, w: &mut Writer) -> Result<(), EncodeError> {
+        self.prev.write(w)?;
+        self.commit.write(w)?;
+        self.sent_at.write(w)?;
+        write_entries(w, &self.entries)
+    }
+
+    fn read(r: &mut Reader) -> Result<Append, DecodeError> {
+        let prev = EntryId::read(r)?;
+        let (commit, sent_at) = (Wire::read(r)?, Wire::read(r)?);
+        Ok(Append {
+            prev,
+            entries: read_entries(r, Some(prev.index))?,
             commit,
             sent_at,
-            read_round,
-        } => write_heartbeat(w, *commit, *sent_at, *read_round),
-        Body::HeartbeatReply {
-            sent_at,
-            read_round,
-        } => {
-            w.u8(CODE_HEARTBEAT_REPLY);
-            w.u64(sent_at.0);
-            w.u64(*read_round);
-            if w.version() >= VERSION_2 {
-                w.u64(RESERVED);
-            }
-        }
-        Body::CommitNotice { commit } if w.version() >= VERSION_3 => {
-            w.u8(CODE_COMMIT_NOTICE);
-            w.u64(commit.0);
-        }
-        // Older programs know no notice. The answer to a heartbeat of time zero confirms no round
-        // of reads.
-        Body::CommitNotice { commit } => write_heartbeat(w, *commit, Time(0), 0),
-        Body::InstallBase { base, sent_at } => {
-            w.u8(CODE_INSTALL_BASE);
-            write_entry_id(w, base.last);
-            w.i64(base.seqno.0);
-            write_config_at(w, &base.config)?;
-            w.u64(sent_at.0);
-        }
-        Body::TimeoutNow => w.u8(CODE_TIMEOUT_NOW),
-        Body::Read { id } => {
-            w.u8(CODE_READ);
-            w.u64(*id);
-        }
-        Body::ReadReply { id, index, seqno } => {
-            w.u8(CODE_READ_REPLY);
-            w.u64(*id);
-            w.u64(index.0);
-            w.i64(seqno.0);
-        }
+        })
     }
-    Ok(())
-}
-
-fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
-    Ok(match r.u8()? {
-        CODE_PRE_VOTE => Body::PreVote {
-            last: read_entry_id(r)?,
-        },
-        CODE_PRE_VOTE_REPLY => Body::PreVoteReply { granted: r.bool()? },
-        CODE_VOTE => Body::Vote {
-            last: read_entry_id(r)?,
-            transfer: r.bool()?,
-        },
-        CODE_VOTE_REPLY => Body::VoteReply { granted: r.bool()? },
-        CODE_APPEND => Body::Append(read_append(r)?),
-        CODE_APPEND_DURABLE => {
-            let sent_at = Time(r.u64()?);
-            let outcome = AppendOutcome::Durable {
-                index: LogIndex(r.u64()?),
-            };
-            Body::AppendReply(AppendReply { outcome, sent_at })
-        }
-        CODE_APPEND_PAYLOAD_MISSING if r.version() >= VERSION_3 => {
-            let sent_at = Time(r.u64()?);
-            let outcome = AppendOutcome::PayloadMissing {
-                index: LogIndex(r.u64()?),
-            };
-            Body::AppendReply(AppendReply { outcome, sent_at })
-        }
-        CODE_APPEND_REJECTED => {
-            let sent_at = Time(r.u64()?);
-            let refused = LogIndex(r.u64()?);
-            let outcome = AppendOutcome::Rejected {
-                refused,
-                hint: read_entry_id(r)?,
-            };
-            Body::AppendReply(AppendReply { outcome, sent_at })
-        }
-        CODE_HEARTBEAT => Body::Heartbeat {
-            commit: LogIndex(r.u64()?),
-            sent_at: Time(r.u64()?),
-            read_round: r.u64()?,
-        },
-        CODE_HEARTBEAT_REPLY => Body::HeartbeatReply {
-            sent_at: Time(r.u64()?),
-            read_round: read_before_reserved(r)?,
-        },
-        CODE_COMMIT_NOTICE if r.version() >= VERSION_3 => Body::CommitNotice {
-            commit: LogIndex(r.u64()?),
-        },
-        CODE_INSTALL_BASE => {
-            let last = read_entry_id(r)?;
-            let seqno = Seqno(r.i64()?);
-            let base = LogBase {
-                last,
-                seqno,
-                config: read_config_at(r)?,
-            };
-            Body::InstallBase {
-                base,
-                sent_at: Time(r.u64()?),
-            }
-        }
-        CODE_TIMEOUT_NOW => Body::TimeoutNow,
-        CODE_READ => Body::Read { id: r.u64()? },
-        CODE_READ_REPLY => Body::ReadReply {
-            id: r.u64()?,
-            index: LogIndex(r.u64()?),
-            seqno: Seqno(r.i64()?),
-        },
-        code => return Err(DecodeError::unknown("consensus message", code)),
-    })
-}
-
-/// Reads the round of a heartbeat's reply, and the reserved field that follows from version 2 on.
-fn read_before_reserved(r: &mut Reader) -> Result<u64, DecodeError> {
-    let round = r.u64()?;
-    if r.version() >= VERSION_2 {
-        r.u64()?;
-    }
-    Ok(round)
-}
-
-fn write_heartbeat(w: &mut Writer, commit: LogIndex, sent_at: Time, read_round: u64) {
-    w.u8(CODE_HEARTBEAT);
-    w.u64(commit.0);
-    w.u64(sent_at.0);
-    w.u64(read_round);
-}
-
-fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {
-    w.u8(CODE_APPEND);
-    write_entry_id(w, append.prev);
-    w.u64(append.commit.0);
-    w.u64(append.sent_at.0);
-    write_entries(w, &append.entries)
 }
 
 pub(crate) fn write_entries(w: &mut Writer, entries: &[EntryHeader]) -> Result<(), EncodeError> {
     w.count("entries", entries.len(), ENTRIES_MAX)?;
-    entries.iter().for_each(|entry| write_entry(w, entry));
-    Ok(())
-}
-
-fn read_append(r: &mut Reader) -> Result<Append, DecodeError> {
-    let prev = read_entry_id(r)?;
-    let commit = LogIndex(r.u64()?);
-    let sent_at = Time(r.u64()?);
-    let entries = read_entries(r, Some(prev.index))?;
-    Ok(Append {
-        prev,
-        entries,
-        commit,
-        sent_at,
-    })
+    entries.iter().try_for_each(|entry| entry.write(w))
 }
 
 pub(crate) fn read_entries(
@@ -240,7 +96,7 @@ pub(crate) fn read_entries(
     let mut entries = Vec::with_capacity(count);
     let mut last = prev;
     for _ in 0..count {
-        let entry = read_entry(r)?;
+        let entry = EntryHeader::read(r)?;
         let found = entry.index.0;
         let expected = last.map_or(found, |last| last.0.wrapping_add(1));
         if found != expected {
@@ -252,77 +108,28 @@ pub(crate) fn read_entries(
     Ok(entries)
 }
 
-fn write_append_reply(w: &mut Writer, reply: &AppendReply) {
-    match reply.outcome {
-        AppendOutcome::Durable { index } => {
-            w.u8(CODE_APPEND_DURABLE);
-            w.u64(reply.sent_at.0);
-            w.u64(index.0);
+/// A message that needs no payloads.
+pub(crate) struct Bare;
+
+impl Codec<Message> for Bare {
+    fn write(&self, message: &Message, w: &mut Writer) -> Result<(), EncodeError> {
+        let entries = entries_with_payload(&message.body);
+        if entries > 0 {
+            return Err(EncodeError::PayloadMismatch {
+                entries,
+                payloads: 0,
+            });
         }
-        AppendOutcome::PayloadMissing { index } => {
-            w.u8(CODE_APPEND_PAYLOAD_MISSING);
-            w.u64(reply.sent_at.0);
-            w.u64(index.0);
-        }
-        AppendOutcome::Rejected { refused, hint } => {
-            w.u8(CODE_APPEND_REJECTED);
-            w.u64(reply.sent_at.0);
-            w.u64(refused.0);
-            write_entry_id(w, hint);
+        message.write(w)
+    }
+
+    fn read(&self, r: &mut Reader) -> Result<Message, DecodeError> {
+        let message = Message::read(r)?;
+        match entries_with_payload(&message.body) {
+            0 => Ok(message),
+            count => Err(DecodeError::PayloadsMissing { count }),
         }
     }
-}
-
-fn write_entry(w: &mut Writer, entry: &EntryHeader) {
-    w.u64(entry.term.0);
-    w.u64(entry.index.0);
-    w.i64(entry.seqno.0);
-    w.u8(entry.kind as u8);
-    write_origin(w, &entry.origin);
-    w.i64(entry.depends_on.0);
-    w.u32(entry.payload_len);
-    w.u32(entry.payload_crc);
-}
-
-fn read_entry(r: &mut Reader) -> Result<EntryHeader, DecodeError> {
-    Ok(EntryHeader {
-        term: Term(r.u64()?),
-        index: LogIndex(r.u64()?),
-        seqno: Seqno(r.i64()?),
-        kind: read_entry_kind(r)?,
-        origin: read_origin(r)?,
-        depends_on: Seqno(r.i64()?),
-        payload_len: r.u32()?,
-        payload_crc: r.u32()?,
-    })
-}
-
-fn read_entry_kind(r: &mut Reader) -> Result<EntryKind, DecodeError> {
-    let code = r.u8()?;
-    EntryKind::from_code(code).ok_or(DecodeError::unknown("entry kind", code))
-}
-
-fn write_origin(w: &mut Writer, origin: &Origin) {
-    w.u64(origin.member.0);
-    w.u64(origin.session.0);
-    w.u64(origin.number);
-}
-
-fn read_origin(r: &mut Reader) -> Result<Origin, DecodeError> {
-    Ok(Origin::new(
-        MemberId(r.u64()?),
-        SessionId(r.u64()?),
-        r.u64()?,
-    ))
-}
-
-pub(crate) fn write_entry_id(w: &mut Writer, id: EntryId) {
-    w.u64(id.term.0);
-    w.u64(id.index.0);
-}
-
-pub(crate) fn read_entry_id(r: &mut Reader) -> Result<EntryId, DecodeError> {
-    Ok(EntryId::new(Term(r.u64()?), LogIndex(r.u64()?)))
 }
 
 fn entries_with_payload(body: &Body) -> usize {
@@ -332,27 +139,8 @@ fn entries_with_payload(body: &Body) -> usize {
     }
 }
 
-pub(crate) fn write_without_payloads(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
-    let entries = entries_with_payload(&message.body);
-    if entries > 0 {
-        return Err(EncodeError::PayloadMismatch {
-            entries,
-            payloads: 0,
-        });
-    }
-    write_message(w, message)
-}
-
-pub(crate) fn read_without_payloads(r: &mut Reader) -> Result<Message, DecodeError> {
-    let message = read_message(r)?;
-    match entries_with_payload(&message.body) {
-        0 => Ok(message),
-        count => Err(DecodeError::PayloadsMissing { count }),
-    }
-}
-
-/// The message, then the payloads one after another; their lengths are in the entry headers. Since
-/// version 3 a bit for each entry says before the payloads whether its payload is left out.
+/// The message, a bit for each entry that says whether its payload is left out, then the others one
+/// after another; their lengths are in the entry headers.
 pub(crate) fn write_with_payloads(
     w: &mut Writer,
     message: &Message,
@@ -362,7 +150,7 @@ pub(crate) fn write_with_payloads(
         return Err(EncodeError::NotAnAppend);
     };
     payloads_fit(entries, payloads)?;
-    write_message(w, message)?;
+    message.write(w)?;
     write_payloads(w, payloads);
     Ok(())
 }
@@ -385,9 +173,7 @@ pub(crate) fn payloads_fit(
 }
 
 pub(crate) fn write_payloads(w: &mut Writer, payloads: &[Option<Bytes>]) {
-    if w.version() >= VERSION_3 {
-        write_left_out(w, payloads);
-    }
+    write_left_out(w, payloads);
     payloads
         .iter()
         .flatten()
@@ -397,7 +183,7 @@ pub(crate) fn write_payloads(w: &mut Writer, payloads: &[Option<Bytes>]) {
 pub(crate) fn read_with_payloads(
     r: &mut Reader,
 ) -> Result<(Message, Vec<Option<Bytes>>), DecodeError> {
-    let message = read_message(r)?;
+    let message = Message::read(r)?;
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(DecodeError::NotAnAppend);
     };
@@ -409,11 +195,7 @@ pub(crate) fn read_payloads(
     r: &mut Reader,
     entries: &[EntryHeader],
 ) -> Result<Vec<Option<Bytes>>, DecodeError> {
-    let left_out = if r.version() >= VERSION_3 {
-        read_left_out(r, entries.len())?
-    } else {
-        vec![false; entries.len()]
-    };
+    let left_out = read_left_out(r, entries.len())?;
     let mut payloads = Vec::with_capacity(entries.len());
     for (entry, is_left_out) in entries.iter().zip(left_out) {
         let payload = if is_left_out {
@@ -448,80 +230,4 @@ fn read_left_out(r: &mut Reader, entries: usize) -> Result<Vec<bool>, DecodeErro
         left_out.extend((0..bits).map(|bit| byte >> bit & 1 == 1));
     }
     Ok(left_out)
-}
-
-pub(crate) fn write_feed_order(w: &mut Writer, order: &FeedOrder) {
-    w.u64(order.learner.0);
-    w.u64(order.term.0);
-    write_entry_id(w, order.prev);
-    write_entry_id(w, order.last);
-    w.bool(order.may_shorten);
-    w.u64(order.commit.0);
-    w.u64(order.sent_at.0);
-}
-
-pub(crate) fn read_feed_order(r: &mut Reader) -> Result<FeedOrder, DecodeError> {
-    Ok(FeedOrder {
-        learner: MemberId(r.u64()?),
-        term: Term(r.u64()?),
-        prev: read_entry_id(r)?,
-        last: read_entry_id(r)?,
-        may_shorten: r.bool()?,
-        commit: LogIndex(r.u64()?),
-        sent_at: Time(r.u64()?),
-    })
-}
-
-pub(crate) fn write_propose(w: &mut Writer, propose: &Propose) {
-    w.u64(propose.tag.0);
-    write_origin(w, &propose.origin);
-    w.u8(propose.kind as u8);
-    w.u64(propose.oldest_outstanding);
-    w.payload(&propose.payload);
-}
-
-pub(crate) fn read_propose(r: &mut Reader) -> Result<Propose, DecodeError> {
-    let tag = Term(r.u64()?);
-    let origin = read_origin(r)?;
-    let kind = read_entry_kind(r)?;
-    if !matches!(kind, EntryKind::Action | EntryKind::Chunk) {
-        return Err(DecodeError::UnknownCode {
-            what: "proposed kind",
-            code: kind as u8,
-        });
-    }
-    let oldest_outstanding = r.u64()?;
-    Ok(Propose {
-        tag,
-        origin,
-        kind,
-        oldest_outstanding,
-        payload: r.take_rest(),
-    })
-}
-
-pub(crate) fn write_proposal_refusal(w: &mut Writer, reason: ProposalRefusal) {
-    match reason {
-        ProposalRefusal::Conflict { with } => {
-            w.u8(0);
-            w.i64(with.0);
-        }
-        ProposalRefusal::TooOld => w.u8(1),
-        ProposalRefusal::Malformed => w.u8(2),
-        ProposalRefusal::GivenUp => w.u8(3),
-        ProposalRefusal::NotWriter => w.u8(4),
-    }
-}
-
-pub(crate) fn read_proposal_refusal(r: &mut Reader) -> Result<ProposalRefusal, DecodeError> {
-    Ok(match r.u8()? {
-        0 => ProposalRefusal::Conflict {
-            with: Seqno(r.i64()?),
-        },
-        1 => ProposalRefusal::TooOld,
-        2 => ProposalRefusal::Malformed,
-        3 => ProposalRefusal::GivenUp,
-        4 if r.version() >= VERSION_5 => ProposalRefusal::NotWriter,
-        code => return Err(DecodeError::unknown("refusal of a proposal", code)),
-    })
 }

@@ -74,9 +74,7 @@ pub enum EncodeError {
     /// [`crate::PeerMessage::Append`] holds a message other than an append.
     #[error("message with payloads is not an append")]
     NotAnAppend,
-    #[error("protocol version {version} is not known here")]
-    UnknownVersion { version: u16 },
-    #[error("protocol version {version} has no message of kind {kind}")]
+    #[error("protocol version {version} is not known here, or has no message of kind {kind}")]
     NotInVersion { kind: u8, version: u16 },
 }
 

@@ -18,7 +18,6 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::error::FrameError;
 use crate::message::Lane;
-use crate::version::VERSION_3;
 
 pub(crate) const HEADER_LEN: usize = 16;
 /// Largest body on the control lane, in bytes.
@@ -300,11 +299,6 @@ fn move_bytes(input: &mut &[u8], target: &mut [u8]) -> usize {
     len
 }
 
-/// Whether connections of this version carry compressed bodies.
-pub fn has_compression(version: u16) -> bool {
-    version >= VERSION_3
-}
-
 /// The frame of `kind` around this body, compressed. `None` if that would save too little. Whether
 /// a body is compressed is the sender's choice for each frame; a receiver takes both.
 pub(crate) fn compressed_frame(kind: u8, body: &[u8]) -> Option<Bytes> {
@@ -401,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_of_an_older_version_refuses_it() {
+    fn compressed_body_is_refused_before_the_handshake_has_ended() {
         let mut decoder = FrameDecoder::new(MAX);
         decoder.feed(&compressed_frame(KIND, &text(5_000)).unwrap());
         let flags = COMPRESSED;

@@ -22,10 +22,10 @@ use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError, HandshakeError};
 use crate::frame::{Frame, header};
-use crate::member_codec::NAME_MAX;
+use crate::layout::{ADDRESS, NAME, Name, Text, Wire, coded, record};
 use crate::message::Lane;
 use crate::stream::{FrameReader, FrameWriter};
-use crate::version::{OUR_VERSIONS, VERSION_5, choose_version};
+use crate::version::choose_version;
 
 pub const KIND_HELLO: u8 = 1;
 pub const KIND_HELLO_REPLY: u8 = 2;
@@ -40,12 +40,6 @@ const MAGIC: [u8; 8] = *b"SYNODpr\n";
 /// The byte behind a hello: the caller sends messages, as if there were no such byte.
 const PURPOSE_MESSAGES: u8 = 0;
 const PURPOSE_COMMANDS: u8 = 1;
-
-/// The versions whose members take commands.
-pub const CLIENT_VERSIONS: VersionRange = VersionRange {
-    min: VERSION_5,
-    max: OUR_VERSIONS.max,
-};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -116,104 +110,62 @@ impl RefuseReason {
     }
 }
 
+record! {
+    Hello {
+        versions, lane, group, member, session, cluster_name: Name::of("cluster name"), name: NAME,
+        address: ADDRESS
+    }
+}
+coded! { "lane": Lane {
+    0 () [Lane::Control]
+    1 () [Lane::Bulk]
+} }
+coded! { "hello reply": HelloReply {
+    0 (version, group, member, session, name: NAME)
+        [HelloReply::Welcome { version, group, member, session, name }]
+    1 (reason, text: Text) [HelloReply::Refused { reason, text }]
+} }
+
+/// A reason that only later versions know is still a refusal, and has its text.
+impl Wire for RefuseReason {
+    fn write(&self, w: &mut Writer) -> Result<(), EncodeError> {
+        w.u8(*self as u8);
+        Ok(())
+    }
+
+    fn read(r: &mut Reader) -> Result<RefuseReason, DecodeError> {
+        Ok(RefuseReason::from_code(r.u8()?).unwrap_or(RefuseReason::NotAllowed))
+    }
+}
+
 impl Hello {
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut w = Writer::new();
-        w.bytes(&MAGIC);
-        w.u16(self.versions.min);
-        w.u16(self.versions.max);
-        w.u8(self.lane as u8);
-        w.bytes(&self.group.0);
-        w.u64(self.member.0);
-        w.u64(self.session.0);
-        w.string("cluster name", &self.cluster_name, NAME_MAX)?;
-        w.string("name", &self.name, NAME_MAX)?;
-        w.string("address", &self.address, NAME_MAX)?;
-        Ok(w.into_vec())
+        sealed(self)
     }
 
     /// Ignores what a later version may have added at the end.
     pub fn decode(bytes: &[u8]) -> Result<Hello, DecodeError> {
-        Ok(read_hello_fields(bytes)?.0)
+        Hello::read(&mut open(bytes)?)
     }
 }
 
 impl HelloReply {
     /// At most 4 KiB: a longer refusal text is shortened.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut w = Writer::new();
-        w.bytes(&MAGIC);
-        match self {
-            HelloReply::Welcome {
-                version,
-                group,
-                member,
-                session,
-                name,
-            } => {
-                w.u8(0);
-                w.u16(*version);
-                w.bytes(&group.0);
-                w.u64(member.0);
-                w.u64(session.0);
-                w.string("name", name, NAME_MAX)?;
-            }
-            HelloReply::Refused { reason, text } => {
-                w.u8(1);
-                w.u8(*reason as u8);
-                w.text(text);
-            }
-        }
-        Ok(w.into_vec())
+        sealed(self)
     }
 
     /// Ignores what a later version may have added.
     pub fn decode(bytes: &[u8]) -> Result<HelloReply, DecodeError> {
-        let mut r = open(bytes)?;
-        match r.u8()? {
-            0 => Ok(HelloReply::Welcome {
-                version: r.u16()?,
-                group: GroupId(r.array()?),
-                member: MemberId(r.u64()?),
-                session: SessionId(r.u64()?),
-                name: r.string("name", NAME_MAX)?,
-            }),
-            1 => {
-                // A reason that only later versions know is still a refusal, and has its text.
-                let reason = RefuseReason::from_code(r.u8()?).unwrap_or(RefuseReason::NotAllowed);
-                Ok(HelloReply::Refused {
-                    reason,
-                    text: r.text()?,
-                })
-            }
-            code => Err(DecodeError::unknown("hello reply", code)),
-        }
+        HelloReply::read(&mut open(bytes)?)
     }
 }
 
-/// Reads the fields of a hello; the second value is what comes behind them.
-fn read_hello_fields(bytes: &[u8]) -> Result<(Hello, Bytes), DecodeError> {
-    let mut r = open(bytes)?;
-    let versions = VersionRange {
-        min: r.u16()?,
-        max: r.u16()?,
-    };
-    let lane = match r.u8()? {
-        0 => Lane::Control,
-        1 => Lane::Bulk,
-        code => return Err(DecodeError::unknown("lane", code)),
-    };
-    let hello = Hello {
-        versions,
-        lane,
-        group: GroupId(r.array()?),
-        member: MemberId(r.u64()?),
-        session: SessionId(r.u64()?),
-        cluster_name: r.string("cluster name", NAME_MAX)?,
-        name: r.string("name", NAME_MAX)?,
-        address: r.string("address", NAME_MAX)?,
-    };
-    Ok((hello, r.take_rest()))
+fn sealed(value: &impl Wire) -> Result<Vec<u8>, EncodeError> {
+    let mut w = Writer::new();
+    w.bytes(&MAGIC);
+    value.write(&mut w)?;
+    Ok(w.into_vec())
 }
 
 fn open(bytes: &[u8]) -> Result<Reader, DecodeError> {
@@ -233,8 +185,7 @@ fn open(bytes: &[u8]) -> Result<Reader, DecodeError> {
 }
 
 /// The first frame of a client that gives commands, and is no member. Its layout is a [`Hello`]'s,
-/// with a byte behind it that says so. A program that does not know that byte reads a hello of
-/// versions that it does not speak, and refuses it in words.
+/// with a byte behind it that says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
     pub versions: VersionRange,
@@ -262,18 +213,16 @@ impl ClientHello {
             address: String::new(),
             lane: Lane::Control,
         };
-        let mut w = Writer::new();
-        w.bytes(&hello.encode()?);
-        w.u8(PURPOSE_COMMANDS);
-        Ok(w.into_vec())
+        Ok([&hello.encode()?[..], &[PURPOSE_COMMANDS]].concat())
     }
 }
 
 impl Caller {
     /// Ignores what a later version may have added at the end.
     pub fn decode(bytes: &[u8]) -> Result<Caller, DecodeError> {
-        let (hello, rest) = read_hello_fields(bytes)?;
-        match rest.first().copied().unwrap_or(PURPOSE_MESSAGES) {
+        let mut r = open(bytes)?;
+        let hello = Hello::read(&mut r)?;
+        match r.take_rest().first().copied().unwrap_or(PURPOSE_MESSAGES) {
             PURPOSE_MESSAGES => Ok(Caller::Member(hello)),
             PURPOSE_COMMANDS => Ok(Caller::Client(ClientHello {
                 versions: hello.versions,
@@ -360,9 +309,8 @@ impl LocalIdentity {
         let ours = self.versions;
         choose_version(ours, theirs).ok_or_else(|| {
             let text = format!(
-                "protocol versions {} to {} are spoken here, {} to {} by {name}; \
-                 upgrade the older of the two",
-                ours.min, ours.max, theirs.min, theirs.max
+                "this member speaks protocol {ours}, and {name} protocol {theirs}: upgrade the \
+                 older of the two"
             );
             Refusal::of(RefuseReason::UnknownVersion, text)
         })

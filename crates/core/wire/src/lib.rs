@@ -31,7 +31,7 @@
 //! // A writer gathers messages; `flush` sends them together.
 //! let message = PeerMessage::Leave { session: SessionId(7) };
 //! let mut writer = FrameWriter::new(Vec::new(), 1024);
-//! writer.push(1, &message).unwrap();
+//! writer.push(5, &message).unwrap();
 //! writer.flush().unwrap();
 //!
 //! let bytes = writer.get_ref();
@@ -46,7 +46,7 @@
 //! let mut decoder = FrameDecoder::new(1024);
 //! decoder.feed(bytes);
 //! let frame = decoder.next_frame().unwrap().unwrap();
-//! assert_eq!(PeerMessage::decode(1, frame).unwrap(), message);
+//! assert_eq!(PeerMessage::decode(5, frame).unwrap(), message);
 //! ```
 #![forbid(unsafe_code)]
 
@@ -57,6 +57,7 @@ mod error;
 mod fetch;
 mod frame;
 pub mod handshake;
+mod layout;
 mod member_codec;
 mod message;
 mod message_codec;
@@ -67,12 +68,10 @@ mod version;
 pub use command::{Command, CommandRefusal, Done, RefusalReason};
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
 pub use fetch::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, FetchedEntries};
-pub use frame::{
-    BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits, has_compression,
-};
+pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
 pub use handshake::{
-    CLIENT_VERSIONS, Caller, ClientHello, Hello, HelloReply, LocalIdentity, Refusal, RefuseReason,
-    read_caller, read_hello, read_reply, write_client_hello, write_hello, write_reply,
+    Caller, ClientHello, Hello, HelloReply, LocalIdentity, Refusal, RefuseReason, read_caller,
+    read_hello, read_reply, write_client_hello, write_hello, write_reply,
 };
 pub use message::{
     AppliedPosition, DataState, FeedOrder, HeardMember, IntroducedMember, Introduction, Join,
@@ -82,7 +81,4 @@ pub use message::{
 };
 pub use region::{Region, RegionError};
 pub use stream::{Compression, FrameReader, FrameWriter};
-pub use version::{
-    OUR_VERSIONS, choose_version, has_commands, has_feeders, has_fetches, may_ask_for_positions,
-    may_leave_out_payloads,
-};
+pub use version::{OUR_VERSIONS, choose_version};

@@ -32,7 +32,7 @@ pub enum PeerMessage {
         /// The message; its body is [`synod_consensus::Body::Append`].
         message: Message,
         /// One per entry, each of the length that its header says. `None`: the receiver has
-        /// proposed the entry in its present session, and has the payload. Since version 3.
+        /// proposed the entry in its present session, and has the payload.
         payloads: Vec<Option<Bytes>>,
     },
     /// To the leader: the sender asks it to order this.
@@ -75,38 +75,38 @@ pub enum PeerMessage {
     StateOffer(StateOffer),
     /// From the donor, by way of the leader: how the full copy ended.
     StateResult(StateResult),
-    /// Between configured members: whom the sender's configuration names. Since version 2.
+    /// Between configured members: whom the sender's configuration names.
     Introduction(Introduction),
     /// To the leader, beside an acknowledgement, and to members that ask: how far the sender's
-    /// database is. Since version 3.
+    /// database is.
     AppliedPosition(AppliedPosition),
     /// To any member: asks how far the receiver's database is, now and, for a while, whenever an
-    /// action of the sender's session is finished there. Since version 4.
+    /// action of the sender's session is finished there.
     AppliedQuery { session: SessionId },
-    /// From the leader: at which pace it admits actions. Since version 3.
+    /// From the leader: at which pace it admits actions.
     Pace(PaceReport),
     /// To the leader, or to the member that is to have another weight: an operator's order, which
-    /// was given to the sender. Since version 5.
+    /// was given to the sender.
     Command {
         session: SessionId,
         /// The sender's number for it in that session.
         number: u64,
         command: Command,
     },
-    /// Answer to [`PeerMessage::Command`]. Since version 5.
+    /// Answer to [`PeerMessage::Command`].
     CommandAnswer {
         session: SessionId,
         number: u64,
         answer: Result<Done, CommandRefusal>,
     },
     /// From the leader: an operator has ordered that the receiver votes, or does not. In force
-    /// until the receiver's process ends. Since version 5.
+    /// until the receiver's process ends.
     VoteOrder { votes: bool },
     /// To the leader: an operator of the sender wants the group to take these members' writes.
-    /// Repeated until the sender knows a committed configuration that says so. Since version 5.
+    /// Repeated until the sender knows a committed configuration that says so.
     WritersOrder { writers: Writers },
     /// Answer to [`PeerMessage::WritersOrder`]: the setting is not made, and asking again does not
-    /// help. Since version 5.
+    /// help.
     WritersRefused {
         /// The setting that was asked for.
         writers: Writers,
@@ -114,12 +114,12 @@ pub enum PeerMessage {
         text: String,
     },
     /// To all configured members, repeatedly, from one that hears no leader; and the answer of one
-    /// that hears one. Since version 5.
+    /// that hears one.
     Survivor(SurvivorReport),
-    /// From the leader: send these entries of the receiver's log on to a learner. Since version 5.
+    /// From the leader: send these entries of the receiver's log on to a learner.
     Feed(FeedOrder),
     /// From a feeder to a learner, by the leader's order: an append of the leader, as if it had
-    /// come from there. The answer goes to the leader. Since version 5.
+    /// come from there. The answer goes to the leader.
     Fed {
         /// The leader's message; its body is [`synod_consensus::Body::Append`].
         message: Message,
@@ -127,24 +127,24 @@ pub enum PeerMessage {
         payloads: Vec<Option<Bytes>>,
     },
     /// To each connected member, every second: how far away is it, and what does its clock show?
-    /// The transports of both ends exchange it; no driver sees it. Since version 5.
+    /// The transports of both ends exchange it; no driver sees it.
     Ping {
         /// The sender's number for it.
         number: u64,
     },
-    /// Answer to [`PeerMessage::Ping`], at once. Since version 5.
+    /// Answer to [`PeerMessage::Ping`], at once.
     Pong {
         number: u64,
         /// Time of the sender's wall clock, in microseconds since 1970.
         wall_us: u64,
     },
     /// To a configured member: asks for committed entries that the sender's database needs and its
-    /// log lacks. Since version 5.
+    /// log lacks.
     Fetch(FetchRequest),
-    /// Answer to [`PeerMessage::Fetch`]. Since version 5.
+    /// Answer to [`PeerMessage::Fetch`].
     Fetched(FetchAnswer),
     /// From the leader, to all configured members, several times a second: which members are
-    /// present, and when it heard each of them. Since version 5.
+    /// present, and when it heard each of them.
     Presence(PresenceReport),
 }
 
@@ -195,7 +195,7 @@ pub enum ProposalRefusal {
     /// Its earlier chunks are not known, or were discarded.
     GivenUp,
     /// The group takes the leader's writes only, and this is none; or the leader's database has not
-    /// applied yet what preceded its term. Since version 5.
+    /// applied yet what preceded its term.
     NotWriter,
 }
 
@@ -219,7 +219,7 @@ pub struct Join {
     pub last: EntryId,
     pub versions: VersionRange,
     /// Whether its process has taken part in the group before. One that is in no configuration any
-    /// more was removed, and does not come back by itself. False before version 5.
+    /// more was removed, and does not come back by itself.
     pub has_joined: bool,
 }
 
@@ -261,7 +261,7 @@ pub enum JoinRefusal {
     /// member is bound to this one.
     CertificateMismatch = 4,
     /// The member had joined, and was removed since. Only its operator lets it join again, by a
-    /// start. Since version 5.
+    /// start.
     Removed = 5,
 }
 
@@ -315,11 +315,9 @@ pub struct Report {
     pub weight: LeaderWeight,
     /// Whether it is to become a voter once it has caught up.
     pub wants_vote: bool,
-    /// Number of the format in which its log is written; zero if that is not known: a connection of
-    /// a version before 5 does not carry it.
+    /// Number of the format in which its log is written.
     pub log_format: u32,
-    /// The region that it is in; none: its operator has named none, or the report has come by a
-    /// connection of a version before 5.
+    /// The region that it is in; none: its operator has named none.
     pub region: Option<Region>,
 }
 
@@ -333,8 +331,7 @@ pub struct StatusBroadcast {
     /// Index up to which logs may be purged: enough databases have flushed everything up to it, so
     /// a minority that loses its disks costs no action.
     pub purge_limit: LogIndex,
-    /// The leader's commit index, whether the receiver has the entries or not. Zero in versions
-    /// before 5, which do not have it.
+    /// The leader's commit index, whether the receiver has the entries or not.
     pub commit: LogIndex,
 }
 

@@ -2,104 +2,196 @@
 //! payloads stay segments of their own in both directions, so they are never copied.
 
 use bytes::Bytes;
-use synod_consensus::{
-    AppendOutcome, Body, LeaderWeight, LogIndex, MemberId, Seqno, SessionId, Term,
-};
+use synod_consensus::{Body, EntryKind};
 
 use crate::codec::{Reader, Writer};
-use crate::command::{read_answer, read_command, write_answer, write_command};
-use crate::consensus_codec::{
-    read_entry_id, read_feed_order, read_proposal_refusal, read_propose, read_with_payloads,
-    read_without_payloads, write_entry_id, write_feed_order, write_proposal_refusal, write_propose,
-    write_with_payloads, write_without_payloads,
-};
+use crate::consensus_codec::{Bare, read_with_payloads, write_with_payloads};
 use crate::error::{DecodeError, EncodeError};
-use crate::fetch::{
-    read_fetch_answer, read_fetch_request, write_fetch_answer, write_fetch_request,
-};
 use crate::frame::{self, Frame};
-use crate::member_codec::{
-    MEMBERS_MAX, NAME_MAX, read_introduction, read_join, read_join_reply, read_writers,
-    write_introduction, write_join, write_join_reply, write_writers,
-};
+use crate::layout::{Codec, Each, List, Name, Rest, Text, Wire, coded, get, put, record};
+use crate::member_codec::CLIENT_ADDRESS;
 use crate::message::{
-    AppliedPosition, DataState, HeardMember, JoinRefusal, JoinReply, Lane, MemberLag,
-    OutcomeReport, PaceReport, PeerMessage, PresenceReport, ProposalRefusal, Report, StateOffer,
-    StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    AppliedPosition, DataState, FeedOrder, HeardMember, Lane, MemberLag, OutcomeReport, PaceReport,
+    PeerMessage, PresenceReport, ProposalRefusal, Propose, Report, StateOffer, StateRequest,
+    StateResult, StatusBroadcast, SurvivorReport,
 };
 use crate::region::Region;
-use crate::version::{NEXT_MARK, OUR_VERSIONS, VERSION_3, VERSION_5, VERSION_NEXT};
+use crate::version::{NEXT_MARK, OUR_VERSIONS, VERSION_NEXT};
 
-/// Makes the kinds of frames, and what is the same for all messages of a kind.
+/// Number of a frame's kind, first version, lane, and the fields in their order (see
+/// [`crate::layout`]). `with` names a message and the payloads of its entries.
 macro_rules! messages {
-    ($($name:ident = $number:literal, $since:literal, $lane:ident;)*) => {
-        #[derive(Clone, Copy)]
-        enum Kind {
-            $($name),*
-        }
-
-        impl Kind {
-            /// The kind with this number, if the version has it.
-            fn of(number: u8, version: u16) -> Option<Kind> {
-                match number {
-                    $($number if version >= $since => Some(Kind::$name),)*
-                    _ => None,
-                }
-            }
-        }
-
+    ($($number:literal $since:literal $lane:ident
+        ($($field:ident $(: $codec:expr)?),*) $(with ($message:ident, $payloads:ident))?
+        [$($shape:tt)*])*) => {
         impl PeerMessage {
-            /// Number of the frame's kind, first version, lane.
+            #[allow(unused_variables)] // The fields do not matter here.
             fn row(&self) -> (u8, u16, Lane) {
                 match self {
-                    $(PeerMessage::$name { .. } => ($number, $since, Lane::$lane),)*
+                    $($($shape)* => ($number, $since, Lane::$lane),)*
                 }
+            }
+
+            fn write(&self, w: &mut Writer) -> Result<(), EncodeError> {
+                match self {
+                    $($($shape)* => {
+                        $(put!(w, $field $(, $codec)?);)*
+                        $(write_with_payloads(w, $message, $payloads)?;)?
+                    })*
+                }
+                Ok(())
+            }
+
+            fn read(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
+                Ok(match kind {
+                    $($number if r.version() >= $since => {
+                        $(let $field = get!(r $(, $codec)?);)*
+                        $(let ($message, $payloads) = read_with_payloads(r)?;)?
+                        $($shape)*
+                    })*
+                    _ => return Err(DecodeError::unknown("message", kind)),
+                })
             }
         }
     };
 }
 
-// Number of the frame's kind, first version, lane. Frames below 16 belong to the handshake; no
-// number is used again. Only entries and proposals are bulk, and what has to stay behind them.
+// Frames below 16 belong to the handshake; no number is used again. Only entries and proposals are
+// bulk, and what has to stay behind them.
 messages! {
-    Consensus = 16, 1, Control;
-    Append = 17, 1, Control;
-    Propose = 18, 1, Bulk;
-    ProposalRefused = 19, 1, Control;
-    Join = 20, 1, Control;
-    JoinReply = 21, 1, Control;
-    Leave = 22, 1, Control;
-    LeaveReply = 23, 1, Control;
-    Report = 24, 1, Control;
-    Status = 25, 1, Control;
-    StateRequest = 26, 1, Control;
-    StateOffer = 27, 1, Control;
-    StateResult = 28, 1, Control;
-    OutcomeReport = 29, 1, Control;
-    OutcomeQuery = 30, 1, Control;
-    Introduction = 31, 2, Control;
-    AppliedPosition = 32, 3, Control;
-    Pace = 33, 3, Control;
-    AppliedQuery = 34, 4, Control;
-    Command = 35, 5, Control;
-    CommandAnswer = 36, 5, Control;
-    VoteOrder = 37, 5, Control;
-    WritersOrder = 38, 5, Control;
-    WritersRefused = 39, 5, Control;
-    Survivor = 40, 5, Control;
-    Feed = 41, 5, Bulk;
-    Fed = 42, 5, Control;
-    Ping = 43, 5, Control;
-    Pong = 44, 5, Control;
-    Fetch = 45, 5, Control;
-    Fetched = 46, 5, Bulk;
-    Presence = 47, 5, Control;
+    16 5 Control (message: Bare) [PeerMessage::Consensus(message)]
+    17 5 Control () with (message, payloads) [PeerMessage::Append { message, payloads }]
+    18 5 Bulk (propose) [PeerMessage::Propose(propose)]
+    19 5 Control (term, session, number, reason)
+        [PeerMessage::ProposalRefused { term, session, number, reason }]
+    20 5 Control (join) [PeerMessage::Join(join)]
+    21 5 Control (reply) [PeerMessage::JoinReply(reply)]
+    22 5 Control (session) [PeerMessage::Leave { session }]
+    23 5 Control () [PeerMessage::LeaveReply]
+    24 5 Control (report) [PeerMessage::Report(report)]
+    25 5 Control (status) [PeerMessage::Status(status)]
+    26 5 Control (request) [PeerMessage::StateRequest(request)]
+    27 5 Control (offer) [PeerMessage::StateOffer(offer)]
+    28 5 Control (result) [PeerMessage::StateResult(result)]
+    29 5 Control (report) [PeerMessage::OutcomeReport(report)]
+    30 5 Control (term, seqno) [PeerMessage::OutcomeQuery { term, seqno }]
+    31 5 Control (introduction) [PeerMessage::Introduction(introduction)]
+    32 5 Control (position) [PeerMessage::AppliedPosition(position)]
+    33 5 Control (pace) [PeerMessage::Pace(pace)]
+    34 5 Control (session) [PeerMessage::AppliedQuery { session }]
+    35 5 Control (session, number, command) [PeerMessage::Command { session, number, command }]
+    36 5 Control (session, number, answer) [PeerMessage::CommandAnswer { session, number, answer }]
+    37 5 Control (votes) [PeerMessage::VoteOrder { votes }]
+    38 5 Control (writers) [PeerMessage::WritersOrder { writers }]
+    39 5 Control (writers, text: Text) [PeerMessage::WritersRefused { writers, text }]
+    40 5 Control (report) [PeerMessage::Survivor(report)]
+    41 5 Bulk (order) [PeerMessage::Feed(order)]
+    42 5 Control () with (message, payloads) [PeerMessage::Fed { message, payloads }]
+    43 5 Control (number) [PeerMessage::Ping { number }]
+    44 5 Control (number, wall_us) [PeerMessage::Pong { number, wall_us }]
+    45 5 Control (request) [PeerMessage::Fetch(request)]
+    46 5 Bulk (answer) [PeerMessage::Fetched(answer)]
+    47 5 Control (presence) [PeerMessage::Presence(presence)]
 }
 
-const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
-const MEMBER_LAG_BYTES: usize = 8 + 8 + 8;
-const HEARD_MEMBER_BYTES: usize = 8 + 8;
-const STRING_BYTES_MIN: usize = 2;
+record! {
+    Propose { tag, origin, kind: ProposedKind, oldest_outstanding, payload: Rest }
+    FeedOrder { learner, term, prev, last, may_shorten, commit, sent_at }
+    Report {
+        member, session, state, applied, seen, db_flushed, incoming: CLIENT_ADDRESS, queue, weight,
+        wants_vote, log_format, region: LastOfReport
+    }
+    StatusBroadcast { term, members: of_members("reports", 55), purge_limit, commit }
+    OutcomeReport { session, seqno, outcome }
+    StateRequest {
+        id, joiner, session, after, preferred: PREFERRED, any_donor, request: Rest
+    }
+    StateOffer { id, donor, accepted, text: Text }
+    StateResult { id, ok, code, seqno, text: Text }
+    AppliedPosition { session, state, left, released, lag_us }
+    PaceReport {
+        term, rate, paused_us, pauses, slowest, slowest_lag_us, members: of_members("lags", 24)
+    }
+    MemberLag { member, left, lag_us }
+    PresenceReport { term, members: of_members("present members", 16) }
+    HeardMember { member, silent_ms }
+    SurvivorReport {
+        last, durable, commit, stated, incomplete_us, applied, is_under_repair, leader
+    }
+}
+coded! { "refusal of a proposal": ProposalRefusal {
+    0 (with) [ProposalRefusal::Conflict { with }]
+    1 () [ProposalRefusal::TooOld]
+    2 () [ProposalRefusal::Malformed]
+    3 () [ProposalRefusal::GivenUp]
+    4 () [ProposalRefusal::NotWriter]
+} }
+coded! { "database state": DataState {
+    0 () [DataState::Disconnected]
+    1 () [DataState::Joining]
+    2 () [DataState::Donor]
+    3 () [DataState::Joined]
+    4 () [DataState::Synced]
+    5 () [DataState::Error]
+} }
+
+/// Values of at least so many bytes.
+const fn of_members(what: &'static str, bytes_min: usize) -> List<Each> {
+    List {
+        what,
+        bytes_min,
+        each: Each,
+    }
+}
+
+const PREFERRED: List<Name> = List {
+    what: "preferred donors",
+    bytes_min: 2,
+    each: Name::of("preferred donors"),
+};
+
+struct ProposedKind;
+
+impl Codec<EntryKind> for ProposedKind {
+    fn write(&self, kind: &EntryKind, w: &mut Writer) -> Result<(), EncodeError> {
+        kind.write(w)
+    }
+
+    fn read(&self, r: &mut Reader) -> Result<EntryKind, DecodeError> {
+        match EntryKind::read(r)? {
+            kind @ (EntryKind::Action | EntryKind::Chunk) => Ok(kind),
+            kind => Err(DecodeError::unknown("proposed kind", kind as u8)),
+        }
+    }
+}
+
+/// The region, none if the text is empty; and since [`VERSION_NEXT`] a mark.
+struct LastOfReport;
+
+impl Codec<Option<Region>> for LastOfReport {
+    fn write(&self, region: &Option<Region>, w: &mut Writer) -> Result<(), EncodeError> {
+        let region = region.as_ref().map_or("", Region::as_str);
+        w.string("region", region, Region::LENGTH_MAX)?;
+        if w.version() >= VERSION_NEXT {
+            w.u8(NEXT_MARK);
+        }
+        Ok(())
+    }
+
+    fn read(&self, r: &mut Reader) -> Result<Option<Region>, DecodeError> {
+        let name = r.string("region", Region::LENGTH_MAX)?;
+        if r.version() >= VERSION_NEXT {
+            match r.u8()? {
+                NEXT_MARK => {}
+                code => return Err(DecodeError::unknown("mark of the next version", code)),
+            }
+        }
+        match name.as_str() {
+            "" => Ok(None),
+            name => Ok(Some(name.parse()?)),
+        }
+    }
+}
 
 impl PeerMessage {
     pub fn kind(&self) -> u8 {
@@ -123,36 +215,18 @@ impl PeerMessage {
     /// Whether a connection of this version can carry the message. A message that it cannot carry
     /// is left out: an older program has no use for it.
     pub fn is_carried_by(&self, version: u16) -> bool {
-        let since = match self {
-            PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
-                VERSION_3
-            }
-            PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
-            PeerMessage::ProposalRefused {
-                reason: ProposalRefusal::NotWriter,
-                ..
-            }
-            | PeerMessage::JoinReply(JoinReply::Refused {
-                reason: JoinRefusal::Removed,
-                ..
-            }) => VERSION_5,
-            other => other.row().1,
-        };
-        version >= since
+        OUR_VERSIONS.contains(version) && version >= self.row().1
     }
 
     /// Appends the message's frame, header included, to `out`. Large payloads become segments of
     /// their own and share memory with the message.
     pub fn encode(&self, version: u16, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
-        if !OUR_VERSIONS.contains(version) {
-            return Err(EncodeError::UnknownVersion { version });
-        }
         if !self.is_carried_by(version) {
             let kind = self.kind();
             return Err(EncodeError::NotInVersion { kind, version });
         }
         let mut w = Writer::of_version(version);
-        write_peer_message(&mut w, self)?;
+        self.write(&mut w)?;
         let segments = w.into_segments();
         let bytes: usize = segments.iter().map(|s| s.as_slice().len()).sum();
         let max = u32::MAX as usize;
@@ -174,461 +248,8 @@ impl PeerMessage {
             return Err(DecodeError::UnknownVersion { version });
         }
         let mut r = Reader::of_version(version, frame.body);
-        let message = read_peer_message(&mut r, frame.kind)?;
+        let message = PeerMessage::read(&mut r, frame.kind)?;
         r.finish()?;
         Ok(message)
     }
-}
-
-fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), EncodeError> {
-    match message {
-        PeerMessage::Consensus(message) => write_without_payloads(w, message)?,
-        PeerMessage::Append { message, payloads } | PeerMessage::Fed { message, payloads } => {
-            write_with_payloads(w, message, payloads)?;
-        }
-        PeerMessage::Propose(propose) => write_propose(w, propose),
-        PeerMessage::ProposalRefused {
-            term,
-            session,
-            number,
-            reason,
-        } => {
-            w.u64(term.0);
-            w.u64(session.0);
-            w.u64(*number);
-            write_proposal_refusal(w, *reason);
-        }
-        PeerMessage::Join(join) => write_join(w, join)?,
-        PeerMessage::JoinReply(reply) => write_join_reply(w, reply)?,
-        PeerMessage::Leave { session } | PeerMessage::AppliedQuery { session } => w.u64(session.0),
-        PeerMessage::LeaveReply => {}
-        PeerMessage::Report(report) => write_report(w, report)?,
-        PeerMessage::Status(status) => {
-            w.u64(status.term.0);
-            w.count("reports", status.members.len(), MEMBERS_MAX)?;
-            status
-                .members
-                .iter()
-                .try_for_each(|report| write_report(w, report))?;
-            w.u64(status.purge_limit.0);
-            if w.version() >= VERSION_5 {
-                w.u64(status.commit.0);
-            }
-        }
-        PeerMessage::StateRequest(request) => write_state_request(w, request)?,
-        PeerMessage::StateOffer(offer) => {
-            w.u64(offer.id);
-            w.u64(offer.donor.0);
-            w.bool(offer.accepted);
-            w.text(&offer.text);
-        }
-        PeerMessage::StateResult(result) => {
-            w.u64(result.id);
-            w.bool(result.ok);
-            w.i32(result.code);
-            w.i64(result.seqno.0);
-            w.text(&result.text);
-        }
-        PeerMessage::OutcomeReport(report) => {
-            w.u64(report.session.0);
-            w.i64(report.seqno.0);
-            w.u64(report.outcome);
-        }
-        PeerMessage::OutcomeQuery { term, seqno } => {
-            w.u64(term.0);
-            w.i64(seqno.0);
-        }
-        PeerMessage::Introduction(introduction) => write_introduction(w, introduction)?,
-        PeerMessage::AppliedPosition(position) => write_applied_position(w, position),
-        PeerMessage::Pace(pace) => write_pace(w, pace)?,
-        PeerMessage::Presence(presence) => write_presence(w, presence)?,
-        PeerMessage::Command {
-            session,
-            number,
-            command,
-        } => {
-            w.u64(session.0);
-            w.u64(*number);
-            write_command(w, command)?;
-        }
-        PeerMessage::CommandAnswer {
-            session,
-            number,
-            answer,
-        } => {
-            w.u64(session.0);
-            w.u64(*number);
-            write_answer(w, answer)?;
-        }
-        PeerMessage::VoteOrder { votes } => w.bool(*votes),
-        PeerMessage::WritersOrder { writers } => write_writers(w, *writers),
-        PeerMessage::WritersRefused { writers, text } => {
-            write_writers(w, *writers);
-            w.text(text);
-        }
-        PeerMessage::Survivor(report) => write_survivor(w, report),
-        PeerMessage::Feed(order) => write_feed_order(w, order),
-        PeerMessage::Ping { number } => w.u64(*number),
-        PeerMessage::Pong { number, wall_us } => {
-            w.u64(*number);
-            w.u64(*wall_us);
-        }
-        PeerMessage::Fetch(request) => write_fetch_request(w, request),
-        PeerMessage::Fetched(answer) => write_fetch_answer(w, answer)?,
-    }
-    Ok(())
-}
-
-fn asks_for_payload(body: &Body) -> bool {
-    let Body::AppendReply(reply) = body else {
-        return false;
-    };
-    matches!(reply.outcome, AppendOutcome::PayloadMissing { .. })
-}
-
-fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
-    let unknown = DecodeError::unknown("message", kind);
-    Ok(match Kind::of(kind, r.version()).ok_or(unknown)? {
-        Kind::Consensus => PeerMessage::Consensus(read_without_payloads(r)?),
-        Kind::Append => {
-            let (message, payloads) = read_with_payloads(r)?;
-            PeerMessage::Append { message, payloads }
-        }
-        Kind::Propose => PeerMessage::Propose(read_propose(r)?),
-        Kind::ProposalRefused => PeerMessage::ProposalRefused {
-            term: Term(r.u64()?),
-            session: SessionId(r.u64()?),
-            number: r.u64()?,
-            reason: read_proposal_refusal(r)?,
-        },
-        Kind::Join => PeerMessage::Join(read_join(r)?),
-        Kind::JoinReply => PeerMessage::JoinReply(read_join_reply(r)?),
-        Kind::Leave => PeerMessage::Leave {
-            session: SessionId(r.u64()?),
-        },
-        Kind::LeaveReply => PeerMessage::LeaveReply,
-        Kind::Report => PeerMessage::Report(read_report(r)?),
-        Kind::Status => PeerMessage::Status(read_status(r)?),
-        Kind::StateRequest => PeerMessage::StateRequest(read_state_request(r)?),
-        Kind::StateOffer => PeerMessage::StateOffer(StateOffer {
-            id: r.u64()?,
-            donor: MemberId(r.u64()?),
-            accepted: r.bool()?,
-            text: r.text()?,
-        }),
-        Kind::StateResult => PeerMessage::StateResult(StateResult {
-            id: r.u64()?,
-            ok: r.bool()?,
-            code: r.i32()?,
-            seqno: Seqno(r.i64()?),
-            text: r.text()?,
-        }),
-        Kind::OutcomeReport => PeerMessage::OutcomeReport(OutcomeReport {
-            session: SessionId(r.u64()?),
-            seqno: Seqno(r.i64()?),
-            outcome: r.u64()?,
-        }),
-        Kind::OutcomeQuery => PeerMessage::OutcomeQuery {
-            term: Term(r.u64()?),
-            seqno: Seqno(r.i64()?),
-        },
-        Kind::AppliedPosition => PeerMessage::AppliedPosition(read_applied_position(r)?),
-        Kind::Pace => PeerMessage::Pace(read_pace(r)?),
-        Kind::Presence => PeerMessage::Presence(read_presence(r)?),
-        Kind::AppliedQuery => PeerMessage::AppliedQuery {
-            session: SessionId(r.u64()?),
-        },
-        Kind::Command => PeerMessage::Command {
-            session: SessionId(r.u64()?),
-            number: r.u64()?,
-            command: read_command(r)?,
-        },
-        Kind::CommandAnswer => PeerMessage::CommandAnswer {
-            session: SessionId(r.u64()?),
-            number: r.u64()?,
-            answer: read_answer(r)?,
-        },
-        Kind::VoteOrder => PeerMessage::VoteOrder { votes: r.bool()? },
-        Kind::WritersOrder => PeerMessage::WritersOrder {
-            writers: read_writers(r)?,
-        },
-        Kind::WritersRefused => PeerMessage::WritersRefused {
-            writers: read_writers(r)?,
-            text: r.text()?,
-        },
-        Kind::Survivor => PeerMessage::Survivor(read_survivor(r)?),
-        Kind::Feed => PeerMessage::Feed(read_feed_order(r)?),
-        Kind::Fed => {
-            let (message, payloads) = read_with_payloads(r)?;
-            PeerMessage::Fed { message, payloads }
-        }
-        Kind::Ping => PeerMessage::Ping { number: r.u64()? },
-        Kind::Pong => PeerMessage::Pong {
-            number: r.u64()?,
-            wall_us: r.u64()?,
-        },
-        Kind::Fetch => PeerMessage::Fetch(read_fetch_request(r)?),
-        Kind::Fetched => PeerMessage::Fetched(read_fetch_answer(r)?),
-        Kind::Introduction => PeerMessage::Introduction(read_introduction(r)?),
-    })
-}
-
-fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
-    w.u64(report.member.0);
-    w.u64(report.session.0);
-    w.u8(report.state as u8);
-    w.i64(report.applied.0);
-    w.i64(report.seen.0);
-    w.i64(report.db_flushed.0);
-    w.string("client address", &report.incoming, NAME_MAX)?;
-    w.u32(report.queue);
-    w.u8(report.weight.get());
-    w.bool(report.wants_vote);
-    if w.version() >= VERSION_5 {
-        w.u32(report.log_format);
-        let region = report.region.as_ref().map_or("", Region::as_str);
-        w.string("region", region, Region::LENGTH_MAX)?;
-    }
-    if w.version() >= VERSION_NEXT {
-        w.u8(NEXT_MARK);
-    }
-    Ok(())
-}
-
-fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
-    let report = Report {
-        member: MemberId(r.u64()?),
-        session: SessionId(r.u64()?),
-        state: read_data_state(r)?,
-        applied: Seqno(r.i64()?),
-        seen: Seqno(r.i64()?),
-        db_flushed: Seqno(r.i64()?),
-        incoming: r.string("client address", NAME_MAX)?,
-        queue: r.u32()?,
-        weight: read_leader_weight(r)?,
-        wants_vote: r.bool()?,
-        log_format: if r.version() >= VERSION_5 {
-            r.u32()?
-        } else {
-            0
-        },
-        region: read_region(r)?,
-    };
-    if r.version() >= VERSION_NEXT {
-        read_next_mark(r)?;
-    }
-    Ok(report)
-}
-
-fn read_next_mark(r: &mut Reader) -> Result<(), DecodeError> {
-    match r.u8()? {
-        NEXT_MARK => Ok(()),
-        code => Err(DecodeError::unknown("mark of the next version", code)),
-    }
-}
-
-/// None if the text is empty, and in versions that have no regions.
-fn read_region(r: &mut Reader) -> Result<Option<Region>, DecodeError> {
-    if r.version() < VERSION_5 {
-        return Ok(None);
-    }
-    let name = r.string("region", Region::LENGTH_MAX)?;
-    match name.as_str() {
-        "" => Ok(None),
-        name => Ok(Some(name.parse()?)),
-    }
-}
-
-pub(crate) fn read_leader_weight(r: &mut Reader) -> Result<LeaderWeight, DecodeError> {
-    let code = r.u8()?;
-    LeaderWeight::new(code).ok_or(DecodeError::unknown("leader weight", code))
-}
-
-fn read_data_state(r: &mut Reader) -> Result<DataState, DecodeError> {
-    const STATES: [DataState; 6] = [
-        DataState::Disconnected,
-        DataState::Joining,
-        DataState::Donor,
-        DataState::Joined,
-        DataState::Synced,
-        DataState::Error,
-    ];
-    r.one_of("database state", &STATES)
-}
-
-fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
-    let term = Term(r.u64()?);
-    let count = r.count("reports", REPORT_BYTES_MIN, MEMBERS_MAX)?;
-    let mut members = Vec::with_capacity(count);
-    for _ in 0..count {
-        members.push(read_report(r)?);
-    }
-    let purge_limit = LogIndex(r.u64()?);
-    let commit = if r.version() >= VERSION_5 {
-        LogIndex(r.u64()?)
-    } else {
-        LogIndex(0)
-    };
-    Ok(StatusBroadcast {
-        term,
-        members,
-        purge_limit,
-        commit,
-    })
-}
-
-fn write_state_request(w: &mut Writer, request: &StateRequest) -> Result<(), EncodeError> {
-    w.u64(request.id);
-    w.u64(request.joiner.0);
-    w.u64(request.session.0);
-    w.i64(request.after.0);
-    write_strings(w, "preferred donors", &request.preferred)?;
-    w.bool(request.any_donor);
-    w.payload(&request.request);
-    Ok(())
-}
-
-fn read_state_request(r: &mut Reader) -> Result<StateRequest, DecodeError> {
-    Ok(StateRequest {
-        id: r.u64()?,
-        joiner: MemberId(r.u64()?),
-        session: SessionId(r.u64()?),
-        after: Seqno(r.i64()?),
-        preferred: read_strings(r, "preferred donors")?,
-        any_donor: r.bool()?,
-        request: r.take_rest(),
-    })
-}
-
-fn write_applied_position(w: &mut Writer, position: &AppliedPosition) {
-    w.u64(position.session.0);
-    w.u8(position.state as u8);
-    w.i64(position.left.0);
-    w.i64(position.released.0);
-    w.u64(position.lag_us);
-}
-
-fn read_applied_position(r: &mut Reader) -> Result<AppliedPosition, DecodeError> {
-    Ok(AppliedPosition {
-        session: SessionId(r.u64()?),
-        state: read_data_state(r)?,
-        left: Seqno(r.i64()?),
-        released: Seqno(r.i64()?),
-        lag_us: r.u64()?,
-    })
-}
-
-fn write_pace(w: &mut Writer, pace: &PaceReport) -> Result<(), EncodeError> {
-    w.u64(pace.term.0);
-    w.u64(pace.rate);
-    w.u64(pace.paused_us);
-    w.u64(pace.pauses);
-    w.u64(pace.slowest.0);
-    w.u64(pace.slowest_lag_us);
-    w.count("lags", pace.members.len(), MEMBERS_MAX)?;
-    for lag in &pace.members {
-        w.u64(lag.member.0);
-        w.i64(lag.left.0);
-        w.u64(lag.lag_us);
-    }
-    Ok(())
-}
-
-fn read_pace(r: &mut Reader) -> Result<PaceReport, DecodeError> {
-    let mut pace = PaceReport {
-        term: Term(r.u64()?),
-        rate: r.u64()?,
-        paused_us: r.u64()?,
-        pauses: r.u64()?,
-        slowest: MemberId(r.u64()?),
-        slowest_lag_us: r.u64()?,
-        members: Vec::new(),
-    };
-    for _ in 0..r.count("lags", MEMBER_LAG_BYTES, MEMBERS_MAX)? {
-        pace.members.push(MemberLag {
-            member: MemberId(r.u64()?),
-            left: Seqno(r.i64()?),
-            lag_us: r.u64()?,
-        });
-    }
-    Ok(pace)
-}
-
-fn write_presence(w: &mut Writer, presence: &PresenceReport) -> Result<(), EncodeError> {
-    w.u64(presence.term.0);
-    w.count("present members", presence.members.len(), MEMBERS_MAX)?;
-    for heard in &presence.members {
-        w.u64(heard.member.0);
-        w.u64(heard.silent_ms);
-    }
-    Ok(())
-}
-
-fn read_presence(r: &mut Reader) -> Result<PresenceReport, DecodeError> {
-    let mut presence = PresenceReport {
-        term: Term(r.u64()?),
-        members: Vec::new(),
-    };
-    for _ in 0..r.count("present members", HEARD_MEMBER_BYTES, MEMBERS_MAX)? {
-        presence.members.push(HeardMember {
-            member: MemberId(r.u64()?),
-            silent_ms: r.u64()?,
-        });
-    }
-    Ok(presence)
-}
-
-fn write_strings(
-    w: &mut Writer,
-    what: &'static str,
-    strings: &[String],
-) -> Result<(), EncodeError> {
-    w.count(what, strings.len(), MEMBERS_MAX)?;
-    strings
-        .iter()
-        .try_for_each(|string| w.string(what, string, NAME_MAX))
-}
-
-fn read_strings(r: &mut Reader, what: &'static str) -> Result<Vec<String>, DecodeError> {
-    let count = r.count(what, STRING_BYTES_MIN, MEMBERS_MAX)?;
-    let mut strings = Vec::with_capacity(count);
-    for _ in 0..count {
-        strings.push(r.string(what, NAME_MAX)?);
-    }
-    Ok(strings)
-}
-
-fn write_survivor(w: &mut Writer, report: &SurvivorReport) {
-    write_entry_id(w, report.last);
-    w.u64(report.durable.0);
-    w.u64(report.commit.0);
-    w.u64(report.stated.0);
-    write_option(w, report.incomplete_us);
-    w.i64(report.applied.0);
-    w.bool(report.is_under_repair);
-    write_option(w, report.leader.map(|leader| leader.0));
-}
-
-fn read_survivor(r: &mut Reader) -> Result<SurvivorReport, DecodeError> {
-    Ok(SurvivorReport {
-        last: read_entry_id(r)?,
-        durable: LogIndex(r.u64()?),
-        commit: LogIndex(r.u64()?),
-        stated: LogIndex(r.u64()?),
-        incomplete_us: read_option(r)?,
-        applied: Seqno(r.i64()?),
-        is_under_repair: r.bool()?,
-        leader: read_option(r)?.map(MemberId),
-    })
-}
-
-fn write_option(w: &mut Writer, number: Option<u64>) {
-    w.bool(number.is_some());
-    if let Some(number) = number {
-        w.u64(number);
-    }
-}
-
-fn read_option(r: &mut Reader) -> Result<Option<u64>, DecodeError> {
-    r.bool()?.then(|| r.u64()).transpose()
 }

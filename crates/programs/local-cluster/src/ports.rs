@@ -35,6 +35,10 @@ impl Ports {
     /// Checks that no program listens on any of them. If the node's server `ran_before`, it may
     /// have been killed amid a full copy: its library ends the programs that this left on a port.
     pub fn check_free(&self, node: u8, ran_before: bool) -> Result<()> {
+        self.check_not(node, ran_before, is_taken)
+    }
+
+    fn check_not(&self, node: u8, ran_before: bool, taken: impl Fn(u16) -> bool) -> Result<()> {
         let uses = [
             (self.sql, "SQL clients"),
             (self.group, "the group"),
@@ -42,7 +46,7 @@ impl Ports {
         ];
         let copies = (!ran_before).then_some((self.sst, "full copies"));
         for (port, purpose) in uses.into_iter().chain(copies) {
-            if is_taken(port) {
+            if taken(port) {
                 return Err(ClusterError::PortInUse {
                     port,
                     purpose,
@@ -80,20 +84,17 @@ mod tests {
 
     #[test]
     fn taken_port_is_named() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let others = other.local_addr().unwrap().port();
-        drop(other);
-        let ports = Ports {
-            sql: others,
-            group: others,
-            sst: port,
-            ist: others,
-        };
-        let error = ports.check_free(2, false).unwrap_err().to_string();
-        assert!(error.contains(&format!("port {port}")), "{error}");
+        let ports = Ports::of(13306, 2);
+        let taken = |port| port == ports.sst;
+        let error = ports.check_not(2, false, taken).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {}", ports.sst)), "{error}");
         assert!(error.contains("node 2"), "{error}");
-        assert!(ports.check_free(2, true).is_ok(), "a copy's leftover");
+        assert!(ports.check_not(2, true, taken).is_ok(), "a copy's leftover");
+    }
+
+    #[test]
+    fn port_of_a_listener_is_taken() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(is_taken(listener.local_addr().unwrap().port()));
     }
 }

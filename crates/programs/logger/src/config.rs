@@ -223,8 +223,7 @@ impl LoggerConfig {
         node
     }
 
-    /// A logger leads only while no server can. Members of versions before loggers know that by its
-    /// weight, the others by themselves.
+    /// A logger leads only while no server can.
     pub fn leader_preference(&self) -> LeaderPreference {
         LeaderPreference {
             weight: LeaderWeight::new(0).unwrap_or_default(),

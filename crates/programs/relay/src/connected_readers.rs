@@ -23,7 +23,7 @@ use crate::lock;
 const WORDS_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub(crate) struct ReaderRegistry {
+pub(crate) struct ConnectedReaders {
     /// By the number of the connection.
     taken: Mutex<BTreeMap<u32, Taken>>,
     /// A seat is free again.
@@ -42,7 +42,7 @@ struct Taken {
 /// The seat of one reader, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat<'a> {
-    seats: &'a ReaderRegistry,
+    seats: &'a ConnectedReaders,
     connection: u32,
     place: Arc<ReaderPlace>,
     newer: Arc<OnceLock<SocketAddr>>,
@@ -56,7 +56,7 @@ pub(crate) enum NoSeat {
     System(#[from] io::Error),
 }
 
-impl ReaderRegistry {
+impl ConnectedReaders {
     /// A seat for the reader of this connection, if fewer than `most` are taken.
     pub(crate) fn take(
         &self,
@@ -95,7 +95,12 @@ impl ReaderRegistry {
     }
 
     /// Has the dumps with this number end, and notes this connection's. The connections of those.
-    fn displace(&self, connection: u32, server_id: u32, from: SocketAddr) -> Vec<u32> {
+    fn displace_same_server_id(
+        &self,
+        connection: u32,
+        server_id: u32,
+        from: SocketAddr,
+    ) -> Vec<u32> {
         let mut taken = lock(&self.taken);
         let older = |other: &&u32| taken[*other].dump_of == server_id;
         let older: Vec<u32> = taken.keys().filter(older).copied().collect();
@@ -142,7 +147,9 @@ impl Seat<'_> {
             return;
         }
         let from = self.place.get().from;
-        let older = self.seats.displace(self.connection, server_id, from);
+        let older = self
+            .seats
+            .displace_same_server_id(self.connection, server_id, from);
         if older.is_empty() {
             return;
         }
@@ -242,7 +249,7 @@ mod tests {
 
     /// A seat with a dump that nothing is in the way of.
     fn seat_with_dump<'a>(
-        seats: &'a ReaderRegistry,
+        seats: &'a ConnectedReaders,
         connection: u32,
         stream: &TcpStream,
         server_id: u32,
@@ -255,7 +262,7 @@ mod tests {
 
     #[test]
     fn newer_dump_waits_until_the_older_one_has_told_its_reader() {
-        let seats = ReaderRegistry::default();
+        let seats = ConnectedReaders::default();
         let (_reader, stream) = connection();
         let older = seat_with_dump(&seats, 1, &stream, 7);
         let other = seat_with_dump(&seats, 2, &stream, 8);
@@ -277,7 +284,7 @@ mod tests {
 
     #[test]
     fn connection_of_an_older_dump_that_hangs_is_ended() {
-        let seats = ReaderRegistry::default();
+        let seats = ConnectedReaders::default();
         let (mut reader, mut stream) = connection();
         let older = seat_with_dump(&seats, 1, &stream, 7);
         thread::scope(|threads| {
@@ -295,7 +302,7 @@ mod tests {
 
     #[test]
     fn readers_without_a_number_are_beside_each_other() {
-        let seats = ReaderRegistry::default();
+        let seats = ConnectedReaders::default();
         let (_reader, stream) = connection();
         let first = seat_with_dump(&seats, 1, &stream, 0);
         let second = seat_with_dump(&seats, 2, &stream, 0);
@@ -304,7 +311,7 @@ mod tests {
 
     #[test]
     fn seats_are_taken_up_to_their_number() {
-        let seats = ReaderRegistry::default();
+        let seats = ConnectedReaders::default();
         let (_reader, stream) = connection();
         let first = seats.take(1, &stream, from(1), 1).unwrap();
         let second = seats.take(2, &stream, from(2), 1);

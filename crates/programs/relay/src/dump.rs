@@ -11,7 +11,7 @@ use synod_binlog::{BinlogWriter, EventError, EventType, Outgoing, Placed};
 use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
 use crate::connected_readers::Seat;
-use crate::late_readers::Pace;
+use crate::late_readers::LateReaderTurns;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets, Refusal};
 use crate::reader_connection::{Relay, displaced_by};
@@ -125,19 +125,19 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// GTID, if the reader wants that, and when the relay stops. An error if the reader cannot get
     /// that, or is gone; or a reader with its `server_id` has begun a newer dump.
     pub(crate) fn run(self) -> Result<(), DumpError> {
-        let mut pace = Pace::new(self.relay.permits.clone());
-        let mut source = self.begin(&mut pace)?;
+        let mut turns = LateReaderTurns::new(self.relay.permits.clone());
+        let mut source = self.begin(&mut turns)?;
         let server_id = self.request.server_id;
         // No permit is held meanwhile: the older dump may wait for one before it looks.
-        pace.ends_portion();
+        turns.ends_portion();
         self.seat.begin_dump(server_id, || self.log.wake());
-        pace.begins();
+        turns.begins();
         let place = self.seat.place();
         place.begins(source.passed(), source.gtids());
         let (output, from) = (&self.relay.output, place.get().from);
         let say = |text: &str| output.log(Level::Warning, &format!("the reader at {from} {text}"));
         let (identity, request) = (self.identity, &self.request);
-        let mut binlog = Binlog::begin(self.packets, request, identity, &*source, pace, &say)?;
+        let mut binlog = Binlog::begin(self.packets, request, identity, &*source, turns, &say)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
             if let Some(newer) = self.seat.newer() {
@@ -149,12 +149,12 @@ impl<'a, S: Connection> Dump<'a, S> {
                     binlog.rotate_if_large(&*source)?;
                 }
                 place.moved(source.passed(), || source.gtids());
-                binlog.pace.passes_action();
+                binlog.turns.passes_action();
                 if let Some(newer) = self.seat.newer() {
                     return displaced(binlog.packets, server_id, newer);
                 }
             }
-            binlog.pace.is_at_end();
+            binlog.turns.is_at_end();
             binlog.packets.flush()?;
             if source.last() != before {
                 quiet_until = self.request.quiet_until();
@@ -183,12 +183,12 @@ impl<'a, S: Connection> Dump<'a, S> {
 
     /// The transactions from the reader's place on. The search for it is paced, the wait for what
     /// this relay lacks yet is not.
-    fn begin(&self, pace: &mut Pace) -> Result<Box<dyn Transactions>, DumpError> {
+    fn begin(&self, turns: &mut LateReaderTurns) -> Result<Box<dyn Transactions>, DumpError> {
         let Origin::Upstream(tail) = &self.relay.origin else {
             let after = self.request.after(self.identity)?;
             let until = self.request.until_action(self.identity)?;
             self.await_action(after)?;
-            pace.begins();
+            turns.begins();
             let follower = self.log.follow(after).map_err(SourceError::from)?;
             return Ok(Box::new(Source::new(follower, self.identity, until)));
         };
@@ -198,13 +198,13 @@ impl<'a, S: Connection> Dump<'a, S> {
             Some(has) => {
                 let has = GtidState::of(&has);
                 self.await_gtids(tail, &has)?;
-                pace.begins();
+                turns.begins();
                 KeptSource::after_gtids(&self.log, tail, Lacks::new(reader_id, has, until))
             }
             None => {
                 let after = self.request.after_file()?;
                 self.await_action(after)?;
-                pace.begins();
+                turns.begins();
                 let lacks = Lacks::new(reader_id, GtidState::default(), until);
                 KeptSource::after_action(&self.log, tail, lacks, after)
             }
@@ -305,7 +305,7 @@ struct Binlog<'a, S> {
     /// The reader wants the texts of statements: others may not know the event.
     annotates: bool,
     head: &'static [u8],
-    pace: Pace,
+    turns: LateReaderTurns,
     /// None: it was said that rows are compressed.
     say: Option<Say<'a>>,
 }
@@ -316,7 +316,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         request: &Request,
         identity: Identity,
         source: &dyn Transactions,
-        pace: Pace,
+        turns: LateReaderTurns,
         say: Say<'a>,
     ) -> Result<Binlog<'a, S>, SourceError> {
         // Tools stop at once where a binlog has another name than they asked for.
@@ -332,7 +332,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
                 true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
                 false => &EVENT,
             },
-            pace,
+            turns,
             say: Some(say),
         };
         let named = binlog.writer.file_name();
@@ -394,10 +394,10 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
             return Ok(self.packets.write_pieces(&pieces)?);
         }
         // The socket may take nothing for long: no permit is held meanwhile.
-        self.pace.ends_portion();
+        self.turns.ends_portion();
         let sent_bytes = self.packets.gathered_bytes() + bytes;
         self.packets.write_pieces(&pieces)?;
-        self.pace.begins_portion(sent_bytes);
+        self.turns.begins_portion(sent_bytes);
         Ok(())
     }
 }
@@ -418,10 +418,10 @@ mod tests {
     use synod_binlog::Checksum;
 
     use super::*;
-    use crate::late_readers::Permits;
+    use crate::late_readers::LateReaderPermits;
 
     /// A socket: while bytes are written to it, all permits must be free.
-    struct Socket(Permits);
+    struct Socket(LateReaderPermits);
 
     impl Read for Socket {
         fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
@@ -443,21 +443,21 @@ mod tests {
     fn binlog<'a>(
         packets: &'a mut Packets<Socket>,
         checksum: Checksum,
-        permits: &Permits,
+        permits: &LateReaderPermits,
     ) -> Binlog<'a, Socket> {
         Binlog {
             packets,
             writer: BinlogWriter::new(1, checksum, file_name(Seqno(0))),
             annotates: false,
             head: &EVENT,
-            pace: Pace::new(permits.clone()),
+            turns: LateReaderTurns::new(permits.clone()),
             say: None,
         }
     }
 
     #[test]
     fn late_reader_holds_no_permit_while_its_socket_is_written_to() {
-        let permits = Permits::new(1);
+        let permits = LateReaderPermits::new(1);
         let mut packets = Packets::new(Socket(permits.clone()));
         let mut binlog = binlog(&mut packets, Checksum::Crc32, &permits);
         let mut give = |bytes: usize, times: usize| {
@@ -470,7 +470,7 @@ mod tests {
         assert!(give(1000, 1000), "it is not late yet");
         assert!(!give(1000, 10_000), "it is late");
         assert!(!give(40 << 20, 1), "a large event is sent in parts");
-        binlog.pace.is_at_end();
+        binlog.turns.is_at_end();
         binlog.packets.flush().unwrap();
         assert!(permits.try_take().is_some());
     }
@@ -482,7 +482,7 @@ mod tests {
             assert!(text.contains("log_bin_compress"));
             said.set(said.get() + 1);
         };
-        let permits = Permits::new(1);
+        let permits = LateReaderPermits::new(1);
         let mut packets = Packets::new(Socket(permits.clone()));
         let mut binlog = Binlog {
             say: Some(&say),
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn texts_of_statements_come_to_those_that_ask_for_them() {
-        let permits = Permits::new(1);
+        let permits = LateReaderPermits::new(1);
         let sent = |annotates| {
             let mut packets = Packets::new(Socket(permits.clone()));
             let mut binlog = Binlog {

@@ -17,7 +17,7 @@ use std::thread;
 use crate::lock;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Permits(Arc<Mutex<Queue>>);
+pub(crate) struct LateReaderPermits(Arc<Mutex<Queue>>);
 
 #[derive(Debug)]
 struct Queue {
@@ -35,18 +35,18 @@ struct Waiter {
 
 /// The right to prepare a portion for a late reader, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Permits);
+pub(crate) struct Permit(LateReaderPermits);
 
-impl Permits {
+impl LateReaderPermits {
     /// Permits for half of this machine's cores, at least one.
-    pub(crate) fn of_this_machine() -> Permits {
+    pub(crate) fn of_this_machine() -> LateReaderPermits {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        Permits::new((cores / 2).max(1))
+        LateReaderPermits::new((cores / 2).max(1))
     }
 
-    pub(crate) fn new(count: usize) -> Permits {
+    pub(crate) fn new(count: usize) -> LateReaderPermits {
         let (free, waiting) = (count, VecDeque::new());
-        Permits(Arc::new(Mutex::new(Queue { free, waiting })))
+        LateReaderPermits(Arc::new(Mutex::new(Queue { free, waiting })))
     }
 
     /// Waits for a permit, behind all that have asked before.
@@ -84,7 +84,7 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-impl Permits {
+impl LateReaderPermits {
     /// A permit, if one is free.
     pub(crate) fn try_take(&self) -> Option<Permit> {
         let is_free = lock(&self.0).free > 0;
@@ -99,17 +99,17 @@ const LATE_BYTES: usize = 4 << 20;
 /// Actions of a portion, at most: some give readers nothing.
 const PORTION_ACTIONS: u32 = 1024;
 
-pub(crate) struct Pace {
-    permits: Permits,
+pub(crate) struct LateReaderTurns {
+    permits: LateReaderPermits,
     permit: Option<Permit>,
     /// Bytes that the reader was given since it was at the end of the log.
     since_end: usize,
     actions: u32,
 }
 
-impl Pace {
-    pub(crate) fn new(permits: Permits) -> Pace {
-        Pace {
+impl LateReaderTurns {
+    pub(crate) fn new(permits: LateReaderPermits) -> LateReaderTurns {
+        LateReaderTurns {
             permits,
             permit: None,
             since_end: 0,
@@ -161,7 +161,11 @@ mod tests {
     use super::*;
 
     /// A thread that takes a permit, says its number, and gives it back.
-    fn ask(permits: &Permits, number: usize, said: &mpsc::Sender<usize>) -> thread::JoinHandle<()> {
+    fn ask(
+        permits: &LateReaderPermits,
+        number: usize,
+        said: &mpsc::Sender<usize>,
+    ) -> thread::JoinHandle<()> {
         let (other, said) = (permits.clone(), said.clone());
         let waiting = lock(&permits.0).waiting.len();
         let thread = thread::spawn(move || {
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn permits_are_given_in_the_order_of_asking() {
-        let permits = Permits::new(2);
+        let permits = LateReaderPermits::new(2);
         let held = (permits.take(), permits.take());
         let (said, says) = mpsc::channel();
         let threads: Vec<_> = (0..5).map(|number| ask(&permits, number, &said)).collect();
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn permit_that_is_given_back_is_not_free_while_a_thread_waits() {
-        let permits = Permits::new(1);
+        let permits = LateReaderPermits::new(1);
         let held = permits.take();
         let (said, says) = mpsc::channel();
         let thread = ask(&permits, 7, &said);
@@ -202,57 +206,57 @@ mod tests {
         thread.join().unwrap();
     }
 
-    fn is_free(permits: &Permits) -> bool {
+    fn is_free(permits: &LateReaderPermits) -> bool {
         permits.try_take().is_some()
     }
 
     #[test]
     fn reader_is_late_from_its_beginning_to_its_first_end_of_the_log() {
-        let permits = Permits::new(1);
-        let mut pace = Pace::new(permits.clone());
+        let permits = LateReaderPermits::new(1);
+        let mut turns = LateReaderTurns::new(permits.clone());
         assert!(is_free(&permits), "it has not begun");
-        pace.begins();
+        turns.begins();
         assert!(!is_free(&permits));
-        pace.ends_portion();
+        turns.ends_portion();
         assert!(is_free(&permits), "it sends");
-        pace.begins_portion(1);
+        turns.begins_portion(1);
         assert!(!is_free(&permits), "it has not been at the end yet");
-        pace.is_at_end();
-        pace.begins_portion(1);
+        turns.is_at_end();
+        turns.begins_portion(1);
         assert!(is_free(&permits));
     }
 
     #[test]
     fn reader_at_the_tail_takes_no_permit() {
-        let permits = Permits::new(1);
-        let mut pace = Pace::new(permits.clone());
-        pace.begins();
-        pace.is_at_end();
+        let permits = LateReaderPermits::new(1);
+        let mut turns = LateReaderTurns::new(permits.clone());
+        turns.begins();
+        turns.is_at_end();
         for _ in 0..100 {
-            pace.ends_portion();
-            pace.begins_portion(LATE_BYTES - 1);
-            (0..PORTION_ACTIONS).for_each(|_| pace.passes_action());
+            turns.ends_portion();
+            turns.begins_portion(LATE_BYTES - 1);
+            (0..PORTION_ACTIONS).for_each(|_| turns.passes_action());
             assert!(is_free(&permits));
-            pace.is_at_end();
+            turns.is_at_end();
         }
     }
 
     #[test]
     fn late_reader_holds_a_permit_but_not_while_it_sends() {
-        let permits = Permits::new(1);
-        let mut pace = Pace::new(permits.clone());
-        pace.begins_portion(LATE_BYTES);
+        let permits = LateReaderPermits::new(1);
+        let mut turns = LateReaderTurns::new(permits.clone());
+        turns.begins_portion(LATE_BYTES);
         assert!(!is_free(&permits));
-        pace.ends_portion();
+        turns.ends_portion();
         assert!(is_free(&permits), "it sends");
-        pace.begins_portion(1);
+        turns.begins_portion(1);
         assert!(!is_free(&permits), "still late");
-        pace.is_at_end();
+        turns.is_at_end();
         assert!(is_free(&permits));
-        pace.begins_portion(1);
+        turns.begins_portion(1);
         assert!(is_free(&permits), "no longer late");
-        pace.begins_portion(LATE_BYTES);
-        drop(pace);
+        turns.begins_portion(LATE_BYTES);
+        drop(turns);
         assert!(is_free(&permits), "its connection has ended");
     }
 }

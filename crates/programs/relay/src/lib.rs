@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
-mod admission;
+mod callers;
 pub mod config;
 mod connected_readers;
 mod consequences;
@@ -27,6 +27,7 @@ mod registered_readers;
 mod request;
 mod service;
 mod source;
+mod stalled_reader;
 #[cfg(test)]
 mod testing;
 mod upstream_log;

@@ -1,4 +1,4 @@
-//! One reader's connection after its [admission](crate::admission): questions, and the dump at the
+//! One reader's connection after its [admission](crate::callers): questions, and the dump at the
 //! end.
 //!
 //! A reader may have the number of another one: of a server whose transactions it lacks, or of a
@@ -21,10 +21,11 @@ use crate::accounts::Accounts;
 use crate::connected_readers::Seat;
 use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encrypting;
-use crate::late_readers::Permits;
+use crate::late_readers::LateReaderPermits;
 use crate::protocol::packet::{Answer, Connection, Packets, Refusal};
 use crate::protocol::question::{Facts, ReaderVariables, answer};
 use crate::request::{Identity, Request};
+use crate::stalled_reader::why_reader_is_gone;
 use crate::upstream_log::history::GtidState;
 
 mod command {
@@ -53,7 +54,7 @@ pub(crate) struct Relay {
     pub(crate) encryption: Option<Encrypting>,
     pub(crate) domain: Option<u32>,
     pub(crate) origin: Origin,
-    pub(crate) permits: Permits,
+    pub(crate) permits: LateReaderPermits,
     pub(crate) output: Output,
 }
 
@@ -128,7 +129,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let (newer, server_id) = (self.seat.newer(), self.server_id);
         Ended::by(&mut self.packets, error, |error| match newer {
             Some(newer) => displaced_in_silence(server_id, newer),
-            None => why_gone(error, is_in_dump),
+            None => why_reader_is_gone(error, is_in_dump),
         })
     }
 
@@ -261,19 +262,6 @@ impl<'a, S: Connection> Reader<'a, S> {
     }
 }
 
-/// Why a reader is gone. The system says no more of a limit than that nothing is ready.
-fn why_gone(error: &io::Error, is_in_dump: bool) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if is_in_dump => {
-            "it took nothing for as long as relay.stalled_after lets it".to_owned()
-        }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "it said nothing for too long before it asked for a dump".to_owned()
-        }
-        _ => error.to_string(),
-    }
-}
-
 /// Why the connection of an older reader has ended without an error to it: that reader takes
 /// nothing, or takes a large transaction slowly.
 fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
@@ -356,15 +344,6 @@ pub(crate) fn displaced_by(server_id: u32, newer: SocketAddr) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_are_told_in_words() {
-        let limit = io::Error::from(io::ErrorKind::WouldBlock);
-        assert!(why_gone(&limit, true).contains("relay.stalled_after"));
-        assert!(why_gone(&limit, false).contains("said nothing"));
-        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
-        assert_eq!(why_gone(&reset, true), reset.to_string());
-    }
 
     fn refused(server_id: u32, gtids: &str) -> Option<String> {
         let newest = GtidState::of(&"0-7-30,1-8-4".parse().unwrap());

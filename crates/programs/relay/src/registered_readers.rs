@@ -22,7 +22,7 @@ use crate::connected_readers::{At, Place};
 use crate::pull::control::OrderRefusal;
 use crate::upstream_log::entry::Note;
 use crate::upstream_log::history::GtidState;
-use crate::upstream_log::registry::{REGISTERED_MAX, Registered, Registry};
+use crate::upstream_log::registry::{REGISTERED_MAX, Registered, RegisteredReaders};
 use crate::upstream_log::source::{NoStart, start};
 use crate::upstream_log::tail::{End, Tail};
 use crate::upstream_service::Watch;
@@ -77,7 +77,7 @@ struct Seen {
 }
 
 impl ReaderPositions {
-    fn look(&mut self, now_s: u64, places: &[Place], registry: &Registry) -> Vec<Note> {
+    fn look(&mut self, now_s: u64, places: &[Place], registry: &RegisteredReaders) -> Vec<Note> {
         let mut notes = Vec::new();
         let before = std::mem::take(&mut self.0);
         for place in places {
@@ -160,7 +160,7 @@ fn refused<T>(text: impl Into<String>) -> Result<T, OrderRefusal> {
     Err(OrderRefusal::Refused(text.into()))
 }
 
-fn register(server_id: u32, registry: &Registry) -> Result<(Note, String), OrderRefusal> {
+fn register(server_id: u32, registry: &RegisteredReaders) -> Result<(Note, String), OrderRefusal> {
     if registry.readers.contains_key(&server_id) {
         return refused(format!("reader {server_id} is registered already"));
     }
@@ -176,7 +176,7 @@ fn register(server_id: u32, registry: &Registry) -> Result<(Note, String), Order
     Ok((Note::Register { server_id }, text))
 }
 
-fn remove(server_id: u32, registry: &Registry) -> Result<(Note, String), OrderRefusal> {
+fn remove(server_id: u32, registry: &RegisteredReaders) -> Result<(Note, String), OrderRefusal> {
     if !registry.readers.contains_key(&server_id) {
         return refused(format!(
             "reader {server_id} is not registered: 'synod relay status' lists those that are"
@@ -300,8 +300,8 @@ mod tests {
         }
     }
 
-    fn registry(server_id: u32) -> Registry {
-        let mut registry = Registry::default();
+    fn registry(server_id: u32) -> RegisteredReaders {
+        let mut registry = RegisteredReaders::default();
         registry.follow(Seqno(1), &Note::Register { server_id });
         registry
     }
@@ -347,8 +347,8 @@ mod readers_order_tests {
     use super::*;
     use crate::connected_readers::At;
 
-    fn registry(passed: i64) -> Registry {
-        let mut registry = Registry::default();
+    fn registry(passed: i64) -> RegisteredReaders {
+        let mut registry = RegisteredReaders::default();
         registry.follow(Seqno(1), &Note::Register { server_id: 5 });
         let note = Note::At {
             server_id: 5,

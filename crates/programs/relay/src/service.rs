@@ -19,20 +19,19 @@ use synod_logger::{LoggerError, Service, run_with};
 use synod_node::{Consequence, Level, LogRateLimit, Node, StartMode, WritePermission};
 use synod_tls::Reading;
 
-use crate::admission::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
+use crate::callers::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
-use crate::connected_readers::{NoSeat, Place, ReaderRegistry, Seat};
+use crate::connected_readers::{ConnectedReaders, NoSeat, Place, Seat};
 use crate::consequences::for_readers;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
-use crate::late_readers::Permits;
+use crate::late_readers::LateReaderPermits;
 use crate::lock;
 use crate::protocol::packet::{Answer, Packets, Refusal};
 use crate::reader_connection::{Ended, Reader, Relay};
+use crate::stalled_reader::limit_stalls;
 use crate::upstream_service::{UpstreamService, shown_readers};
 
-/// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
-const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 /// After an error of the listening socket (out of file descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,14 +70,14 @@ impl Service for RelayService {
                 encryption,
                 domain: self.config.domain,
                 origin,
-                permits: Permits::of_this_machine(),
+                permits: LateReaderPermits::of_this_machine(),
                 output: output.clone(),
             },
             listening: Listening::at(self.config.listen.to_string()),
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
             callers: Callers::default(),
-            seats: ReaderRegistry::default(),
+            seats: ConnectedReaders::default(),
             lines: Mutex::default(),
             stopped: AtomicBool::default(),
         });
@@ -181,7 +180,7 @@ struct Serving {
     readers_max: usize,
     stalled_after: Duration,
     callers: Callers,
-    seats: ReaderRegistry,
+    seats: ConnectedReaders,
     /// Lines about callers and readers, which may be many.
     lines: Mutex<LogRateLimit<IpAddr>>,
     stopped: AtomicBool,
@@ -253,8 +252,7 @@ impl Serving {
         stream: &TcpStream,
         from: SocketAddr,
     ) -> Result<Seat<'_>, DumpError> {
-        stream.set_read_timeout(Some(QUESTION_LIMIT))?;
-        stream.set_write_timeout(Some(self.stalled_after))?;
+        limit_stalls(stream, self.stalled_after)?;
         let seat = self.seats.take(connection, stream, from, self.readers_max);
         seat.map_err(|error| match error {
             NoSeat::System(error) => DumpError::Gone(error),
@@ -299,7 +297,7 @@ impl Serving {
         drop(place);
         match welcomed {
             Ok((seat, account)) => Reader::new(&self.relay, &seat, packets, account).run(),
-            Err(error) => Ended::by(&mut packets, error, admission::why_gone),
+            Err(error) => Ended::by(&mut packets, error, callers::why_gone),
         }
     }
 

@@ -15,6 +15,7 @@
 
 mod accept;
 mod client;
+pub mod command_rights;
 pub mod conflict;
 mod connection;
 pub mod event;
@@ -25,7 +26,6 @@ pub mod protocol;
 pub mod recovery;
 pub mod relay;
 mod remote;
-pub mod rights;
 mod serve;
 pub mod socket;
 pub mod span;

@@ -17,8 +17,8 @@ use std::time::Duration;
 use synod_tls::{Credentials, TlsError, TlsHandshakeError, TlsStream};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    CLIENT_VERSIONS, ClientHello, FrameReader, FrameWriter, HandshakeError, HelloReply,
-    RefuseReason, StreamError, read_reply, write_client_hello,
+    ClientHello, FrameReader, FrameWriter, HandshakeError, HelloReply, OUR_VERSIONS, RefuseReason,
+    StreamError, read_reply, write_client_hello,
 };
 
 use crate::connection::Connection;
@@ -90,7 +90,7 @@ pub(crate) fn connect(to: &RemoteMember) -> Result<RemoteConnection, RemoteError
     let socket = connect_socket(&with_port(&to.address)).map_err(failed)?;
     let mut stream = tls.connect(socket).map_err(|e| no_tls(to, e))?;
     let hello = ClientHello {
-        versions: CLIENT_VERSIONS,
+        versions: OUR_VERSIONS,
         cluster_name: to.cluster_name.clone(),
         name: own_name(),
     };

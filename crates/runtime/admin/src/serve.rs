@@ -9,10 +9,10 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use crate::command_rights::CommandRights;
 use crate::connection::Connection;
 use crate::lines::{self, LineError, LineReader};
 use crate::protocol::{CALL_BYTES_MAX, Call, Hello, NEWEST, OLDEST, Reason, Reply, Request};
-use crate::rights::Rights;
 use crate::socket::STATUS_GROUP;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Default for ServeLimits {
 /// Serves one client until it goes. `program` is the version of the server's program.
 pub fn serve(
     connection: &mut dyn Connection,
-    rights: Rights,
+    rights: CommandRights,
     program: &str,
     limits: ServeLimits,
     answer: &dyn Fn(Request) -> Reply,
@@ -57,7 +57,7 @@ pub fn serve(
     }
 }
 
-fn reply_to(call: Call, rights: Rights, answer: &dyn Fn(Request) -> Reply) -> Reply {
+fn reply_to(call: Call, rights: CommandRights, answer: &dyn Fn(Request) -> Reply) -> Reply {
     if !(OLDEST..=NEWEST).contains(&call.protocol) {
         let text = format!(
             "this server speaks protocol versions {OLDEST} to {NEWEST}, the client {}",
@@ -65,7 +65,7 @@ fn reply_to(call: Call, rights: Rights, answer: &dyn Fn(Request) -> Reply) -> Re
         );
         return Reply::refused(Reason::NotUnderstood, text);
     }
-    if rights == Rights::Status && !call.request.is_status() {
+    if rights == CommandRights::Status && !call.request.is_status() {
         let text = format!(
             "orders are taken from the server's own user and from root: the group {STATUS_GROUP} \
              may only ask for the status"

@@ -2,8 +2,8 @@
 //!
 //! The socket is `synod.sock` in the log directory, which one process at a time holds by the log's
 //! lock: what lies there under that name when it begins to listen was left by a process that has
-//! ended, and is replaced. The socket has mode 0600 from its first moment; [`crate::rights`] says
-//! who may order.
+//! ended, and is replaced. The socket has mode 0600 from its first moment;
+//! [`crate::command_rights`] says who may order.
 //!
 //! If this machine has the group [`STATUS_GROUP`] and this process is in it, the socket is opened
 //! to that group: its processes, such as an agent with a user of its own, may ask how the member

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use synod_admin::command_rights::CommandRights;
 use synod_admin::protocol::{Answer, Reason, Reply, Request};
-use synod_admin::rights::Rights;
 use synod_admin::socket::{self, Listening};
 use synod_admin::status::Status;
 use synod_admin::{Client, ClientError, LineError, ServeLimits, refuse_busy, serve};
@@ -29,10 +29,10 @@ fn answer(request: Request) -> Reply {
 }
 
 fn serve_one(limits: ServeLimits) -> (TempDir, Served) {
-    serve_one_with(Rights::Orders, limits)
+    serve_one_with(CommandRights::Orders, limits)
 }
 
-fn serve_one_with(rights: Rights, limits: ServeLimits) -> (TempDir, Served) {
+fn serve_one_with(rights: CommandRights, limits: ServeLimits) -> (TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
     let listening = Listening::begin(dir.path()).unwrap();
     listening.listener().set_nonblocking(false).unwrap();
@@ -75,7 +75,7 @@ fn several_calls_on_one_connection() {
 
 #[test]
 fn client_with_the_right_to_the_status_alone_gives_no_orders() {
-    let (dir, served) = serve_one_with(Rights::Status, ServeLimits::default());
+    let (dir, served) = serve_one_with(CommandRights::Status, ServeLimits::default());
     let mut client = Client::connect(dir.path()).unwrap();
     let answer = client.ask(Request::Status, PATIENCE).unwrap();
     assert!(matches!(answer, Answer::Status(_)));
@@ -161,7 +161,7 @@ proptest! {
     ) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let served = thread::spawn(move || {
-            serve(&mut &theirs, Rights::Orders, "9.9", ServeLimits::default(), &answer)
+            serve(&mut &theirs, CommandRights::Orders, "9.9", ServeLimits::default(), &answer)
         });
         // The server may have gone before it has taken everything.
         let _ = (&ours).write_all(&bytes);

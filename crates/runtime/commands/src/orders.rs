@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use synod_admin::outlook::Outlook;
 use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
-use synod_node::{self as node, Command, LeaderWeight, LogIndex, Node, RefusalReason};
+use synod_node::{self as node, Command, LeaderWeight, LogIndex, Node, NodeStatus, RefusalReason};
 
 use crate::status;
 
@@ -33,7 +33,7 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
     if is_about_upstream(&order) {
         return Reply::refused(Reason::Refused, NO_UPSTREAM);
     }
-    let done_in_words = done_in_words(&order);
+    let done_in_words = done_in_words(&order, &node.status());
     let Some(command) = command(order) else {
         let text = "the order is not understood: a weight is a number from 0 to 100, a protocol \
                     version one from 1 on";
@@ -59,7 +59,8 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
 }
 
 /// The end of an order that changes the group, once that is committed; none for other orders.
-fn done_in_words(order: &Request) -> Option<String> {
+/// `before`: the status when it was given.
+fn done_in_words(order: &Request, before: &NodeStatus) -> Option<String> {
     Some(match order {
         Request::RemoveMember { member, .. } => format!("{member} is no member any more"),
         Request::PromoteMember { member } => format!("{member} votes"),
@@ -68,8 +69,36 @@ fn done_in_words(order: &Request) -> Option<String> {
             format!("{old} is no member any more, and {new} votes")
         }
         Request::UnbindMember { member } => format!("{member} is bound to no certificate"),
+        Request::SetProtocol { version, .. } => {
+            let was = (before.protocol, before.protocol_is_held);
+            protocol_set(*version, before.members.len(), was)
+        }
         _ => return None,
     })
+}
+
+/// A set protocol version in words. `was`: the one before, 0 if it is not known here, and whether
+/// it was held.
+fn protocol_set(version: Option<u16>, members: usize, was: (u16, bool)) -> String {
+    let all = match members {
+        1 => "the group's only member".to_owned(),
+        count => format!("all {count} members of the group"),
+    };
+    let was = match was {
+        (0, _) => "what it was before is not known here".to_owned(),
+        (version, true) => format!("it was held at {version} before"),
+        (version, false) => format!("it was {version} before, and rose by itself"),
+    };
+    match version {
+        Some(version) => format!(
+            "the protocol version of {all} is {version}, and stays so until the next 'synod \
+             protocol set'; {was}"
+        ),
+        None => format!(
+            "the protocol version of {all} rises by itself from now on, to the newest that all \
+             speak; {was}"
+        ),
+    }
 }
 
 /// A change of the group in words, and what may fail from now on.
@@ -182,7 +211,6 @@ fn reason(reason: RefusalReason) -> Reason {
         | RefusalReason::NotVoter
         | RefusalReason::InProgress
         | RefusalReason::WouldLoseQuorum
-        | RefusalReason::ProtocolTooOld
         | RefusalReason::NotSpoken
         | RefusalReason::ProtocolFell
         | RefusalReason::TransferFailed
@@ -193,6 +221,16 @@ fn reason(reason: RefusalReason) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn protocol_version_is_told_with_its_members_and_what_it_was() {
+        let held = "the protocol version of all 3 members of the group is 6, and stays so until the \
+                    next 'synod protocol set'; it was 5 before, and rose by itself";
+        assert_eq!(protocol_set(Some(6), 3, (5, false)), held);
+        let released = "the protocol version of the group's only member rises by itself from now \
+                        on, to the newest that all speak; it was held at 6 before";
+        assert_eq!(protocol_set(None, 1, (6, true)), released);
+    }
 
     #[test]
     fn change_is_told_with_what_may_fail_from_now_on() {

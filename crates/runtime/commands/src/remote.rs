@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use synod_admin::command_rights::CommandRights;
 use synod_admin::protocol::Request;
-use synod_admin::rights::Rights;
 use synod_admin::{Connection, LineError, ServeLimits, serve};
 use synod_node::{CommandConnection, CommandHandler, Level};
 
@@ -34,7 +34,7 @@ pub fn remote_handler(
         let mut remote = Remote(connection);
         match serve(
             &mut remote,
-            Rights::Orders,
+            CommandRights::Orders,
             PROGRAM_VERSION,
             limits,
             &noting,

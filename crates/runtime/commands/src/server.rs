@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use synod_admin::command_rights::{CommandRights, rights_of};
 use synod_admin::protocol::{Reply, Request};
-use synod_admin::rights::{Rights, rights_of};
 use synod_admin::socket::{GroupAccess, ListenError, Listening, STATUS_GROUP};
 use synod_admin::{Accepted, ServeLimits, refuse_busy, serve};
 use synod_node::Level;
@@ -152,7 +152,7 @@ struct Clients {
 
 struct Served {
     stream: UnixStream,
-    rights: Rights,
+    rights: CommandRights,
     thread: JoinHandle<()>,
 }
 
@@ -197,10 +197,13 @@ impl Clients {
         }
     }
 
-    fn is_full_for(&self, rights: Rights) -> bool {
-        let asking = self.served.iter().filter(|s| s.rights == Rights::Status);
+    fn is_full_for(&self, rights: CommandRights) -> bool {
+        let asking = self
+            .served
+            .iter()
+            .filter(|s| s.rights == CommandRights::Status);
         self.served.len() >= CLIENTS_MAX
-            || rights == Rights::Status && asking.count() >= STATUS_CLIENTS_MAX
+            || rights == CommandRights::Status && asking.count() >= STATUS_CLIENTS_MAX
     }
 
     /// Breaks all connections, and waits for their threads.

@@ -173,6 +173,22 @@ pub enum NodeError {
         /// The one that answers, as a part of a sentence.
         other: String,
     },
+    /// A group was to begin, and members of one with the same name and credentials answer.
+    #[error(
+        "no group is begun here: {name} at {address} is in group {group}, which has the same \
+         cluster name and takes this member's credentials. Both groups would serve clients, each \
+         without what is written in the other. To join that group, start this member without \
+         bootstrap: its own data are replaced by the group's. If that group is over, as after a \
+         restore, or was begun by mistake, stop its members first. To have two groups, give this \
+         one a cluster name of its own, or take {address} out of {setting}, and begin it again"
+    )]
+    GroupRuns {
+        address: String,
+        /// The member that answers there.
+        name: String,
+        group: GroupId,
+        setting: &'static str,
+    },
     /// The log is that of a member with a database, and this one has none; or the reverse.
     #[error(
         "the log in {} is that of '{name}', which {}: this member {}, so it must not continue \

@@ -61,7 +61,7 @@ pub use log_queue::LogQueue;
 pub use node::Node;
 pub use transport::{
     CallSource, ClockOffset, CommandConnection, CommandHandler, CompressionChoice,
-    CompressionStatus, LinkStatus, LogRateLimit, first_to_leave, galera,
+    CompressionStatus, LinkStatus, LogRateLimit, galera, oldest_of_fullest_address,
 };
 pub use wait::{Pending, WaitResult};
 
@@ -76,7 +76,7 @@ pub use synod_log::{
     shows_other_data,
 };
 pub use synod_member::{
-    Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DatabasePosition,
+    Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DataChunk, DatabasePosition,
     DatabaseStatus, DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed,
     FollowedAction, Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level,
     LiveSetting, LogHold, MemberConfig, MemberPresence, MemberStatus, NodeStatus, NotFetched,

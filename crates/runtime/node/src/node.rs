@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crossbeam_channel::bounded;
 use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
@@ -16,7 +17,7 @@ use synod_member::{
     Action, ApplyOutcome, ChunkSplitter, DatabasePosition, DecisionSearch, Deliverer, Event, Host,
     LeaveDone, Level, Me, NodeStatus, NotFetched, OrderedAction, OutcomeDecision, Piece, ReadDone,
     Remedy, SessionHistory, Shared, Snapshot, Submission, WaitPolicy, Waiter, lock, ordered_action,
-    split_into_chunks,
+    split_as_it_comes,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
@@ -125,11 +126,66 @@ impl Node {
         pending: &Arc<Pending>,
         last_seen: impl FnOnce() -> Seqno,
     ) {
+        self.hand_over_as_it_comes(action, 0, pending, |_| true, last_seen);
+    }
+
+    /// Proposes an action of one piece, before all that is submitted after the return. Takes no
+    /// room, waits for nothing and does not drive, so the caller may hold locks of the host.
+    pub fn submit_at_once(&self, action: &Action) -> Arc<Pending> {
+        let pending = self.pending(WaitPolicy::default());
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let number = self.next_action.fetch_add(1, Ordering::Relaxed);
-        let pieces = split_into_chunks(action, epoch, self.config.chunk_bytes, number);
+        let mut pieces = split_as_it_comes(action, 0, epoch, self.config.chunk_bytes, number);
+        assert!(
+            pieces.is_at_last(),
+            "only small actions may pass the others"
+        );
+        let snapshot = self.hold_snapshot(|| Seqno(action.last_seen));
+        pieces.see(snapshot.seqno());
+        if let Some(last) = pieces.next().filter(|_| pending.begin_last_piece()) {
+            let (kind, payload) = last.into_proposal();
+            self.send_event(Event::Submit(Submission {
+                kind,
+                payload,
+                waiter: Waiter::new(pending.clone()),
+                snapshot: Some(snapshot),
+                held: None,
+            }));
+        }
+        pending
+    }
+
+    /// Proposes an action as [`Node::hand_over`] does, of which `later_bytes` of data are not in
+    /// memory: `read` hands them over in parts, until it is told that no more are wanted. If it
+    /// cannot, it returns false, and the action is withdrawn.
+    pub fn hand_over_as_it_comes(
+        &self,
+        action: &Action,
+        later_bytes: usize,
+        pending: &Arc<Pending>,
+        read: impl FnOnce(&mut dyn FnMut(Bytes) -> bool) -> bool,
+        last_seen: impl FnOnce() -> Seqno,
+    ) {
+        let epoch = self.shared.epoch().load(Ordering::Acquire);
+        let number = self.next_action.fetch_add(1, Ordering::Relaxed);
+        let chunk_bytes = self.config.chunk_bytes;
+        let mut pieces = split_as_it_comes(action, later_bytes, epoch, chunk_bytes, number);
         let withdrawal = pieces.withdrawal();
-        self.hand_over_pieces(pieces, pending, last_seen);
+        let mut is_wanted = self.submit_chunks(&mut pieces, pending);
+        let mut found_bytes = 0;
+        let is_read = !is_wanted
+            || read(&mut |part| {
+                found_bytes += part.len();
+                pieces.append(part);
+                is_wanted = self.submit_chunks(&mut pieces, pending);
+                is_wanted
+            });
+        if is_wanted && is_read && found_bytes == later_bytes {
+            self.submit_last(pieces, pending, last_seen);
+        } else {
+            // It has a result already, unless its data are not what was said.
+            pending.withdraw();
+        }
         if let Some(chunk) = withdrawal.filter(|_| pending.is_withdrawn()) {
             self.submit_withdrawal(chunk);
         }
@@ -149,18 +205,23 @@ impl Node {
         self.submit_event(Event::Submit(submission));
     }
 
-    fn hand_over_pieces(
+    /// Submits the chunks that are due; false: the action has a result already.
+    fn submit_chunks(&self, pieces: &mut ChunkSplitter, pending: &Arc<Pending>) -> bool {
+        while !pieces.is_at_last() {
+            let Some(chunk) = pieces.next().filter(|_| pending.result().is_none()) else {
+                return false;
+            };
+            self.submit_piece(chunk, pending, None);
+        }
+        true
+    }
+
+    fn submit_last(
         &self,
         mut pieces: ChunkSplitter,
         pending: &Arc<Pending>,
         last_seen: impl FnOnce() -> Seqno,
     ) {
-        while !pieces.is_at_last() {
-            let Some(chunk) = pieces.next().filter(|_| pending.result().is_none()) else {
-                return;
-            };
-            self.submit_piece(chunk, pending, None);
-        }
         let snapshot = self.hold_snapshot(last_seen);
         pieces.see(snapshot.seqno());
         if let Some(last) = pieces.next().filter(|_| pending.begin_last_piece()) {

@@ -1,8 +1,9 @@
 //! Start of a node: identity, then queues, then threads.
 //!
-//! 1. Identity: certificates are read and the address is listened on before the log is opened; then
+//! 1. Identity: certificates are read, then the log is opened, and the address is listened on; then
 //!    the member's core is restored from the log. A log that was copied from another machine is
-//!    refused here, before this process takes part in anything.
+//!    refused here, before this process takes part in anything. So is a group that would begin
+//!    beside one that runs, before the log has a name for it.
 //! 2. Queues between the threads, and the budgets that bound the payloads in them.
 //! 3. Threads: log, core, catch-up, ping; delivery only when the host asks for it
 //!    ([`Node::deliver_after`]), or at once on a member without a database.
@@ -13,13 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use synod_consensus::{GroupId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_log::{Files, Opened, RealFiles};
 use synod_member::{
-    CatchUpRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartEntropy,
-    StartMode, Storage, Tuning,
+    Driver, DriverLinks, Host, Job, Level, ReadForPeer, Setting, Shared, Start, StartEntropy,
+    StartMode, Storage, Tuning, has_history,
 };
-use synod_wire::{LocalIdentity, OUR_VERSIONS};
+use synod_wire::{Hello, Lane, LocalIdentity, OUR_VERSIONS};
 
 use crate::clock::{Clock, wall_us};
 use crate::config::{NodeConfig, NodeError};
@@ -27,7 +28,9 @@ use crate::node::Node;
 use crate::threads::core::{CoreThread, Events};
 use crate::threads::delivery::Delivery;
 use crate::threads::disk::{CatchUpThread, DiskQueues, LogThread};
-use crate::transport::{DriverNetwork, PingThread, Security, Transport, TransportStart};
+use crate::transport::{
+    ConnectionEncryption, DriverNetwork, PingThread, Transport, TransportStart, group_at,
+};
 use crate::wait::{ByteBudget, InboundBudgets};
 
 impl Node {
@@ -52,11 +55,21 @@ impl Node {
             return Err(NodeError::BeginWithoutData);
         }
         // Before the log is opened: a member that should encrypt never takes part without.
-        let endpoint = Endpoint::open(&config, &*host)?;
-        let subject = endpoint.security.subject();
-        let member = Identity::establish(files, &mut config, subject, mode, &host)?;
+        let encryption = ConnectionEncryption::new(config.tls.clone(), &*host)?;
+        host.log(Level::Info, &encryption.summary());
+        let opened = config.open_log(files, &host)?;
+        if mode != StartMode::Join && !has_history(&opened) {
+            refuse_beside_other_group(&config, &encryption, &*host)?;
+        }
+        let listener = listen(&config.listen, &*host)?;
+        let endpoint = Endpoint {
+            encryption,
+            listener,
+        };
+        let subject = endpoint.encryption.subject();
+        let member = Identity::establish(opened, &mut config, subject, mode, &host)?;
         refuse_other_member(&member.start, &config, &*host)?;
-        refuse_other_subject(&member.start, &endpoint.security, &*host)?;
+        refuse_other_subject(&member.start, &endpoint.encryption, &*host)?;
         let queues = Queues::new(&config);
         let transport = endpoint.start_transport(&config, &member.start, &queues, &host)?;
         let node = Arc::new(Node::new(config, &member, &queues, host, transport));
@@ -157,20 +170,13 @@ impl Node {
     }
 }
 
-/// The socket on which other members reach this one, and the security of its connections.
+/// The socket on which other members reach this one, and the encryption of its connections.
 struct Endpoint {
-    security: Security,
+    encryption: ConnectionEncryption,
     listener: TcpListener,
 }
 
 impl Endpoint {
-    fn open(config: &NodeConfig, host: &dyn Host) -> Result<Endpoint, NodeError> {
-        let security = Security::new(config.tls.clone(), host)?;
-        host.log(Level::Info, &security.summary());
-        let listener = listen(&config.listen, host)?;
-        Ok(Endpoint { security, listener })
-    }
-
     /// Starts to connect to other members. Fails if one of them is another process with the
     /// identity of this member.
     fn start_transport(
@@ -192,7 +198,7 @@ impl Endpoint {
             },
             address: config.address.clone(),
             listener: self.listener,
-            security: self.security,
+            encryption: self.encryption,
             seeds: config.seeds.clone(),
             events: queues.events.clone(),
             inbound_budgets: queues.inbound_budgets.clone(),
@@ -220,13 +226,12 @@ impl Identity {
     /// Restores the member from its log, or begins its log. The database's position in `config` is
     /// afterwards what a bootstrap has settled.
     fn establish(
-        files: Arc<dyn Files>,
+        mut opened: Opened,
         config: &mut NodeConfig,
         certificate: Option<String>,
         mode: StartMode,
         host: &Arc<dyn Host>,
     ) -> Result<Identity, NodeError> {
-        let mut opened = config.open_log(files, host)?;
         let clock = Clock::start();
         let start = Start::new(
             config.member(certificate),
@@ -262,7 +267,7 @@ struct Queues {
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
-    catch_up: Queue<CatchUpRead>,
+    catch_up: Queue<ReadForPeer>,
     pending_budget: Arc<ByteBudget>,
     chunk_budget: Arc<ByteBudget>,
     inbound_budgets: InboundBudgets,
@@ -291,6 +296,35 @@ fn listen(address: &str, host: &dyn Host) -> Result<TcpListener, NodeError> {
     };
     let candidates: Vec<_> = address.to_socket_addrs().map_err(error)?.collect();
     TcpListener::bind(candidates.as_slice()).map_err(error)
+}
+
+/// Refuses to begin a group where a member of one with the same name and credentials answers. The
+/// question is asked in the name of no member, and before this one listens: its own address may be
+/// on its list.
+fn refuse_beside_other_group(
+    config: &NodeConfig,
+    encryption: &ConnectionEncryption,
+    host: &dyn Host,
+) -> Result<(), NodeError> {
+    let hello = Hello {
+        versions: OUR_VERSIONS,
+        group: GroupId::NONE,
+        cluster_name: config.cluster_name.clone(),
+        member: MemberId(random_u64()?),
+        session: new_session(SystemTime::now(), random_u64()?),
+        name: config.name.clone(),
+        address: config.address.clone(),
+        lane: Lane::Control,
+    };
+    let found = group_at(encryption, &hello, &config.seeds);
+    found.map_or(Ok(()), |(address, name, group)| {
+        Err(NodeError::GroupRuns {
+            address,
+            name,
+            group,
+            setting: host.setting_name(Setting::GroupAddress),
+        })
+    })
 }
 
 /// A log that was copied to another machine has the address of the original in its configuration.
@@ -366,10 +400,10 @@ fn refuse_other_member(
 /// every connection, and this member would wait for them without end.
 fn refuse_other_subject(
     start: &Start,
-    security: &Security,
+    encryption: &ConnectionEncryption,
     host: &dyn Host,
 ) -> Result<(), NodeError> {
-    match (start.configured_certificate(), security.subject()) {
+    match (start.configured_certificate(), encryption.subject()) {
         (Some(bound), Some(shown)) if bound != shown => Err(NodeError::OtherSubject {
             bound: bound.to_owned(),
             shown,

@@ -23,8 +23,8 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::by_certificates::tls13_signatures_only;
 use super::error::TlsError;
+use super::peer_verifier::tls13_signatures_only;
 use super::secret::{GroupSecret, SecretFile, short_name};
 use super::session::PeerCredential;
 use super::settings::CredentialNames;

@@ -3,7 +3,7 @@
 //! A certificate is taken apart here (RFC 5280, section 4.1) only for what `webpki` does not offer:
 //! dates and names for messages, and certificates of version 1. Nothing trusts its input: every
 //! length is checked by the DER reader. Texts about a certificate speak of it as "it". Whether a
-//! peer's certificate is accepted is decided in [`super::by_certificates`].
+//! peer's certificate is accepted is decided in [`super::peer_verifier`].
 
 use std::fs;
 use std::path::Path;

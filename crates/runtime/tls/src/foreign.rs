@@ -13,10 +13,11 @@ use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::by_certificates::PeerVerifier;
 use super::certificate::{self, SettingFile};
-use super::error::{self, TlsError};
+use super::error::TlsError;
+use super::peer_verifier::PeerVerifier;
 use super::processor;
+use super::refused_peer::foreign_text;
 
 /// Name, in texts, of the authorities that the operator has named.
 const AUTHORITIES: &str = "the upstream's authorities";
@@ -67,7 +68,7 @@ impl ForeignTls {
 
     /// Why a handshake or a connection failed. The text speaks of the server as "it".
     pub fn why_failed(error: &io::Error) -> String {
-        error::foreign_text(error, AUTHORITIES)
+        foreign_text(error, AUTHORITIES)
     }
 }
 

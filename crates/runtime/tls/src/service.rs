@@ -20,8 +20,9 @@ use rustls::version::TLS13;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificate::{self, Certificate, SettingFile};
-use super::error::{self, TlsError};
+use super::error::TlsError;
 use super::own::OwnFiles;
+use super::refused_peer::client_text;
 use super::secret::mode_open_to_all;
 use super::settings::{TlsFiles, TlsSettingNames};
 
@@ -112,7 +113,7 @@ impl ServiceTls {
 
     /// Why a handshake with a client failed. The text speaks of the client as "it".
     pub fn why_failed(&self, error: &io::Error) -> String {
-        error::client_text(error, &self.names)
+        client_text(error, &self.names)
     }
 }
 

@@ -9,7 +9,8 @@ use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 
 use super::certificate::Certificate;
-use super::error::{TlsHandshakeError, explain};
+use super::error::TlsHandshakeError;
+use super::refused_peer::explain;
 use super::settings::CredentialNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A

@@ -5,15 +5,17 @@
 //! executed beyond that comes again, and the server skips it by its GTID.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use synod_binlog::mysql_gtid::MysqlGtidSet;
-use synod_node::{Delivery, Level, NotFetched, Seqno};
+use synod_node::{Level, NotFetched, Seqno};
 
-use crate::events::{self, Place};
+use crate::events;
 use crate::host::Member;
+use crate::incoming::Part;
 use crate::server::ServerError;
 use crate::status::Stage;
-use crate::transaction::{self, Logged, NotReadable};
+use crate::transaction::NotReadable;
 
 /// Bytes that wait in the channel's queue on disk at most: the group's log has them, too.
 const QUEUED_BYTES_MAX: usize = 256 << 20;
@@ -44,7 +46,7 @@ impl Queued {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ApplyError {
+pub(crate) enum ApplyError {
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error(transparent)]
@@ -122,83 +124,35 @@ impl Member {
     }
 
     fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
-        let (mut own, mut queued) = (after, Queued::default());
+        let (mut own, mut queued, mut begun) = (after, Queued::default(), None);
         while let Some(deliveries) = self.deliveries.take() {
-            for delivery in deliveries {
-                let (seqno, depends_on, data) = match delivery {
-                    Delivery::Action {
-                        seqno, data: None, ..
-                    } if self.lock().founds => (seqno, Seqno(seqno.0 - 1), None),
-                    Delivery::Action {
-                        seqno, data: None, ..
-                    } => {
+            for delivered in deliveries {
+                let part = match Part::of(delivered, self.lock().founds) {
+                    ControlFlow::Continue(part) => part,
+                    ControlFlow::Break(seqno) => {
                         own = seqno;
                         continue;
                     }
-                    Delivery::Action {
-                        seqno,
-                        depends_on,
-                        data: Some(data),
-                        ..
-                    } => (seqno, depends_on, Some(data)),
-                    // Nothing is applied beside it.
-                    Delivery::View(view) => (view.seqno, Seqno(view.seqno.0 - 1), None),
                 };
+                let is_first = begun.is_none();
                 // A client of this server commits it, and the channel does not know of it: what
                 // comes after may depend on it.
-                if !self.wait_for_applied(|applied| applied >= own && queued.has_room(applied)) {
+                if is_first && !self.wait_for_applied(|at| at >= own && queued.has_room(at)) {
                     return Ok(());
                 }
-                queued.push(seqno, data.as_ref().map_or(0, bytes::Bytes::len));
-                match data {
-                    Some(data) => self.queue_transaction(seqno, depends_on, data)?,
-                    None => self.queue_nothing(seqno, depends_on)?,
+                if is_first {
+                    queued.push(part.seqno, part.action_bytes);
                 }
+                self.queue_part(part, &mut begun)?;
             }
         }
         Ok(())
     }
 
-    fn queue_transaction(
-        &self,
-        seqno: Seqno,
-        depends_on: Seqno,
-        data: bytes::Bytes,
-    ) -> Result<(), ApplyError> {
-        let logged = Logged::decode(data).map_err(|why| ApplyError::Entry { seqno, why })?;
-        if logged.is_beginning {
-            self.check_beginning(&logged)?;
-            return self.queue_nothing(seqno, depends_on);
-        }
-        // A statement of this server whose number is missing before later ones. Those came after it
-        // was carried out here, as it conflicts with all that has not seen it; and the engine loses
-        // nothing before what it has. So only its number is lost, with the end of the binlog, as
-        // that of DROP TABLE IF EXISTS is. Carried out now, it could drop a later table.
-        if logged.has_statements && seqno <= self.had_at_start {
-            return self.queue_nothing(seqno, depends_on);
-        }
-        let place = Place {
-            group: self.settings.group,
-            seqno: seqno.0,
-            depends_on: depends_on.0,
-            committed_us: logged.origin.committed_us,
-            server_version: logged.origin.server_version,
-            server_id: logged.origin.server_id,
-            has_statements: logged.has_statements,
-            bytes: logged.events.len(),
-        };
-        self.server.queue(&events::gtid(&place))?;
-        for event in logged.each() {
-            let event = event.map_err(|why| ApplyError::Events { seqno, why })?;
-            self.server.queue(&event)?;
-        }
-        Ok(())
-    }
-
     /// A server that begins with other data would apply the group's changes to them.
-    fn check_beginning(&self, logged: &Logged) -> Result<(), ApplyError> {
+    pub(crate) fn check_beginning(&self, group: &[u8]) -> Result<(), ApplyError> {
         let here = self.server.executed()?.of_others(self.settings.group);
-        let group = String::from_utf8_lossy(&logged.events);
+        let group = String::from_utf8_lossy(group);
         if group.parse::<MysqlGtidSet>().ok().as_ref() == Some(&here) {
             return Ok(());
         }
@@ -206,28 +160,6 @@ impl Member {
             group: group.into_owned(),
             here: here.to_string(),
         })
-    }
-
-    /// A number of the order that is no transaction: it becomes an empty one, so that
-    /// `gtid_executed` has no gap there, on any server.
-    fn queue_nothing(&self, seqno: Seqno, depends_on: Seqno) -> Result<(), ApplyError> {
-        let server_id = self.settings.server_id;
-        let [begin, commit] =
-            events::nothing(server_id).map_err(|why| ApplyError::Events { seqno, why })?;
-        let place = Place {
-            group: self.settings.group,
-            seqno: seqno.0,
-            depends_on: depends_on.0,
-            committed_us: transaction::now_us(),
-            server_version: self.settings.version.number,
-            server_id,
-            has_statements: true,
-            bytes: begin.len() + commit.len(),
-        };
-        for event in [events::gtid(&place), begin, commit] {
-            self.server.queue(&event)?;
-        }
-        Ok(())
     }
 }
 

@@ -4,8 +4,9 @@
 //! No panic unwinds into the server: after one, nothing is acknowledged any more.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken
 use crate::settings::{Settings, Variables};
 
 /// Number of the interface: that of `synod_host.h`.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
 
 type Take = extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize);
+type TakePiece = extern "C" fn(to: *mut c_void, piece: *const u8, length: usize) -> i32;
 
 /// `struct synod_server`.
 #[repr(C)]
@@ -65,7 +67,7 @@ pub struct CSettings {
 #[repr(C)]
 pub struct CTransaction {
     context: *mut c_void,
-    read: extern "C" fn(*mut c_void, *mut *const u8) -> i64,
+    read: extern "C" fn(*mut c_void, *mut c_void, TakePiece) -> i32,
     is_killed: extern "C" fn(*mut c_void) -> i32,
     bytes: u64,
     hashes: *const u64,
@@ -108,6 +110,7 @@ const LATEST: i32 = 1;
 const ORDERED: i32 = 0;
 const REFUSED: i32 = 1;
 const UNKNOWN: i32 = 2;
+const TOO_LARGE: i32 = 3;
 
 impl CServer {
     fn result(call: &'static str, code: i32) -> Result<(), ServerError> {
@@ -192,17 +195,31 @@ impl Server for CServer {
 /// A transaction while its client's thread is in [`synod_host_commit`].
 struct Client<'a>(&'a CTransaction);
 
+/// Taker of the pieces of a transaction, and its panic.
+struct Pieces<'a> {
+    take: &'a mut dyn FnMut(&[u8]) -> bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
 impl ClientTransaction for Client<'_> {
-    fn read(&self, out: &mut Vec<u8>) -> bool {
-        loop {
-            let mut piece = std::ptr::null();
-            match usize::try_from((self.0.read)(self.0.context, &mut piece)) {
-                Ok(0) => return true,
-                // SAFETY: the plugin gives a piece of that length, valid until the next call.
-                Ok(length) => out.extend(unsafe { std::slice::from_raw_parts(piece, length) }),
-                Err(_) => return false,
-            }
+    fn read(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        extern "C" fn take_piece(to: *mut c_void, piece: *const u8, length: usize) -> i32 {
+            // SAFETY: `to` is the place below, which outlives the call; the plugin hands over
+            // `length` bytes that are valid during it.
+            let (to, piece) = unsafe {
+                let to = &mut *to.cast::<Pieces<'_>>();
+                (to, std::slice::from_raw_parts(piece, length))
+            };
+            let taken = catch_unwind(AssertUnwindSafe(|| (to.take)(piece)));
+            let taken = taken.map_err(|panic| to.panic = Some(panic));
+            i32::from(taken != Ok(true))
         }
+        let mut pieces = Pieces { take, panic: None };
+        let code = (self.0.read)(self.0.context, (&raw mut pieces).cast(), take_piece);
+        if let Some(panic) = pieces.panic {
+            resume_unwind(panic);
+        }
+        code == 0
     }
 
     fn bytes(&self) -> u64 {
@@ -275,6 +292,21 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
             server.interface_version
         ));
     }
+    // SAFETY: the caller's promise.
+    let variables = unsafe { variables(settings) };
+    let settings = Settings::of(variables).map_err(|error| error.to_string())?;
+    let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_some() {
+        return Err("it runs already".to_owned());
+    }
+    let member = Member::start(Arc::new(server), settings).map_err(|error| error.to_string())?;
+    *running = Some(member);
+    Ok(())
+}
+
+/// # Safety
+/// All texts of `settings` end with a zero byte.
+unsafe fn variables(settings: &CSettings) -> Variables {
     let text = |pointer: *const c_char| {
         if pointer.is_null() {
             return String::new();
@@ -283,7 +315,7 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
         let text = unsafe { CStr::from_ptr(pointer) };
         text.to_string_lossy().into_owned()
     };
-    let variables = Variables {
+    Variables {
         group: text(settings.group),
         name: text(settings.name),
         address: text(settings.address),
@@ -295,15 +327,16 @@ unsafe fn start(server: CServer, settings: &CSettings) -> Result<(), String> {
         server_version: settings.server_version,
         server_version_text: text(settings.server_version_text),
         server_id: settings.server_id,
-    };
-    let settings = Settings::of(variables).map_err(|error| error.to_string())?;
-    let mut running = MEMBER.lock().unwrap_or_else(PoisonError::into_inner);
-    if running.is_some() {
-        return Err("it runs already".to_owned());
     }
-    let member = Member::start(Arc::new(server), settings).map_err(|error| error.to_string())?;
-    *running = Some(member);
-    Ok(())
+}
+
+/// # Safety
+/// `settings` is a `struct synod_settings`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn synod_host_was_member(settings: *const CSettings) -> i32 {
+    // SAFETY: the caller's promise.
+    let settings = Settings::of(unsafe { variables(&*settings) });
+    i32::from(settings.is_ok_and(|settings| settings.has_log()))
 }
 
 fn member() -> Option<Arc<Member>> {
@@ -335,6 +368,7 @@ pub unsafe extern "C" fn synod_host_commit(
             ORDERED
         }
         Ok(Decision::Refused) => REFUSED,
+        Ok(Decision::TooLarge) => TOO_LARGE,
         Ok(Decision::Unknown) => UNKNOWN,
         Err(_) => {
             member.fail("a commit met a defect of the plugin; see the lines before. Restart it");

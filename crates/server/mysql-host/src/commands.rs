@@ -98,7 +98,7 @@ impl Member {
             (Stage::Following, DataState::Synced) if !leads || state.is_open == Some(true) => {
                 SYNCED
             }
-            (Stage::Following, _) => "Joined",
+            (Stage::Following | Stage::Blocked, _) => "Joined",
         }
     }
 }

@@ -6,21 +6,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use synod_commands::{CommandServer, EventLog};
 use synod_node::{
-    CommitWait, DataState, Delivery, DonorRequest, Election, Host, LeaderPreference, LeaderWeight,
-    Level, LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting, StartMode,
-    StateTransferEvent, Topic, View, WaitPolicy, WritePermission,
+    CommitWait, DataChunk, DataState, Delivery, DonorRequest, Election, Host, LeaderPreference,
+    LeaderWeight, Level, LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting,
+    StartMode, StateTransferEvent, Topic, View, WaitPolicy, WritePermission,
 };
 
 use crate::clients::{Clients, Statement};
-use crate::deliveries::Deliveries;
+use crate::deliveries::{Delivered, Deliveries};
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{NAMES, Settings};
 use crate::status::{Counters, Stage, Status};
-use crate::transaction::{self, Origin};
+use crate::transaction::{self, NotOrderable, Origin, Proposed};
 
 /// A thread that the server does not take yet tries again.
 const BEGIN_AGAIN: Duration = Duration::from_millis(50);
@@ -40,6 +41,8 @@ pub(crate) enum Decision {
     Ordered(Seqno),
     /// Not, and never to be, committed anywhere.
     Refused,
+    /// Refused, and will be each time.
+    TooLarge,
     /// The group may have it, or may get it: then it comes as one of another member does.
     Unknown,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Member {
     applied: AtomicI64,
     /// Whether the group is asked how far the other databases are.
     pub(crate) knows_others: AtomicBool,
+    /// Since when the server has been taking the event that it is given.
+    pub(crate) queuing: Mutex<Option<Instant>>,
     state: Mutex<State>,
     pub(crate) changed: Condvar,
     /// The thread that feeds the channel waits for a position.
@@ -131,6 +136,7 @@ impl Member {
             had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
             knows_others: AtomicBool::new(false),
+            queuing: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
             advanced: Condvar::new(),
@@ -302,7 +308,7 @@ impl Member {
         let decision = self.decide(client, statement);
         Counters::one(match decision {
             Decision::Ordered(_) => &self.counters.ordered,
-            Decision::Refused => &self.counters.refused,
+            Decision::Refused | Decision::TooLarge => &self.counters.refused,
             Decision::Unknown => &self.counters.unknown,
         });
         decision
@@ -313,11 +319,19 @@ impl Member {
         if client.began().is_some_and(|began| began != self.opening()) {
             return Decision::Refused;
         }
-        let action = match transaction::action(client, self.origin()) {
-            Ok(action) => action,
+        let Proposed {
+            action,
+            later_bytes,
+        } = match transaction::propose(client, self.origin()) {
+            Ok(proposed) => proposed,
             Err(why) => {
-                self.log(Level::Warning, format!("a transaction is refused: {why}"));
-                return Decision::Refused;
+                self.log_refused(&why);
+                return match why {
+                    NotOrderable::TooLarge { .. } => Decision::TooLarge,
+                    NotOrderable::Unreadable | NotOrderable::Xa | NotOrderable::Events(_) => {
+                        Decision::Refused
+                    }
+                };
             }
         };
         let node = self.node();
@@ -327,8 +341,15 @@ impl Member {
             self.ask_for_other_databases();
         }
         let pending = node.pending(WaitPolicy::UntilGroupLost);
+        let read = |take: &mut dyn FnMut(Bytes) -> bool| {
+            let is_read = later_bytes == 0 || transaction::read_parts(client, take);
+            if !is_read {
+                self.log_refused(&NotOrderable::Unreadable);
+            }
+            is_read
+        };
         let result = self.clients.wait(&pending, statement.clone(), || {
-            node.hand_over(&action, &pending, || self.applied());
+            node.hand_over_as_it_comes(&action, later_bytes, &pending, read, || self.applied());
         });
         match result {
             ProposalResult::Ordered { seqno, .. } => {
@@ -346,6 +367,10 @@ impl Member {
             | ProposalResult::Withdrawn
             | ProposalResult::NotProposed => Decision::Refused,
         }
+    }
+
+    fn log_refused(&self, why: &NotOrderable) {
+        self.log(Level::Warning, format!("a transaction is refused: {why}"));
     }
 
     pub(crate) fn origin(&self) -> Origin {
@@ -370,7 +395,7 @@ impl Member {
                 (Stage::Joining, _) => "joining",
                 (Stage::Following, Some(true)) => "writer",
                 (Stage::Following, _) => "replica",
-                (Stage::Stuck | Stage::Failed, _) => "failed",
+                (Stage::Stuck | Stage::Blocked | Stage::Failed, _) => "failed",
                 (Stage::Stopped, _) => "stopped",
             },
             writer: node.leader_name.clone(),
@@ -430,10 +455,15 @@ impl Host for Member {
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
-        match self.deliveries.push(delivery) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
+        self.deliveries.push(Delivered::Last(delivery))
+    }
+
+    fn takes_chunks(&self) -> bool {
+        true
+    }
+
+    fn deliver_chunk(&self, chunk: DataChunk) -> ControlFlow<()> {
+        self.deliveries.push(Delivered::Chunk(chunk))
     }
 
     fn takes_now(&self) -> bool {

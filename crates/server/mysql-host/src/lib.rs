@@ -12,6 +12,7 @@ mod consistency;
 mod deliveries;
 mod events;
 mod host;
+mod incoming;
 mod members;
 mod server;
 mod settings;

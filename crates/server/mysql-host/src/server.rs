@@ -47,8 +47,9 @@ pub(crate) trait Server: Send + Sync + 'static {
 }
 
 pub(crate) trait ClientTransaction {
-    /// Appends its events to `out`; false: they cannot be read.
-    fn read(&self, out: &mut Vec<u8>) -> bool;
+    /// Hands over its events in pieces, from the beginning at each call, until `take` wants no
+    /// more: then false, as if they cannot be read.
+    fn read(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> bool;
     /// Length of its events, in bytes.
     fn bytes(&self) -> u64;
     /// Hashes of the keys that it changes or refers to.

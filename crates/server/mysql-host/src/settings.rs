@@ -125,6 +125,15 @@ impl Settings {
         self.options.log_dir(&self.data_dir)
     }
 
+    /// Whether the server was a member: it has the log of one.
+    pub(crate) fn has_log(&self) -> bool {
+        let names = std::fs::read_dir(self.log_dir()).into_iter().flatten();
+        let names = names.filter_map(|file| file.ok()?.file_name().into_string().ok());
+        names
+            .into_iter()
+            .any(|name| name.starts_with("synod-") && name.ends_with(".log"))
+    }
+
     /// The configuration of the node of a database that has everything up to `applied`.
     pub(crate) fn node(&self, applied: Seqno) -> NodeConfig {
         let options = &self.options;

@@ -17,6 +17,8 @@ pub(crate) enum Stage {
     Following,
     /// Its applier stops at a transaction, and is started again from time to time.
     Stuck,
+    /// The server does not take the group's events: it waits for room on its disk.
+    Blocked,
     /// Takes no part any more; a person, or a restart, helps.
     Failed,
     Stopped,

@@ -1,9 +1,25 @@
 //! A played server, and groups of members with one each.
 
-use synod_binlog::bodies::Query;
-use synod_binlog::{EventHeader, EventType};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use crate::server::{ClientTransaction, Opening};
+use bytes::Bytes;
+use synod_binlog::bodies::Query;
+use synod_binlog::mysql_gtid::{MysqlGtidSet, parse_mysql_gtid};
+use synod_binlog::{EventHeader, EventType, Events};
+use synod_node::{DataChunk, Delivery, Level, Origin, Seqno, WaitPolicy};
+
+use crate::deliveries::Delivered;
+use crate::events;
+use crate::host::Member;
+use crate::incoming::Part;
+use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
+use crate::settings::{Settings, Variables};
+use crate::transaction::{self, HEADER_BYTES};
+
+/// Not a divisor of anything.
+const PIECE_BYTES: usize = 1000;
 
 /// A client's transaction.
 pub(crate) struct Played {
@@ -43,9 +59,8 @@ impl Played {
 }
 
 impl ClientTransaction for Played {
-    fn read(&self, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(&self.events);
-        self.is_readable
+    fn read(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.events.chunks(PIECE_BYTES).all(take) && self.is_readable
     }
 
     fn bytes(&self) -> u64 {
@@ -67,4 +82,194 @@ impl ClientTransaction for Played {
     fn began(&self) -> Option<Opening> {
         None
     }
+}
+
+/// UUID of the group.
+const GROUP: &str = "5e0dc0de-0000-4000-8000-0000000000a1";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server whose applier carries out each transaction as soon as its last event is queued.
+#[derive(Default)]
+struct PlayedServer {
+    queued: Mutex<Queued>,
+}
+
+#[derive(Default)]
+struct Queued {
+    events: Vec<Vec<u8>>,
+    /// The transaction whose end is not queued.
+    under_way: Option<u64>,
+    executed: u64,
+}
+
+impl Server for PlayedServer {
+    fn log(&self, _level: Level, text: &str) {
+        println!("{text}");
+    }
+    fn begin_thread(&self) -> Option<ThreadToken> {
+        Some(ThreadToken(0))
+    }
+    fn end_thread(&self, _thread: ThreadToken) {}
+    fn create_channel(&self) -> Result<(), ServerError> {
+        Ok(())
+    }
+    fn start_channel(&self) -> Result<(), ServerError> {
+        Ok(())
+    }
+    fn stop_channel(&self) -> Result<(), ServerError> {
+        Ok(())
+    }
+    fn queue(&self, event: &[u8]) -> Result<(), ServerError> {
+        let mut queued = self.queued.lock().unwrap();
+        let read = Events::of(event).next().unwrap().unwrap();
+        let kind = read.header.event_type;
+        if let Ok(gtid) = parse_mysql_gtid(kind, read.body) {
+            queued.under_way = Some(gtid.number);
+        }
+        let is_query = kind == EventType::QUERY;
+        if is_query && Query::parse(read.body).unwrap().statement == b"COMMIT" {
+            queued.executed = queued.under_way.take().unwrap();
+        }
+        queued.events.push(event.to_vec());
+        Ok(())
+    }
+    fn is_applying(&self) -> bool {
+        true
+    }
+    fn executed(&self) -> Result<MysqlGtidSet, ServerError> {
+        let set = match self.queued.lock().unwrap().executed {
+            0 => String::new(),
+            last => format!("{GROUP}:1-{last}"),
+        };
+        Ok(set.parse().unwrap())
+    }
+    fn set_read_only(&self, _on: bool) -> Result<(), ServerError> {
+        Ok(())
+    }
+    fn set_offline(&self, _on: bool) -> Result<(), ServerError> {
+        Ok(())
+    }
+    fn set_flush(&self, _on: bool) -> Result<(), ServerError> {
+        Ok(())
+    }
+}
+
+/// A member that has begun a group of its own. It is stopped when this is dropped.
+struct Founder {
+    member: Arc<Member>,
+    server: Arc<PlayedServer>,
+    _dir: tempfile::TempDir,
+}
+
+impl Founder {
+    fn begin() -> Founder {
+        let dir = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let address = free.unwrap().to_string();
+        let settings = Settings::of(Variables {
+            group: GROUP.to_owned(),
+            name: "db1".to_owned(),
+            options: format!("gmcast.listen_addr=tcp://{address}"),
+            address,
+            data_dir: dir.path().display().to_string(),
+            bootstrap: true,
+            ..Variables::default()
+        });
+        let server = Arc::new(PlayedServer::default());
+        let member = Member::start(server.clone(), settings.unwrap()).unwrap();
+        Founder {
+            member,
+            server,
+            _dir: dir,
+        }
+    }
+
+    fn await_writer(&self) {
+        let is_writer = || (self.member.status().state == "writer").then_some(());
+        assert!(wait_for(PATIENCE, is_writer).is_some());
+    }
+}
+
+impl Drop for Founder {
+    fn drop(&mut self) {
+        self.member.stop();
+    }
+}
+
+fn wait_for<T>(limit: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(found) = found() {
+            return Some(found);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The first try is in the order, and its result was lost, as when the leader's term ended.
+#[test]
+fn founder_repeats_its_first_entry_until_the_group_has_it() {
+    let founder = Founder::begin();
+    founder.await_writer();
+    let has = founder.member.applied();
+    // As a try that is given up does: it may conflict with those of this session that follow.
+    let given_up = founder.member.node().pending(WaitPolicy::default());
+    given_up.give_up();
+    founder.member.change(|state| state.founds = true);
+    let member = founder.member.clone();
+    let repeats = std::thread::spawn(move || member.say_beginning());
+    let ended = wait_for(PATIENCE, || repeats.is_finished().then_some(()));
+    assert!(ended.is_some(), "it waits for a position that it has");
+    assert!(repeats.join().unwrap(), "it conflicts with its first try");
+    assert!(founder.member.applied() > has);
+    assert!(!founder.member.lock().founds);
+}
+
+/// Parts of a transaction go to the channel as they come, and are the same in the end.
+#[test]
+fn transaction_in_parts_is_queued_as_one_of_its_size() {
+    let founder = Founder::begin();
+    founder.await_writer();
+    let [begin, commit] = events::nothing(1).unwrap();
+    let events = [&begin[..], &begin, &begin, &commit].concat();
+    let origin = founder.member.origin();
+    let client = Played::of(&[&events], &[1]);
+    let data = transaction::propose(&client, origin).unwrap().action.data;
+    let seqno = founder.member.applied().next();
+    let queued = || founder.server.queued.lock().unwrap().events.clone();
+    let before = queued().len();
+    let mut begun = None;
+    let parts: Vec<&[u8]> = data.chunks(HEADER_BYTES + 7).collect();
+    let (last, first) = parts.split_last().unwrap();
+    for part in first {
+        let delivered = Delivered::Chunk(DataChunk {
+            seqno,
+            depends_on: Seqno(0),
+            action_bytes: data.len(),
+            data: Bytes::copy_from_slice(part),
+        });
+        let part = Part::of(delivered, false).continue_value().unwrap();
+        founder.member.queue_part(part, &mut begun).unwrap();
+        assert!(begun.is_some());
+    }
+    assert_eq!(queued().len(), before + 4, "all but the last event");
+    let delivered = Delivered::Last(Delivery::Action {
+        seqno,
+        depends_on: Seqno(0),
+        origin: Origin::default(),
+        data: Some(Bytes::copy_from_slice(last)),
+    });
+    let part = Part::of(delivered, false).continue_value().unwrap();
+    founder.member.queue_part(part, &mut begun).unwrap();
+    assert!(begun.is_none());
+    let queued = &queued()[before..];
+    assert_eq!(queued[1..], [&begin[..], &begin, &begin, &commit]);
+    let gtid = Events::of(&queued[0]).next().unwrap().unwrap();
+    let total = u64::try_from(queued.concat().len()).unwrap();
+    assert_eq!(gtid.body[50..58], total.to_le_bytes());
+    let has_it = || (founder.member.applied() >= seqno).then_some(());
+    assert!(wait_for(PATIENCE, has_it).is_some());
 }

@@ -4,6 +4,7 @@
 //! They are two because closing waits for commits under way, which wait for the group: meanwhile
 //! the group must hear how far the database is, and waits of killed clients must end.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use synod_node::{DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers};
@@ -24,6 +25,9 @@ const STARTS_MAX: u32 = 5;
 const START_AGAIN: Duration = Duration::from_secs(1);
 /// Between two starts later: a full disk has room again, or a person has repaired the data.
 const START_MUCH_LATER: Duration = Duration::from_secs(10);
+/// The server writes an event to its relay log in less. A disk that is full takes as long as it is,
+/// and the server looks each minute.
+const QUEUING_MAX: Duration = Duration::from_secs(10);
 /// A server that needs longer to apply what is committed should not lead: as the writer it would
 /// take writes only after that.
 const LAG_MAX: Duration = Duration::from_secs(1);
@@ -76,7 +80,7 @@ impl Member {
             self.look();
             self.clients.end_killed();
             self.tell_synced(&mut synced_at);
-            if self.keep_applying(&mut starts) {
+            if self.keep_applying(&mut starts) || self.keep_queuing(Instant::now()) {
                 synced_at = None;
             }
             self.keep_weight(&mut lag);
@@ -167,11 +171,30 @@ impl Member {
         false
     }
 
+    /// Takes the server out while it does not take events. Returns whether it follows the group
+    /// again.
+    fn keep_queuing(&self, now: Instant) -> bool {
+        let since = *self.queuing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_blocked = since.is_some_and(|since| now > since + QUEUING_MAX);
+        let stage = self.lock().stage;
+        if stage == Stage::Following && is_blocked {
+            let why = format!(
+                "the server has been writing to the relay log for {} s, as it does while the disk \
+                 of that is full: see its error log, and make room. It looks each minute whether \
+                 there is some, and then follows its group again",
+                QUEUING_MAX.as_secs()
+            );
+            self.take_out(Stage::Blocked, why);
+        }
+        let continues = stage == Stage::Blocked && !is_blocked;
+        if continues {
+            self.follow_again();
+        }
+        continues
+    }
+
     fn follow_again(&self) {
-        self.log(
-            Level::Info,
-            "the applier of the channel continues: this server follows its group again",
-        );
+        self.log(Level::Info, "this server follows its group again");
         self.set_data_state(DataState::Joined);
         self.change(|state| {
             state.stage = Stage::Following;
@@ -219,7 +242,7 @@ impl Member {
         if state.is_open != Some(open) {
             return Some(Step::Gate { open });
         }
-        let offline = matches!(state.stage, Stage::Stuck | Stage::Failed);
+        let offline = matches!(state.stage, Stage::Stuck | Stage::Blocked | Stage::Failed);
         if state.is_offline != offline {
             return Some(Step::Offline(offline));
         }
@@ -229,7 +252,7 @@ impl Member {
 
     /// Tells the group with which data it began, before the first of its transactions. Those that
     /// join later compare it with what they have.
-    fn say_beginning(&self) -> bool {
+    pub(crate) fn say_beginning(&self) -> bool {
         if !self.lock().founds {
             return true;
         }

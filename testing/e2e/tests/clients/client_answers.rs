@@ -128,8 +128,8 @@ fn fail_under_load(cluster: &mut TestCluster, way: Way, name: &str, disk: &Small
             await_left(cluster)?;
         }
         Way::LogDiskFull => {
-            disk.fill()?;
-            await_left(cluster)?;
+            // A member purges its log before it gives up, as far as its database has applied it.
+            await_status_while(cluster, "wsrep_ready", "OFF", || disk.fill())?;
         }
         Way::CutOff => {
             SURVIVORS
@@ -186,7 +186,18 @@ fn await_left(cluster: &TestCluster) -> Outcome {
 }
 
 fn await_status(cluster: &TestCluster, name: &str, value: &str) -> Outcome {
+    await_status_while(cluster, name, value, || Ok(()))
+}
+
+/// Does something again and again until the victim's status is so.
+fn await_status_while(
+    cluster: &TestCluster,
+    name: &str,
+    value: &str,
+    act: impl Fn() -> Outcome,
+) -> Outcome {
     let reached = wait_for(PATIENCE, || {
+        act().ok()?;
         let status = cluster.rows(VICTIM, &format!("SHOW STATUS LIKE '{name}'"));
         let is_so = |row: &String| row.contains(value);
         status.ok()?.iter().any(is_so).then_some(())

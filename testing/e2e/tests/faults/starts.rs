@@ -108,6 +108,34 @@ fn group_begins_from_databases_with_a_position() {
     });
 }
 
+/// `galera_new_cluster` on a second server: systemd starts it again after 10 s, unless it ends with
+/// the status of the packages' unit, and it would join.
+#[test]
+fn second_group_is_not_begun_beside_the_first() {
+    if place::is_galera() {
+        return;
+    }
+    run(|| {
+        let mut cluster = TestCluster::empty("beside", BASE_PORT, 2)?;
+        cluster.spawn(1, true).why("first start")?;
+        cluster.await_synced(&[1], &quiet).why("first start")?;
+        cluster.create_account()?;
+        cluster.spawn(2, true).why("second group")?;
+        let how = wait_for(PATIENCE, || cluster.ended(2));
+        let how = how.ok_or("it runs").why("the second group was begun")?;
+        ensure(how.contains("exit status: 3"), || how.clone())?;
+        let log = cluster.log_text(2);
+        for words in [
+            "no group is begun here: node1 at",
+            "start this member without bootstrap",
+        ] {
+            ensure(log.contains(words), || cluster.log_tail(2).to_string())?;
+        }
+        cluster.spawn(2, false).why("joining")?;
+        cluster.await_synced(&[1, 2], &quiet).why("joining")
+    });
+}
+
 /// Nothing that an operator ordered may be left without an answer because the group is not there.
 #[test]
 fn server_that_waits_for_its_group_ends_on_sigterm() {

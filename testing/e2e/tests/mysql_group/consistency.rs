@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use synod_e2e::mysql_group::{MysqlGroup, others};
+use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
 use synod_e2e::{Outcome, Why, ensure};
+use synod_local_cluster::wait_for;
 
 const PORT: u16 = 19740;
 /// Writes, each with a read on the other servers at once.
@@ -25,6 +26,11 @@ fn session_sees_what_its_consistency_level_says() -> Outcome {
         "CREATE TABLE e2e.turns (id INT PRIMARY KEY, n BIGINT)",
         "INSERT INTO e2e.turns VALUES (1, 0)",
     ])?;
+    for other in others(writer) {
+        let has_it = || group.servers[other].rows("SELECT n FROM e2e.turns").is_ok();
+        let came = wait_for(PATIENCE, || has_it().then_some(()));
+        ensure(came.is_some(), || format!("db{} has no table", other + 1))?;
+    }
     let stale = stale_reads(&group, writer, "EVENTUAL", "EVENTUAL")?;
     ensure(stale > 0, || {
         "no read is stale at the level EVENTUAL: the test shows nothing".to_owned()

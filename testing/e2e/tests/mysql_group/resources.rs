@@ -1,11 +1,12 @@
 //! A disk that is full, and a transaction of a million rows.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use synod_e2e::mysql_clients::REFUSED;
 use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
-use synod_e2e::{Outcome, Why, ensure};
+use synod_e2e::{Outcome, Why, ensure, ensure_says};
+use synod_local_cluster::wait_for;
 
 use crate::load::{ROWS, under_load};
 
@@ -13,16 +14,14 @@ const PORT: u16 = 19780;
 const ROWS_PORT: u16 = 19800;
 /// A disk with room for the database and little more.
 const DISK_BYTES: u64 = 600 << 20;
-/// For so long a disk stays full.
-const FULL_FOR: Duration = Duration::from_secs(5);
 const MILLION: u64 = 1_000_000;
 /// By which a million rows may raise a server's memory, in MiB.
 const MEMORY_MAX: u64 = 800;
 /// Statements are repeated so often.
 const TIMES: u32 = 3;
 
-/// The disk of a secondary is full under load: the others continue. With room again, it follows by
-/// itself.
+/// The disk of a secondary is full under load: the others continue, and it is shown as what it is.
+/// With room again, it follows by itself.
 #[test]
 #[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
 fn secondary_with_a_full_disk_stops_no_other_server_and_follows_once_it_has_room() -> Outcome {
@@ -31,24 +30,17 @@ fn secondary_with_a_full_disk_stops_no_other_server_and_follows_once_it_has_room
     let [full, _] = others(writer);
     let since = Instant::now();
     fill(disks[full].path())?;
-    let lags = || {
-        let (has, group_has) = (
-            number(&group, full, "applied")?,
-            number(&group, writer, "applied")?,
-        );
-        (has + ROWS < group_has).then_some(())
-    };
-    let until = Instant::now() + PATIENCE;
-    while lags().is_none() && Instant::now() < until {
-        clients.await_more(ROWS, PATIENCE)?;
-    }
-    std::thread::sleep(FULL_FOR);
+    group.await_state(full, "failed")?;
+    let says = group.status(full, "problem").unwrap_or_default();
+    ensure_says(&says, "disk")?;
     eprintln!(
-        "a full disk of db{}: {:?}, problem {:?}",
-        full + 1,
-        group.status(full, "state"),
-        group.status(full, "problem")
+        "failed {:?} after the disk was full: {says}",
+        since.elapsed()
     );
+    let shown = || shown_state(&group, writer, full);
+    let is_error = wait_for(PATIENCE, || (shown()? == "ERROR").then_some(()));
+    ensure(is_error.is_some(), || format!("shown as {:?}", shown()))?;
+    ensure_says(&group.synod_says(full, &["status"])?, &says[..40])?;
     clients.await_more(ROWS, PATIENCE)?;
     std::fs::remove_file(disks[full].path().join("filler")).why("making room")?;
     let begun = Instant::now();
@@ -56,6 +48,8 @@ fn secondary_with_a_full_disk_stops_no_other_server_and_follows_once_it_has_room
     let answers = clients.finish();
     group.await_state(full, "replica")?;
     group.await_same_position()?;
+    let is_online = wait_for(PATIENCE, || (shown()? == "ONLINE").then_some(()));
+    ensure(is_online.is_some(), || format!("shown as {:?}", shown()))?;
     eprintln!(
         "it has all {:?} after it had room; {:?} at most without a commit",
         begun.elapsed(),
@@ -72,8 +66,14 @@ fn fill(dir: &Path) -> Outcome {
     file.sync_all().why("the file that fills")
 }
 
-fn number(group: &MysqlGroup, server: usize, name: &str) -> Option<u64> {
-    group.status(server, name)?.parse().ok()
+/// State of a server as another one shows it.
+fn shown_state(group: &MysqlGroup, at: usize, server: usize) -> Option<String> {
+    let sql = format!(
+        "SELECT member_state FROM performance_schema.replication_group_members \
+         WHERE member_port = {}",
+        group.servers[server].port
+    );
+    group.servers[at].rows(&sql).ok()?.pop()
 }
 
 /// A transaction is in memory as a whole at its commit, several times.
@@ -116,7 +116,7 @@ fn transaction_of_a_million_rows_is_carried_through_in_bounded_memory() -> Outco
 }
 
 /// The most memory that each server has had, in MiB.
-fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
+pub(crate) fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
     let servers = group.servers.iter();
     servers
         .map(|server| Ok(server.most_memory()? >> 20))
@@ -125,7 +125,7 @@ fn most_memory(group: &MysqlGroup) -> Outcome<Vec<u64>> {
 
 /// Runs statements at the writer, and repeats them where another server became it meanwhile, as a
 /// stalled disk of a busy machine causes; returns the writer.
-fn at_writer(group: &MysqlGroup, statements: &[&str]) -> Outcome<usize> {
+pub(crate) fn at_writer(group: &MysqlGroup, statements: &[&str]) -> Outcome<usize> {
     let mut times = 0;
     loop {
         times += 1;

@@ -296,6 +296,26 @@ fn vote_is_taken_only_with_a_yes_and_given_back() {
 }
 
 #[test]
+fn protocol_version_is_held_and_released_and_told_in_a_sentence() {
+    CLUSTER.scenario("synod protocol set", |cluster| {
+        let version = status(cluster, 1)?["group"]["protocol"].to_string();
+        let was = format!("it was {version} before, and rose by itself (committed at ");
+        let answer = ask(cluster, 1, &["protocol", "set", &version])?;
+        let told = format!("the protocol version of all 3 members of the group is {version}, and");
+        ensure_says(&answer, &told)?;
+        ensure_says(&answer, &was)?;
+        let answer = ask(cluster, 2, &["protocol", "set", "auto"])?;
+        ensure_says(
+            &answer,
+            "all 3 members of the group rises by itself from now on",
+        )?;
+        let was = format!("it was held at {version} before (committed at ");
+        ensure_says(&answer, &was)?;
+        Ok(())
+    });
+}
+
+#[test]
 fn every_server_measures_its_links_and_the_clocks_at_their_ends() {
     CLUSTER.scenario("links", |cluster| {
         for node in [1, 2, 3] {

@@ -22,8 +22,8 @@ fuzz_target!(|input: &[u8]| {
     let _ = message.lane();
 });
 
-/// The frame of a message that was read, with zero in the eight bytes that have no meaning any
-/// more: older programs send their promise at the end of a heartbeat's reply.
+/// The frame of a message that was read, with zero in the eight bytes without meaning at the end of
+/// a heartbeat's reply.
 fn as_we_write(frame: Frame, message: &PeerMessage) -> Frame {
     let PeerMessage::Consensus(consensus) = message else {
         return frame;

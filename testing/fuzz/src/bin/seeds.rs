@@ -26,7 +26,7 @@ use synod_log::{
     Behind, DatabaseRecord, DatabaseRecordFile, DoubtfulStreams, Entry, ExecutingStatement, Log,
     LogOptions, LogWriter, MemoryFiles, database_record_path,
 };
-use synod_wire::{CLIENT_VERSIONS, ClientHello};
+use synod_wire::{ClientHello, OUR_VERSIONS};
 
 fn main() -> io::Result<()> {
     let Some(dir) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -172,8 +172,7 @@ fn draw<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, count: usize) ->
 }
 
 fn peer_messages() -> Vec<Vec<u8>> {
-    let mut messages = draw(strategies::peer_message(), 150);
-    messages.extend(draw(strategies::fetch_message(), 20));
+    let messages = draw(strategies::peer_message(), 170);
     let frames = messages.iter().map(message_frame);
     frames
         .map(|frame| [&[frame.kind], &frame.body[..]].concat())
@@ -205,7 +204,7 @@ fn hellos() -> Vec<Vec<u8>> {
         .iter()
         .map(|reply| reply.encode().map(|bytes| [&[1], &bytes[..]].concat()));
     let client = ClientHello {
-        versions: CLIENT_VERSIONS,
+        versions: OUR_VERSIONS,
         cluster_name: "c".to_owned(),
         name: "n".to_owned(),
     };

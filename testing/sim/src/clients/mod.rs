@@ -17,6 +17,7 @@ use synod_member::{
 };
 
 use crate::clients::content::{Content, Row, TABLES, row_keys, table_keys};
+use crate::expected::results;
 use crate::invariants::quorum::durable_on_quorum;
 use crate::member::recorded_effects::WaitingClient;
 use crate::trace::What;
@@ -245,6 +246,7 @@ impl World {
         transaction: u64,
         result: ProposalResult,
     ) {
+        results::count(&mut self.coverage, &result);
         match result {
             ProposalResult::Ordered { seqno, .. } => {
                 let number = transaction;

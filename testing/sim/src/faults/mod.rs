@@ -68,6 +68,9 @@ impl World {
         if self.holds_version && self.chance(0.2) {
             return self.order_version();
         }
+        if self.options.any_orders && self.chance(0.7) {
+            return self.order_anything();
+        }
         let on: Vec<Fault> = self.options.faults.iter().copied().collect();
         let Some(fault) = self.pick(&on) else { return };
         let all: Vec<MemberId> = self

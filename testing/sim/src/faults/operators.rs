@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rand::Rng;
 use synod_consensus::{LeaderPreference, LeaderWeight, MemberId, Role, Writers};
-use synod_member::{CommandRequest, Event as Input, LiveSetting, WritersRequest};
+use synod_member::{CommandRequest, Event as Input, LiveSetting, WritersRequest, lock};
 use synod_wire::Command;
 
+use crate::expected::commands;
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::World;
@@ -118,12 +119,58 @@ impl World {
         self.command(leader, Command::TransferLeadership { to: None });
     }
 
+    /// An operator gives some order to some member, about any member or none. Most are refused, and
+    /// what is done must leave a group that can lose no acknowledged action.
+    pub(super) fn order_anything(&mut self) {
+        let up = self.up();
+        let Some(asked) = self.pick(&up) else { return };
+        let (member, other) = (self.any_name(), self.any_name());
+        let force = false;
+        let present = self.core(asked).config().config.protocol;
+        let command = match self.rng.random_range(0..8) {
+            0 => Command::Remove { member, force },
+            1 => Command::Promote { member },
+            2 => Command::Demote { member, force },
+            3 => Command::Replace {
+                old: member,
+                new: other,
+                force,
+            },
+            4 => Command::Unbind { member },
+            5 => Command::TransferLeadership { to: Some(member) },
+            6 => Command::SetWeight {
+                member,
+                weight: self.draw_preference().weight,
+            },
+            _ => {
+                let version = self.pick(&[None, Some(present - 1), Some(present), Some(99)]);
+                let version = version.flatten();
+                self.checks.ordered_versions.extend(version);
+                Command::SetProtocol { version, force }
+            }
+        };
+        self.note(asked, What::Operator { name: "any order" });
+        self.command(asked, command);
+    }
+
+    /// Names a member by its id or by its name, which others may have, too; or names none.
+    fn any_name(&mut self) -> String {
+        let all: Vec<MemberId> = self.nodes.keys().copied().collect();
+        match self.pick(&all) {
+            Some(id) if self.chance(0.7) => id.to_string(),
+            Some(id) if self.chance(0.8) => self.node(id).name.clone(),
+            _ => "nobody".to_owned(),
+        }
+    }
+
     /// An operator gives an order to this member. A refusal is no fault.
     pub(super) fn command(&mut self, to: MemberId, command: Command) {
+        commands::count(&mut self.coverage, &command);
+        let answers = self.answers.clone();
         let request = CommandRequest {
             command,
             limit: PATIENCE,
-            reply: Box::new(drop),
+            reply: Box::new(move |answer| lock(&answers).push(answer)),
         };
         self.feed(to, Input::Command(request));
     }

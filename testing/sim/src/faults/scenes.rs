@@ -7,6 +7,7 @@ use rand::Rng;
 use synod_consensus::{Body, MemberId};
 use synod_wire::PeerMessage;
 
+use crate::expected::SCENE;
 use crate::trace::What;
 use crate::world::messages::protocol;
 use crate::world::peers::decode;
@@ -93,7 +94,7 @@ impl World {
         if others.len() < 2 {
             return None;
         }
-        self.coverage.count(scene.name());
+        self.coverage.count_kind(SCENE, scene.name());
         self.note(leader, What::Fault { name: scene.name() });
         Some(match scene {
             Scene::SplitVote => self.split_vote(leader, &others),
@@ -347,7 +348,18 @@ impl World {
 }
 
 impl Scene {
-    fn name(self) -> &'static str {
+    pub(crate) const ALL: [Scene; 8] = [
+        Scene::SplitVote,
+        Scene::IsolatedLeader,
+        Scene::LateAnswers,
+        Scene::LeaderTransfers,
+        Scene::LateLeader,
+        Scene::LongAbsence,
+        Scene::ShortLogs,
+        Scene::FailedSync,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Scene::SplitVote => "split vote",
             Scene::IsolatedLeader => "leader cut off",

@@ -8,7 +8,9 @@ use synod_consensus::{
     Config, Effect, EntryHeader, EntryId, EntryKind, LogIndex, MemberId, RoleChange, RoleName,
     Term, WriteOp,
 };
+use synod_wire::OUR_VERSIONS;
 
+use crate::expected::entries;
 use crate::invariants::committed::Committed;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
@@ -111,8 +113,10 @@ impl World {
         config: &Config,
         before: Option<EntryId>,
     ) {
-        self.coverage
-            .count_if(config.protocol > 1, "configuration of version 2");
+        self.coverage.count_if(
+            config.protocol > OUR_VERSIONS.max,
+            "configuration of the next version",
+        );
         let protocol = before.and_then(|before| self.checks.config_change.protocol(before));
         let checked = versions::made(entry, config, protocol, &self.checks.ordered_versions);
         self.judge(checked);
@@ -174,6 +178,9 @@ impl World {
         };
         let (is_first, checked) = self.checks.commit(id, &header, &payload, seen.term);
         self.judge(checked);
+        if is_first {
+            entries::count(&mut self.coverage, &header.kind);
+        }
         if is_first && header.kind == EntryKind::Action {
             self.checks.lags.committed(self.now_us, header.seqno);
             self.check_whole(&header);

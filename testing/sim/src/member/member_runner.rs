@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Reason};
-use synod_member::{CatchUpRead, Driver, Event as Input, Job, Level};
+use synod_member::{Driver, Event as Input, Job, Level, ReadForPeer};
 use synod_wire::{DataState, PeerMessage};
 
+use crate::expected::remedies;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::require;
 use crate::member::recorded_effects::RecordedEffect;
@@ -142,8 +143,8 @@ impl World {
                 RecordedEffect::Write(job) => self.queue_job(id, job),
                 RecordedEffect::Read(request) => {
                     self.coverage.count(match &request {
-                        CatchUpRead::OldEntries(_) => "catch-up from disk",
-                        CatchUpRead::Fetch(_) => "entries read for a member that fetches",
+                        ReadForPeer::OldEntries(_) => "catch-up from disk",
+                        ReadForPeer::Fetch(_) => "entries read for a member that fetches",
                     });
                     self.process(id).catch_ups.push_back(request);
                     if self.process(id).catch_ups.len() == 1 {
@@ -164,7 +165,10 @@ impl World {
                 RecordedEffect::StateTransfer { id: number, event } => {
                     self.copy_event(id, number, event)
                 }
-                RecordedEffect::Failed(why) => failed = Some(why),
+                RecordedEffect::Failed(why, remedy) => {
+                    remedies::count(&mut self.coverage, &remedy);
+                    failed = Some(why);
+                }
                 RecordedEffect::Forced(result) => self.forced_primary_answered(id, result),
                 RecordedEffect::EntriesSkipped => {
                     self.coverage.count("entries skipped at delivery")

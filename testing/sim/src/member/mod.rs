@@ -21,7 +21,7 @@ use synod_consensus::{
     LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Time, Timing, VersionRange,
 };
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
-use synod_member::{CatchUpRead, Deliverer, Delivery, Driver, Job, Shared, Storage};
+use synod_member::{Deliverer, Delivery, Driver, Job, ReadForPeer, Shared, Storage};
 
 use crate::clients::content::Row;
 use crate::member::disk_model::DiskModel;
@@ -206,7 +206,7 @@ pub(crate) struct Process {
     /// Jobs that wait for the writer of the log.
     pub(crate) jobs: VecDeque<Job>,
     /// Ranges that wait to be read for other members.
-    pub(crate) catch_ups: VecDeque<CatchUpRead>,
+    pub(crate) catch_ups: VecDeque<ReadForPeer>,
     /// Start of the sync that is under way, by the member's clock.
     pub(crate) syncing_since: Option<Time>,
     /// Number of batches written; the log is idle if it has not changed for a while.

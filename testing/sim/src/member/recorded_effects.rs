@@ -16,8 +16,9 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    CatchUpRead, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network,
-    Observer, OutcomeDecision, ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
+    Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
+    OutcomeDecision, ProposalResult, ReadForPeer, Remedy, ResultSlot, StateTransferEvent, View,
+    lock,
 };
 use synod_wire::PeerMessage;
 
@@ -42,7 +43,7 @@ pub(crate) enum RecordedEffect {
     /// A job for the log's writer.
     Write(Job),
     /// A range of the log to be read for another member.
-    Read(CatchUpRead),
+    Read(ReadForPeer),
     /// A client's transaction has a result.
     Decided {
         transaction: u64,
@@ -59,7 +60,7 @@ pub(crate) enum RecordedEffect {
     /// An event of the state transfer that this member asked for.
     StateTransfer { id: u64, event: StateTransferEvent },
     /// The member cannot work any more, and why.
-    Failed(String),
+    Failed(String, Remedy),
     /// The orderly shutdown is complete.
     Left,
     /// The answer to an order to become a forced primary.
@@ -199,7 +200,7 @@ impl Disk for HostSide {
         self.0.push(RecordedEffect::Write(job));
     }
 
-    fn read(&self, request: CatchUpRead) {
+    fn read(&self, request: ReadForPeer) {
         self.0.push(RecordedEffect::Read(request));
     }
 }
@@ -292,8 +293,8 @@ impl Host for RecordedEffects {
         true
     }
 
-    fn failed(&self, why: &str, _remedy: Remedy) {
-        self.push(RecordedEffect::Failed(why.to_owned()));
+    fn failed(&self, why: &str, remedy: Remedy) {
+        self.push(RecordedEffect::Failed(why.to_owned(), remedy));
     }
 }
 

@@ -12,6 +12,7 @@ use synod_member::{
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
+use crate::expected::copies;
 use crate::invariants::{Violation, everywhere, same_data};
 use crate::member::ApplierPace;
 use crate::options::Fault;
@@ -343,6 +344,7 @@ impl World {
         if !current {
             return;
         }
+        copies::count(&mut self.coverage, &event);
         match event {
             StateTransferEvent::Accepted { .. } => {}
             // The member asks again after a while.

@@ -15,6 +15,7 @@ use synod_member::{
     Storage, Tuning, open_log,
 };
 
+use crate::expected::waits;
 use crate::invariants::{Violation, recovery, repair};
 use crate::member::disk_model::{LogImage, RecoveredLog};
 use crate::member::failed_actions::Recorder;
@@ -296,8 +297,13 @@ impl World {
                 Input::Set(LiveSetting::LeaderPlacement(LeaderPlacement::FollowWriters)),
             );
         }
+        let wait = match self.waits_for_all {
+            true => CommitWait::Applied,
+            false => CommitWait::Durable,
+        };
+        waits::count(&mut self.coverage, &wait);
         if self.waits_for_all {
-            self.feed(id, Input::Set(LiveSetting::CommitWait(CommitWait::Applied)));
+            self.feed(id, Input::Set(LiveSetting::CommitWait(wait)));
         }
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{LogIndex, MemberId};
-use synod_member::CatchUpRead;
+use synod_member::ReadForPeer;
 
 use crate::invariants::bounds::{Held, within};
 use crate::invariants::{Violation, repair, require, versions};
@@ -164,12 +164,12 @@ impl World {
 }
 
 /// Most ranges queued for one member, and how many ranges repeat another one.
-fn ranges_held(requests: &VecDeque<CatchUpRead>) -> (usize, usize) {
+fn ranges_held(requests: &VecDeque<ReadForPeer>) -> (usize, usize) {
     let mut of_member: BTreeMap<MemberId, usize> = BTreeMap::new();
     let mut different = BTreeSet::new();
     let mut fetches = BTreeSet::new();
     for request in requests {
-        let CatchUpRead::OldEntries(request) = request else {
+        let ReadForPeer::OldEntries(request) = request else {
             // One for each member that fetches.
             fetches.insert(request.to());
             continue;

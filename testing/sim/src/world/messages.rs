@@ -8,27 +8,48 @@ use synod_wire::PeerMessage;
 
 use crate::trace::MessageKind;
 
-/// Number and name of a message for the trace.
-pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
-    let (number, name) = match message {
-        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
-            match &message.body {
-                Body::PreVote { .. } => (1, "pre-vote"),
-                Body::PreVoteReply { .. } => (2, "pre-vote reply"),
-                Body::Vote { .. } => (3, "vote"),
-                Body::VoteReply { granted: true } => (4, "vote granted"),
-                Body::VoteReply { granted: false } => (5, "vote refused"),
-                Body::Append(_) => (6, "append"),
-                Body::AppendReply(_) => (7, "append reply"),
-                Body::Heartbeat { .. } => (8, "heartbeat"),
-                Body::HeartbeatReply { .. } => (9, "heartbeat reply"),
-                Body::CommitNotice { .. } => (28, "commit notice"),
-                Body::InstallBase { .. } => (10, "install base"),
-                Body::TimeoutNow => (11, "timeout now"),
-                Body::Read { .. } => (12, "read"),
-                Body::ReadReply { .. } => (13, "read reply"),
-            }
+/// Makes the function and the list of all kinds from one table.
+macro_rules! kinds {
+    (
+        consensus { $($body:pat => ($body_number:literal, $body_name:literal),)* }
+        others { $($message:pat => ($number:literal, $name:literal),)* }
+    ) => {
+        /// Names of all kinds.
+        pub(crate) const KINDS: &[&str] = &[$($body_name,)* $($name,)*];
+
+        /// Number and name of a message for the trace.
+        pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
+            let (number, name) = match message {
+                PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
+                    match &message.body {
+                        $($body => ($body_number, $body_name),)*
+                    }
+                }
+                $($message => ($number, $name),)*
+            };
+            MessageKind { number, name }
         }
+    };
+}
+
+kinds! {
+    consensus {
+        Body::PreVote { .. } => (1, "pre-vote"),
+        Body::PreVoteReply { .. } => (2, "pre-vote reply"),
+        Body::Vote { .. } => (3, "vote"),
+        Body::VoteReply { granted: true } => (4, "vote granted"),
+        Body::VoteReply { granted: false } => (5, "vote refused"),
+        Body::Append(_) => (6, "append"),
+        Body::AppendReply(_) => (7, "append reply"),
+        Body::Heartbeat { .. } => (8, "heartbeat"),
+        Body::HeartbeatReply { .. } => (9, "heartbeat reply"),
+        Body::CommitNotice { .. } => (28, "commit notice"),
+        Body::InstallBase { .. } => (10, "install base"),
+        Body::TimeoutNow => (11, "timeout now"),
+        Body::Read { .. } => (12, "read"),
+        Body::ReadReply { .. } => (13, "read reply"),
+    }
+    others {
         PeerMessage::Propose(_) => (14, "propose"),
         PeerMessage::ProposalRefused { .. } => (15, "proposal refused"),
         PeerMessage::Join(_) => (16, "join"),
@@ -59,8 +80,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Fetch(_) => (42, "fetch"),
         PeerMessage::Fetched(_) => (43, "fetched"),
         PeerMessage::Presence(_) => (44, "presence"),
-    };
-    MessageKind { number, name }
+    }
 }
 
 /// The consensus message inside, if it is one.

@@ -11,16 +11,17 @@ pub(crate) mod peers;
 pub(crate) mod wanted_links;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
+use synod_wire::{CommandRefusal, Done};
 
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::faults::strangers::Strangers;
-use crate::faults::versions::Programs;
 use crate::invariants::voters::VoterBounds;
 use crate::invariants::{Checked, Invariants, Violation};
 use crate::member::{Node, Process};
@@ -28,7 +29,6 @@ use crate::options::{Fault, Options};
 use crate::report::Coverage;
 use crate::trace::{Note, Trace, What};
 use crate::world::net::Network;
-use crate::world::peers::SentFrame;
 use crate::world::wanted_links::WantedLinks;
 
 /// A millisecond, in microseconds.
@@ -47,7 +47,7 @@ pub(crate) enum Event {
         to: MemberId,
         connection: u64,
         group: GroupId,
-        frame: SentFrame,
+        frame: Bytes,
     },
     Turn {
         node: MemberId,
@@ -129,8 +129,6 @@ pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: SmallRng,
     pub(crate) options: Options,
-    /// The programs that members may run.
-    pub(crate) programs: Programs,
     /// Operators hold the group's protocol version. In a few runs only: see `sets_writers`.
     pub(crate) holds_version: bool,
     /// Commits wait until all databases have applied them. In a few runs only: the questions and
@@ -143,6 +141,8 @@ pub(crate) struct World {
     pub(crate) checks: Invariants,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
+    /// Answers to operators' commands.
+    pub(crate) answers: Arc<Mutex<Vec<Result<Done, CommandRefusal>>>>,
     pub(crate) transactions: BTreeMap<u64, Transaction>,
     pub(crate) next_transaction: u64,
     pub(crate) next_session: u64,
@@ -181,13 +181,13 @@ impl World {
             sets_writers: options.sets_writers(seed),
             holds_version,
             options,
-            programs: Programs::of(seed, holds_version),
             waits_for_all: seed % 16 == 11,
             nodes: BTreeMap::new(),
             net: Network::default(),
             checks: Invariants::default(),
             trace: Trace::new(print),
             coverage: Coverage::default(),
+            answers: Arc::default(),
             transactions: BTreeMap::new(),
             next_transaction: 0,
             next_session: 0,
@@ -310,7 +310,7 @@ impl World {
     }
 
     /// Frames that are under way to a member.
-    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &SentFrame> {
+    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
         self.queue.values().filter_map(move |event| match event {
             Event::Arrives { to, frame, .. } if *to == id => Some(frame),
             _ => None,

@@ -1,15 +1,14 @@
 //! Connections between the members: how members find each other, what drivers learn about
 //! connections, and messages as bytes under way.
 //!
-//! Every message is encoded and decoded as in production, in the newest version that both members'
-//! programs speak, so that a wrong codec breaks a run.
+//! Every message is encoded and decoded as in production, so that a wrong codec breaks a run.
 
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{AppendOutcome, Body, GroupId, MemberId};
 use synod_member::Event as Input;
-use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage};
+use synod_wire::{FrameDecoder, FrameLimits, Lane, OUR_VERSIONS, PeerMessage};
 
-use crate::faults::versions::connection_version;
+use crate::expected::count_message;
 use crate::invariants::Violation;
 use crate::trace::What;
 use crate::world::messages::{index_of, is_repeated, kind_of, protocol};
@@ -17,13 +16,6 @@ use crate::world::{Event, MS, SECOND, World};
 
 /// Time between two rounds of looking for the group, in microseconds.
 const SEEK_US: u64 = 500 * MS;
-
-/// A message under way, in the version that both ends of its connection speak.
-#[derive(Clone, Debug)]
-pub(crate) struct SentFrame {
-    version: u16,
-    bytes: Bytes,
-}
 
 impl World {
     // --- messages ---------------------------------------------------------------------------
@@ -40,16 +32,7 @@ impl World {
             self.note_lost(to, message);
             return;
         }
-        let versions = [from, to].map(|id| self.node(id).versions);
-        let Some(version) = connection_version(versions[1], versions[0]) else {
-            return;
-        };
-        // As the transport does: an older program has no use for it.
-        if !message.is_carried_by(version) {
-            self.coverage.count("message left out for an older program");
-            return;
-        }
-        let frame = match encode(version, message) {
+        let frame = match encode(message) {
             Ok(frame) => frame,
             Err(why) => return self.report_garbled(from, why),
         };
@@ -63,7 +46,7 @@ impl World {
             let lacks_one = matches!(reply.outcome, AppendOutcome::PayloadMissing { .. });
             self.coverage.count_if(lacks_one, "payload missing");
         }
-        let (now_us, bytes) = (self.now_us, frame.bytes.len() as u64);
+        let (now_us, bytes) = (self.now_us, frame.len() as u64);
         let way = (from, to);
         let arrivals = self
             .net
@@ -99,18 +82,13 @@ impl World {
     }
 
     /// A frame from another member arrives.
-    pub(crate) fn arrives(
-        &mut self,
-        from: MemberId,
-        to: MemberId,
-        group: GroupId,
-        frame: &SentFrame,
-    ) {
+    pub(crate) fn arrives(&mut self, from: MemberId, to: MemberId, group: GroupId, frame: &Bytes) {
         let message = match decode(frame) {
             Ok(message) => message,
             Err(why) => return self.report_garbled(from, why),
         };
         self.overheard(&message);
+        count_message(&mut self.coverage, &message);
         let term = protocol(&message).map_or(Default::default(), |message| message.term);
         let (kind, index) = (kind_of(&message), index_of(&message));
         self.note(
@@ -188,13 +166,10 @@ impl World {
                 self.wanted_links.tried(me, other);
             }
             self.feed_without_turn(me, Input::InboundLink { member: other });
-            let versions = [me, other].map(|id| self.node(id).versions);
             let up = Input::LinkUp {
                 member: other,
                 connection,
                 session: self.process(other).session,
-                // Without one no message arrives.
-                version: connection_version(versions[0], versions[1]).unwrap_or_default(),
             };
             self.feed(me, up);
         }
@@ -257,23 +232,22 @@ impl World {
     }
 }
 
-fn encode(version: u16, message: &PeerMessage) -> Result<SentFrame, String> {
+fn encode(message: &PeerMessage) -> Result<Bytes, String> {
     let mut segments = Vec::new();
     message
-        .encode(version, &mut segments)
+        .encode(OUR_VERSIONS.max, &mut segments)
         .map_err(|error| error.to_string())?;
     let mut frame = BytesMut::with_capacity(segments.iter().map(Bytes::len).sum());
     for segment in segments {
         frame.extend_from_slice(&segment);
     }
-    let bytes = frame.freeze();
-    Ok(SentFrame { version, bytes })
+    Ok(frame.freeze())
 }
 
-pub(crate) fn decode(frame: &SentFrame) -> Result<PeerMessage, String> {
+pub(crate) fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
     let mut decoder = FrameDecoder::new(FrameLimits::default().of(Lane::Bulk));
-    decoder.feed(&frame.bytes);
+    decoder.feed(frame);
     let whole = decoder.next_frame().map_err(|error| error.to_string())?;
     let whole = whole.ok_or("a frame is incomplete")?;
-    PeerMessage::decode(frame.version, whole).map_err(|error| error.to_string())
+    PeerMessage::decode(OUR_VERSIONS.max, whole).map_err(|error| error.to_string())
 }

@@ -185,7 +185,7 @@ impl Core {
             self.counters.malformed += 1;
             return false;
         }
-        self.round.decided();
+        self.vote_round.decided();
         self.promise_until = self.now.plus_us(self.timing.promise_us);
         if self.leader.is_none() || self.role() != RoleName::Follower {
             self.become_follower(Some(from));
@@ -284,7 +284,7 @@ impl Core {
         match &mut self.state {
             State::Candidate { consents, .. } => {
                 if consents.replace(own).is_none() {
-                    self.round.lost();
+                    self.vote_round.lost();
                 }
             }
             State::Follower | State::PreCandidate { .. } | State::Leader(_) => {
@@ -428,7 +428,7 @@ impl Core {
             Some(self.id),
             "a leader voted for itself"
         );
-        self.round.decided();
+        self.vote_round.decided();
         let mut leading = Leading::new(self.now);
         leading.take_over(&self.log, self.commit);
         self.state = State::Leader(Box::new(leading));

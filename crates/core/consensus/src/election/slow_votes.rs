@@ -24,7 +24,7 @@ const LONGEST_TIMEOUTS_MAX: u64 = 2;
 
 /// A member's latest vote, and the rounds that it has lost.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct VoteRound {
     /// When term and vote were handed to the disk.
     written_at: Time,
     /// End of the time in which the member that this one has voted for may be elected.
@@ -33,7 +33,7 @@ pub(crate) struct Round {
     lost: u32,
 }
 
-impl Round {
+impl VoteRound {
     pub(crate) fn vote_written(&mut self, now: Time) {
         self.written_at = now;
     }
@@ -66,7 +66,7 @@ impl Core {
         let has_voted = self.hard.voted_for.is_some();
         let is_under_way = has_voted && !self.durability.covers(self.vote_ticket);
         let in_window = matches!(self.state, State::Candidate { consents: None, .. });
-        is_under_way || in_window || self.now < self.round.awaits_until
+        is_under_way || in_window || self.now < self.vote_round.awaits_until
     }
 
     /// Term and vote are durable, so the vote has left.
@@ -74,14 +74,14 @@ impl Core {
         if self.hard.voted_for.is_none() || self.leader.is_some() {
             return;
         }
-        let window_us = self.round.window_us(self.now, &self.timing);
+        let window_us = self.vote_round.window_us(self.now, &self.timing);
         match &self.state {
             State::Candidate { .. } => {
                 self.election_in(window_us, 2 * window_us);
                 self.count_votes();
             }
             State::Follower => {
-                self.round.awaits_until = self.now.plus_us(window_us);
+                self.vote_round.awaits_until = self.now.plus_us(window_us);
                 let timing = &self.timing;
                 let shortest_us = timing.election_timeout_min_us.max(window_us);
                 let longest_us = timing.election_timeout_max_us.max(2 * window_us);

@@ -17,8 +17,7 @@ use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::membership::config::{
-    CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, HOLD_SINCE, MEMBERS_MAX, Member, Role,
-    TEXT_BYTES_MAX, WRITERS_SINCE, Writers,
+    CONFIG_BYTES_MAX, Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX, Writers,
 };
 use crate::message::Body;
 use crate::replication::progress::Peer;
@@ -311,7 +310,6 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
         ConfigChange::SetWriters(writers) => set_writers(&mut config, *writers)?,
     }
     check_protocol(&config)?;
-    check_certificates(&config)?;
     check_size(current, &config)?;
     let voters = |config: &Config| config.voters().collect::<BTreeSet<_>>();
     let altered = voters(current)
@@ -405,9 +403,6 @@ fn hold_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError> 
             protocol: config.protocol,
         });
     }
-    if protocol < HOLD_SINCE {
-        return Err(ConfigError::HoldUnknown { protocol });
-    }
     if config.protocol_is_held && protocol == config.protocol {
         return Err(ConfigError::ProtocolHeld { protocol });
     }
@@ -424,11 +419,6 @@ fn release_protocol(config: &mut Config) -> Result<(), ConfigError> {
 }
 
 fn set_writers(config: &mut Config, writers: Writers) -> Result<(), ConfigError> {
-    if config.protocol < WRITERS_SINCE {
-        return Err(ConfigError::WritersUnknown {
-            protocol: config.protocol,
-        });
-    }
     if config.writers == writers {
         return Err(ConfigError::WritersAlreadySo { writers });
     }
@@ -448,17 +438,6 @@ fn check_protocol(config: &Config) -> Result<(), ConfigError> {
         }),
         None => Ok(()),
     }
-}
-
-/// A configuration of an older protocol version has no place for certificates.
-fn check_certificates(config: &Config) -> Result<(), ConfigError> {
-    let is_bound = |member: &Member| member.certificate.is_some();
-    if config.protocol < CERTIFICATES_SINCE && config.members.values().any(is_bound) {
-        return Err(ConfigError::Invalid {
-            reason: "the group's protocol version has no certificates yet",
-        });
-    }
-    Ok(())
 }
 
 /// A log that begins with a base has to hold the configuration in one record. A group that is too

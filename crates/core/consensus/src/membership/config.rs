@@ -11,15 +11,7 @@ use synod_planted::{Bug, is, planted};
 
 use crate::types::{LogIndex, MemberId};
 
-const ENCODING_OLDEST: u8 = 1;
-const ENCODING_2: u8 = 2;
-const ENCODING_NEWEST: u8 = 3;
-/// First protocol version whose configurations name certificates.
-pub const CERTIFICATES_SINCE: u16 = 2;
-/// First protocol version whose configurations say who writes.
-pub const WRITERS_SINCE: u16 = 5;
-/// First protocol version whose configurations say whether it is held.
-pub const HOLD_SINCE: u16 = WRITERS_SINCE;
+const ENCODING: u8 = 3;
 
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
@@ -46,8 +38,7 @@ pub struct Member {
     pub name: String,
     pub address: String,
     pub versions: VersionRange,
-    /// Subject of the certificate that the member is bound to; none if it is bound to none. Only
-    /// in groups that speak [`CERTIFICATES_SINCE`].
+    /// Subject of the certificate that the member is bound to; none if it is bound to none.
     pub certificate: Option<String>,
 }
 
@@ -55,7 +46,7 @@ pub struct Member {
 pub struct Config {
     /// Protocol version of the group; every member speaks it. Zero: there is no group.
     pub protocol: u16,
-    /// The version stays until an operator raises it. Only in groups that speak [`HOLD_SINCE`].
+    /// The version stays until an operator raises it.
     pub protocol_is_held: bool,
     pub writers: Writers,
     /// The members by id; the order of iteration is the same on all members.
@@ -91,11 +82,10 @@ impl Config {
     /// The payload of a config entry. All numbers little-endian:
     ///
     /// ```text
-    /// u8  version of this encoding (1; 2 if the group's protocol version is 2 or later; 3 if it is
-    ///     5 or later)
+    /// u8  version of this encoding (3)
     /// u16 protocol version of the group
-    /// version 3: u8 whose writes the group takes (0 any member's, 1 the leader's)
-    ///            u8 whether the protocol version is held (0, 1)
+    /// u8  whose writes the group takes (0 any member's, 1 the leader's)
+    /// u8  whether the protocol version is held (0, 1)
     /// u16 number of members, then for each, ascending by id:
     ///     u64 id (not zero)
     ///     u8  role (0 voter, 1 learner)
@@ -103,8 +93,7 @@ impl Config {
     ///     u16 length of the name, name (UTF-8)
     ///     u16 length of the address, address (UTF-8); with the name, unique
     ///     u16 oldest, u16 newest protocol version it speaks
-    ///     since version 2: u8 bound to a certificate (0, 1); if so, u16 length of its subject,
-    ///                      subject
+    ///     u8  bound to a certificate (0, 1); if so, u16 length of its subject, subject
     /// ```
     ///
     /// # Panics
@@ -117,13 +106,10 @@ impl Config {
             "{} members",
             self.members.len()
         );
-        let encoding = encoding_of(self.protocol);
-        let mut out = vec![encoding];
+        let mut out = vec![ENCODING];
         out.extend_from_slice(&self.protocol.to_le_bytes());
-        if encoding >= ENCODING_NEWEST {
-            out.push(self.writers as u8);
-            out.push(u8::from(self.protocol_is_held));
-        }
+        out.push(self.writers as u8);
+        out.push(u8::from(self.protocol_is_held));
         // Cannot truncate: at most 1024.
         out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
         for (id, member) in &self.members {
@@ -136,13 +122,11 @@ impl Config {
             for version in [member.versions.min, member.versions.max] {
                 out.extend_from_slice(&version.to_le_bytes());
             }
-            if encoding >= ENCODING_2 {
-                out.push(u8::from(member.certificate.is_some()));
-                member
-                    .certificate
-                    .iter()
-                    .for_each(|subject| put_text(&mut out, subject));
-            }
+            out.push(u8::from(member.certificate.is_some()));
+            member
+                .certificate
+                .iter()
+                .for_each(|subject| put_text(&mut out, subject));
         }
         out
     }
@@ -151,31 +135,22 @@ impl Config {
     pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
         let mut reader = Reader { rest: bytes };
         let version = reader.u8()?;
-        if !(ENCODING_OLDEST..=ENCODING_NEWEST).contains(&version) {
+        if version != ENCODING {
             return Err(DecodeConfigError::Version { found: version });
         }
-        let protocol = reader.u16()?;
-        if encoding_of(protocol) != version {
-            return Err(DecodeConfigError::BadValue {
-                field: "version",
-                found: version,
-            });
-        }
-        let writers = reader.writers(version)?;
-        let is_held = version >= ENCODING_NEWEST && reader.flag("held")?;
+        let mut config = Config {
+            protocol: reader.u16()?,
+            writers: reader.writers()?,
+            protocol_is_held: reader.flag("held")?,
+            ..Config::default()
+        };
         let count = usize::from(reader.u16()?);
         if count > MEMBERS_MAX {
             return Err(DecodeConfigError::TooMany { found: count });
         }
-        let mut config = Config {
-            protocol,
-            protocol_is_held: is_held,
-            writers,
-            ..Config::default()
-        };
         let mut seats = BTreeSet::new();
         for _ in 0..count {
-            let (id, member) = reader.member(version)?;
+            let (id, member) = reader.member()?;
             let highest = config
                 .members
                 .last_key_value()
@@ -198,16 +173,6 @@ impl Config {
     }
 }
 
-fn encoding_of(protocol: u16) -> u8 {
-    if protocol >= WRITERS_SINCE {
-        ENCODING_NEWEST
-    } else if protocol >= CERTIFICATES_SINCE {
-        ENCODING_2
-    } else {
-        ENCODING_OLDEST
-    }
-}
-
 fn put_text(out: &mut Vec<u8>, text: &str) {
     assert!(text.len() <= TEXT_BYTES_MAX, "text of {} bytes", text.len());
     // Cannot truncate: at most 1024.
@@ -218,8 +183,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeConfigError {
     #[error(
-        "configuration encoded in version {found}, this program reads {ENCODING_OLDEST} to \
-         {ENCODING_NEWEST}: run a newer program"
+        "configuration encoded in version {found}, this program reads version {ENCODING}: run the \
+         program that wrote it"
     )]
     Version { found: u8 },
     #[error("encoded configuration ends too early")]
@@ -298,11 +263,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Before there was the setting, all members wrote.
-    fn writers(&mut self, encoding: u8) -> Result<Writers, DecodeConfigError> {
-        if encoding < ENCODING_NEWEST {
-            return Ok(Writers::Any);
-        }
+    fn writers(&mut self) -> Result<Writers, DecodeConfigError> {
         let code = self.u8()?;
         Writers::from_code(code).ok_or(DecodeConfigError::BadValue {
             field: "writers",
@@ -310,7 +271,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn member(&mut self, encoding: u8) -> Result<(MemberId, Member), DecodeConfigError> {
+    fn member(&mut self) -> Result<(MemberId, Member), DecodeConfigError> {
         let id = MemberId(u64::from_le_bytes(self.array()?));
         let role = match self.u8()? {
             0 => Role::Voter,
@@ -329,7 +290,7 @@ impl<'a> Reader<'a> {
         if !versions.is_valid() {
             return Err(DecodeConfigError::BadVersions { min, max });
         }
-        let is_bound = encoding >= ENCODING_2 && self.flag("certificate")?;
+        let is_bound = self.flag("certificate")?;
         let certificate = is_bound.then(|| self.text()).transpose()?;
         Ok((
             id,
@@ -410,7 +371,7 @@ pub enum Writers {
     /// All members.
     #[default]
     Any = 0,
-    /// The leader only. Used only in groups that speak [`WRITERS_SINCE`].
+    /// The leader only.
     Leader = 1,
 }
 
@@ -457,39 +418,17 @@ mod tests {
     }
 
     #[test]
-    fn encoding_of_version_1() {
+    fn bytes_of_a_configuration_never_change() {
         let mut config = two_members();
-        config.members.remove(&MemberId(9));
-        let expected =
-            b"\x01\x01\x00\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
-            \x01\x00\x02\x00";
-        assert_eq!(config.encode(), expected);
-    }
-
-    #[test]
-    fn encoding_of_version_2_names_certificates() {
-        let mut config = two_members();
-        config.protocol = CERTIFICATES_SINCE;
-        config.members.remove(&MemberId(9));
-        let bound = config.members.get_mut(&MemberId(7)).expect("member 7");
-        bound.certificate = Some("CN=a".to_owned());
-        let expected =
-            b"\x02\x02\x00\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
-            \x01\x00\x02\x00\x01\x04\x00CN=a";
-        assert_eq!(config.encode(), expected);
-        assert_eq!(Config::decode(expected), Ok(config));
-    }
-
-    #[test]
-    fn encoding_of_version_3_says_who_writes_and_whether_the_version_is_held() {
-        let mut config = two_members();
-        config.protocol = WRITERS_SINCE;
+        config.protocol = 5;
         config.writers = Writers::Leader;
         config.protocol_is_held = true;
         config.members.remove(&MemberId(9));
+        let bound = config.members.get_mut(&MemberId(7)).expect("member 7");
+        bound.certificate = Some("CN=a".to_owned());
         let mut expected =
             b"\x03\x05\x00\x01\x01\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
-            \x01\x00\x02\x00\x00"
+            \x01\x00\x02\x00\x01\x04\x00CN=a"
                 .to_vec();
         assert_eq!(config.encode(), expected);
         assert_eq!(Config::decode(&expected), Ok(config));
@@ -508,20 +447,14 @@ mod tests {
     }
 
     #[test]
-    fn encoding_fits_the_protocol_version_and_a_newer_one_is_named() {
+    fn other_encoding_is_named() {
         let mut bytes = two_members().encode();
-        bytes[0] = ENCODING_NEWEST;
-        assert!(matches!(
-            Config::decode(&bytes),
-            Err(DecodeConfigError::BadValue {
-                field: "version",
-                ..
-            })
-        ));
-        bytes[0] = 4;
-        let error = Config::decode(&bytes).expect_err("version 4");
-        assert_eq!(error, DecodeConfigError::Version { found: 4 });
-        assert!(error.to_string().contains("reads 1 to 3"), "{error}");
+        for found in [2, 4] {
+            bytes[0] = found;
+            let error = Config::decode(&bytes).expect_err("another version");
+            assert_eq!(error, DecodeConfigError::Version { found });
+            assert!(error.to_string().contains("reads version 3"), "{error}");
+        }
     }
 
     #[test]

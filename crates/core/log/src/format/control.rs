@@ -220,11 +220,7 @@ fn decode_start(fields: &mut Fields<'_>, format: LogFormat) -> Option<Start> {
         segment: fields.u64()?,
         offset: fields.u64()?,
     };
-    let newest_segment = if format.names_ready_segment() {
-        fields.u64()?
-    } else {
-        floor.segment
-    };
+    let newest_segment = fields.u64()?;
     if format.has_next_mark() && fields.bytes(NEXT_MARK.len())? != NEXT_MARK {
         return None;
     }
@@ -267,7 +263,7 @@ fn decode_end(
         newest_segment,
     } = start;
     Some(Control {
-        format: format.continued(),
+        format,
         identity,
         first_segment,
         floor,

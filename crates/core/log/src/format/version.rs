@@ -8,9 +8,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-const OLDEST: u32 = 2;
-/// The disk format of a log whose group is not known to speak a protocol version with a newer one.
-/// Format 2 is read only.
+/// The disk format of the first release, and of a log whose group is not known to speak a protocol
+/// version with a newer one.
 const FIRST: u32 = 3;
 /// The disk format of the next version: [`NEXT_MARK`] in segments and control file. It is there for
 /// tests of upgrades only, with the feature `next-version`.
@@ -20,10 +19,7 @@ const NEWEST: u32 = if cfg!(feature = "next-version") {
 } else {
     FIRST
 };
-const CHECKS_VERSION: u32 = 3;
-/// The oldest disk format whose control file names the segment that is ready.
-const NAMES_READY_SEGMENT: u32 = 3;
-pub(crate) const FORMATS: RangeInclusive<u32> = OLDEST..=NEWEST;
+pub(crate) const FORMATS: RangeInclusive<u32> = FIRST..=NEWEST;
 
 /// Formats by the group's protocol version from which on they are written, ascending.
 const WRITTEN_SINCE: [(u16, u32); 2] = [(1, FIRST), (6, NEXT)];
@@ -66,25 +62,12 @@ impl LogFormat {
         FORMATS.contains(&number).then_some(LogFormat(number))
     }
 
-    /// The format in which this program continues what it has found in this one.
-    pub(crate) fn continued(self) -> LogFormat {
-        self.max(LogFormat(FIRST))
-    }
-
-    pub(crate) fn names_ready_segment(self) -> bool {
-        self.0 >= NAMES_READY_SEGMENT
-    }
-
     pub(crate) fn has_next_mark(self) -> bool {
         self.0 >= NEXT
     }
 
-    /// The checksum of a header or a control file: of what follows it, and of the version since
-    /// that may be one of several.
+    /// The checksum of a header or a control file: of the version, and of what follows behind it.
     pub(crate) fn checksum(self, rest: &[u8]) -> u32 {
-        if self.0 < CHECKS_VERSION {
-            return crc32c::crc32c(rest);
-        }
         crc32c::crc32c_append(crc32c::crc32c(&self.0.to_le_bytes()), rest)
     }
 }
@@ -104,11 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn older_format_is_continued_in_the_first_that_is_written() {
-        let continued = |number| LogFormat::read(number).map(LogFormat::continued);
-        assert_eq!(continued(1), None);
-        assert_eq!(continued(2), Some(LogFormat(FIRST)));
-        assert_eq!(continued(NEWEST), Some(LogFormat(NEWEST)));
-        assert_eq!(continued(NEWEST + 1), None);
+    fn older_and_newer_formats_are_not_read() {
+        assert_eq!(LogFormat::read(FIRST - 1), None);
+        assert_eq!(LogFormat::read(FIRST), Some(LogFormat(FIRST)));
+        assert_eq!(LogFormat::read(NEWEST + 1), None);
     }
 }

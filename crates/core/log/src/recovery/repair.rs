@@ -289,7 +289,7 @@ pub(crate) fn carry_out(
         return Ok(());
     };
     let header = SegmentHeader {
-        format: decided.format.continued(),
+        format: decided.format,
         size: segment_bytes,
         ..*decided
     };

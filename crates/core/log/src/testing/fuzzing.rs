@@ -52,18 +52,13 @@ pub fn check_segment_header(bytes: &[u8]) {
     }
 }
 
-/// Magic and format of a control file end here.
-const CONTROL_FORMAT_END: usize = 12;
-
-/// [`check_record`] for a control file. An older format is written in the newest, which has one
-/// encoding only.
+/// [`check_record`] for a control file, which has one encoding only.
 pub fn check_control(bytes: &[u8]) {
     if let ControlFile::Valid(control) = Control::decode(bytes) {
         let Some(again) = control.encode() else {
             panic!("what was read cannot be written: {control:?}");
         };
-        let is_of_newest_format = bytes[..CONTROL_FORMAT_END] == again[..CONTROL_FORMAT_END];
-        assert_eq!(is_of_newest_format, again == bytes);
+        assert_eq!(again, bytes);
         assert_eq!(Control::decode(&again), ControlFile::Valid(control));
     }
 }
@@ -71,9 +66,14 @@ pub fn check_control(bytes: &[u8]) {
 /// Makes the checksum of a control file right.
 pub fn seal_control(bytes: &mut [u8]) {
     if bytes.len() > 16 {
-        let crc = crc32c::crc32c(&bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        seal_header(bytes);
     }
+}
+
+/// Makes the checksum right that is behind the version, and covers that and what follows.
+fn seal_header(bytes: &mut [u8]) {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..12]), &bytes[16..]);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// A database record of these lines, or of as many bytes of them as have room, with its checksum.
@@ -86,8 +86,7 @@ pub fn seal_database_record(lines: &str) -> Vec<u8> {
 /// Makes the checksum of a segment header right.
 pub fn seal_segment_header(bytes: &mut [u8]) {
     if bytes.len() >= 160 {
-        let crc = crc32c::crc32c(&bytes[16..160]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        seal_header(&mut bytes[..160]);
     }
 }
 

@@ -4,13 +4,15 @@
 //! chunks of an action, [`ChunkSearch`] looks for them backwards.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{EntryHeader, EntryKind, LogIndex};
 use synod_log::{Entry, LogError, LogReader};
 use synod_planted::planted;
 
-use super::{DeliverError, READ_BYTES};
+use super::{DeliverError, HandedOver, READ_BYTES};
+use crate::host::{DataChunk, Host};
 use crate::payload::action::{ActionPiece, Chunk, Part};
 use crate::payload::discard::{Discard, PartialActionId};
 
@@ -143,8 +145,8 @@ impl EntrySource for LogReader {
 }
 
 /// The data of an action as it is put together: that of its chunks, then that of its last piece. It
-/// is in memory once, and beside it what is read at a time. It continues where it stopped if
-/// entries have to be fetched.
+/// is in memory once, or a chunk of it, for a host that takes chunks. It continues where it stopped
+/// if entries have to be fetched.
 pub(super) struct Assembling {
     last: Entry,
     piece: ActionPiece,
@@ -157,6 +159,7 @@ enum Stage {
     /// Their data is read. The chunks are those that are not read yet.
     Reading {
         chunks: VecDeque<ChunkPlace>,
+        action_bytes: usize,
         data: BytesMut,
     },
 }
@@ -172,29 +175,38 @@ impl Assembling {
         self.last.header.index
     }
 
-    /// Continues. `None` if entries are not here yet.
+    /// Continues. The data, or the last part of it for a host that takes chunks; or why it stops.
     pub(super) fn go_on(
         &mut self,
         source: &dyn EntrySource,
-    ) -> Result<Option<Bytes>, DeliverError> {
+        host: &dyn Host,
+    ) -> Result<ControlFlow<HandedOver, Bytes>, DeliverError> {
+        let by_chunk = host.takes_chunks();
         if let Stage::Searching(search) = &mut self.stage {
             if !search.goes_on(source)? {
-                return Ok(None);
+                return Ok(ControlFlow::Break(HandedOver::Fetching));
             }
             let chunks = search.take_chunks(&self.last)?;
             let in_chunks: usize = chunks.iter().map(|chunk| chunk.data_bytes).sum();
+            let action_bytes = in_chunks + self.piece.data.len();
             let of_data = chunks.into_iter().filter(|chunk| chunk.data_bytes > 0);
             self.stage = Stage::Reading {
                 chunks: of_data.collect(),
-                data: BytesMut::with_capacity(in_chunks + self.piece.data.len()),
+                action_bytes,
+                data: BytesMut::with_capacity(if by_chunk { 0 } else { action_bytes }),
             };
         }
-        let Stage::Reading { chunks, data } = &mut self.stage else {
-            return Ok(None);
+        let Stage::Reading {
+            chunks,
+            action_bytes,
+            data,
+        } = &mut self.stage
+        else {
+            return Ok(ControlFlow::Break(HandedOver::Fetching));
         };
         while let Some(ChunkPlace { index, .. }) = chunks.front().copied() {
             match source.read(index, index) {
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(ControlFlow::Break(HandedOver::Fetching)),
                 Ok(Some(entries)) => add_data(index, entries, data)?,
                 Err(ReadError::Purged) => {
                     let found = (self.piece.chunks as usize).saturating_sub(chunks.len());
@@ -203,9 +215,20 @@ impl Assembling {
                 Err(ReadError::Log(error)) => return Err(error.into()),
             }
             chunks.pop_front();
+            if by_chunk {
+                let chunk = DataChunk {
+                    seqno: self.last.header.seqno,
+                    depends_on: self.last.header.depends_on,
+                    action_bytes: *action_bytes,
+                    data: data.split().freeze(),
+                };
+                if host.deliver_chunk(chunk).is_break() {
+                    return Ok(ControlFlow::Break(HandedOver::Stopped));
+                }
+            }
         }
         data.extend_from_slice(&self.piece.data);
-        Ok(Some(std::mem::take(data).freeze()))
+        Ok(ControlFlow::Continue(std::mem::take(data).freeze()))
     }
 }
 

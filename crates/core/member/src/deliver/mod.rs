@@ -451,8 +451,9 @@ impl Deliverer {
             }
             EntryKind::Action => {
                 let piece = ActionPiece::decode(payload).map_err(malformed)?;
-                let Some(data) = self.action_data(entry, piece)? else {
-                    return Ok(HandedOver::Fetching);
+                let data = match self.action_data(entry, piece)? {
+                    ControlFlow::Continue(data) => data,
+                    ControlFlow::Break(why) => return Ok(why),
                 };
                 return Ok(self.give(Delivery::Action {
                     seqno: header.seqno,
@@ -472,12 +473,12 @@ impl Deliverer {
         }
     }
 
-    /// The action's data, if it is here: `Some(None)` if the client that proposed it finishes it.
+    /// The action's data, if it is here: none if the client that proposed it finishes it.
     fn action_data(
         &mut self,
         entry: &Entry,
         piece: ActionPiece,
-    ) -> Result<Option<Option<Bytes>>, DeliverError> {
+    ) -> Result<ControlFlow<HandedOver, Option<Bytes>>, DeliverError> {
         let header = &entry.header;
         let begun = self.assembling.take();
         let mut assembling = match begun.filter(|begun| begun.index() == header.index) {
@@ -488,10 +489,10 @@ impl Deliverer {
                 let chunks = self.assembly.take(&id);
                 let is_mine = (origin.member, origin.session) == (self.me.member, self.me.session);
                 if is_mine && self.shared.take_local(header.seqno) {
-                    return Ok(Some(None));
+                    return Ok(ControlFlow::Continue(None));
                 }
                 if piece.action_no == 0 {
-                    return Ok(Some(Some(piece.data)));
+                    return Ok(ControlFlow::Continue(Some(piece.data)));
                 }
                 Assembling::new(entry.clone(), piece, chunks)
             }
@@ -500,11 +501,11 @@ impl Deliverer {
             reader: &self.reader,
             fetched: &self.shared.fetched,
         };
-        let data = assembling.go_on(&source)?;
-        if data.is_none() {
+        let data = assembling.go_on(&source, &*self.host)?;
+        if data.is_break() {
             self.assembling = Some(assembling);
         }
-        Ok(data.map(Some))
+        Ok(data.map_continue(Some))
     }
 }
 

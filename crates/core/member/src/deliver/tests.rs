@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::SessionHistory;
-use crate::host::{DonorRequest, Level, Remedy, StateTransferEvent};
+use crate::host::{DataChunk, DonorRequest, Level, Remedy, StateTransferEvent};
 use crate::payload::action::{Action, Piece, split_into_chunks};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -18,6 +18,9 @@ pub(crate) struct Sink {
     taken: Mutex<Vec<Delivery>>,
     /// The host has no room: it would have to wait.
     is_full: AtomicBool,
+    /// Chunks that the host takes before it stops; none: it takes actions as wholes.
+    chunks_wanted: Option<usize>,
+    chunks: Mutex<Vec<DataChunk>>,
     entries_skipped: Mutex<usize>,
 }
 
@@ -43,6 +46,17 @@ impl Host for Sink {
     }
     fn takes_now(&self) -> bool {
         !self.is_full.load(atomic::Ordering::SeqCst)
+    }
+    fn takes_chunks(&self) -> bool {
+        self.chunks_wanted.is_some()
+    }
+    fn deliver_chunk(&self, chunk: DataChunk) -> ControlFlow<()> {
+        let mut chunks = self.chunks.lock().unwrap();
+        chunks.push(chunk);
+        match Some(chunks.len()) < self.chunks_wanted {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
     }
     fn entries_skipped(&self) {
         *self.entries_skipped.lock().unwrap() += 1;
@@ -302,6 +316,38 @@ fn chunks_before_the_start_are_found_by_searching_backwards() {
             "after {after}"
         );
     }
+}
+
+#[test]
+fn large_action_comes_in_chunks_to_a_host_that_takes_them() {
+    let (log, action) = large_around(3);
+    let host = |chunks: usize| {
+        Arc::new(Sink {
+            wanted: usize::MAX,
+            chunks_wanted: Some(chunks),
+            ..Sink::default()
+        })
+    };
+    for after in [0, log.seqno - 1] {
+        let host = host(usize::MAX);
+        log.deliver_to(&host, after).unwrap();
+        let (chunks, taken) = (host.chunks.lock().unwrap(), host.taken.lock().unwrap());
+        let last = taken.last().unwrap();
+        let most = chunks.iter().map(|chunk| chunk.data.len()).max();
+        assert!(chunks.len() > 9 && most <= Some(1000), "{most:?}");
+        for chunk in chunks.iter() {
+            assert_eq!(chunk.seqno, last.seqno());
+            assert_eq!(chunk.depends_on, Seqno(log.seqno - 1));
+            assert_eq!(chunk.action_bytes, action.data.len());
+        }
+        let parts: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.data[..]).collect();
+        assert!([parts.concat(), data(last).to_vec()].concat() == action.data);
+        assert_eq!(seqnos(&taken), (after + 1..=log.seqno).collect::<Vec<_>>());
+    }
+    let stopping = host(3);
+    log.deliver_to(&stopping, 0).unwrap();
+    assert_eq!(stopping.chunks.lock().unwrap().len(), 3);
+    assert_eq!(stopping.taken.lock().unwrap().len(), 4, "small ones only");
 }
 
 #[test]

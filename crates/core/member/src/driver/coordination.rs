@@ -13,10 +13,10 @@ use synod_wire::{
 };
 
 use super::Driver;
+use super::catch_up::may_be_fed_by;
 use super::commands::{Asker, CommandRequest, find, refuse};
 use super::membership::announce_shared_name;
 use super::recovery::may_join;
-use super::regional_feeding::may_be_fed_by;
 use crate::host::{Level, Topic};
 use crate::shared::lock;
 

@@ -14,7 +14,7 @@ use synod_wire::PeerMessage;
 use super::Driver;
 use super::own_log::Replication;
 use super::recovery::may_write;
-use crate::catch_up_read::CatchUpRead;
+use crate::read_for_peer::ReadForPeer;
 use crate::storage::Job;
 
 impl Driver {
@@ -82,7 +82,7 @@ impl Driver {
         match self.ctx.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.proposals.send_append(&self.ctx, &range, message),
             Replication::Read(request) => {
-                self.ctx.links.disk.read(CatchUpRead::OldEntries(request))
+                self.ctx.links.disk.read(ReadForPeer::OldEntries(request))
             }
             Replication::UnderWay => {}
         }

@@ -113,7 +113,7 @@ pub enum LiveSetting {
     /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
     ApplyLagMax(Duration),
     /// Wait of the host's clients before they are told that an action is committed. In
-    /// force, for actions submitted afterwards, as soon as the group's protocol version allows;
+    /// force for actions submitted afterwards;
     /// [`crate::Host::applied_everywhere`] then says how far the other databases are.
     CommitWait(CommitWait),
     /// Silence after which a member is suspected, see
@@ -145,8 +145,6 @@ pub enum Event {
         connection: u64,
         /// The session of the process at the other end.
         session: SessionId,
-        /// Version of the encoding on the bulk lane.
-        version: u16,
     },
     /// A member has connected to this one.
     InboundLink {

@@ -41,7 +41,7 @@ impl Driver {
         self.leader_tick();
         // After the leader's work: who is present decides whose outcomes count.
         self.failed_actions
-            .inconsistency_tick(&mut self.ctx, &self.membership);
+            .failed_actions_tick(&mut self.ctx, &self.membership);
         // After the leader's work, which lets other leavers go before the leader itself.
         self.membership.leave_tick(&mut self.ctx);
         // After the leader's work: what it appended may be committed.

@@ -35,6 +35,7 @@
 //! `housekeeping` (the slow tick). `status` and `inspect` are what others see of it.
 
 mod authorization;
+mod catch_up;
 mod clock;
 mod commands;
 mod commit_times;
@@ -47,7 +48,6 @@ mod event;
 #[path = "testing/example_groups.rs"]
 mod example_groups;
 mod failed_actions;
-mod fetching;
 mod flow_control;
 mod housekeeping;
 mod identity;
@@ -59,10 +59,7 @@ mod own_log;
 mod proposals;
 mod purge_policy;
 mod recovery;
-mod regional_feeding;
 mod repeated_warning;
-mod stalled_logs;
-mod state_transfer;
 mod status;
 mod writers;
 
@@ -78,12 +75,12 @@ use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
 use authorization::{Authorization, introduce_to};
+use catch_up::CatchUp;
 use clock::Turns;
 use commands::Commands;
 use commit_wait::CommitWaits;
 use context::Context;
 use failed_actions::{Decisions, FailedActions};
-use fetching::Fetching;
 use flow_control::FlowControl;
 use identity::Identity;
 use leadership::Leadership;
@@ -92,9 +89,6 @@ use own_log::{Arrived, Missing, OwnLog, RepairWatch};
 use proposals::{Link, Proposals};
 use purge_policy::PurgePolicy;
 use recovery::{Recovery, may_obey};
-use regional_feeding::Feeding;
-use stalled_logs::Standstill;
-use state_transfer::StateTransfers;
 
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
@@ -132,14 +126,6 @@ pub struct DriverLinks {
     pub reader: LogReader,
     /// A checker that sees each effect before it is performed; none in production.
     pub observer: Option<Box<dyn Observer>>,
-}
-
-#[derive(Default)]
-struct CatchUp {
-    feeding: Feeding,
-    fetching: Fetching,
-    state_transfers: StateTransfers,
-    standstill: Standstill,
 }
 
 /// A running member's protocol state: the consensus core and the components around it. Call
@@ -274,12 +260,10 @@ impl Driver {
                 member,
                 connection,
                 session,
-                version,
             } => {
                 let link = Link {
                     connection,
                     session,
-                    version,
                 };
                 self.proposals.local.link_up(member, link);
                 self.membership.presence.link_up(member);
@@ -656,6 +640,8 @@ impl Driver {
         self.leadership.announce_leader_transfer(&self.ctx);
         self.commands
             .follow_work(&mut self.ctx, &mut self.authorization);
+        // The second change of a replacement is written and sent now, not with the next event.
+        self.perform_core_effects();
         self.proposals.publish_status(&self.ctx);
         self.proposals.tell_write_permission(&self.ctx);
     }

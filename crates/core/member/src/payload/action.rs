@@ -260,6 +260,18 @@ pub fn split_into_chunks(
     chunk_bytes: usize,
     number: u64,
 ) -> ChunkSplitter {
+    split_as_it_comes(action, 0, epoch, chunk_bytes, number)
+}
+
+/// Like [`split_into_chunks`], of an action of which so many bytes of data come later, by
+/// [`ChunkSplitter::append`].
+pub fn split_as_it_comes(
+    action: &Action,
+    later_bytes: usize,
+    epoch: u64,
+    chunk_bytes: usize,
+    number: u64,
+) -> ChunkSplitter {
     let chunk_bytes = chunk_bytes.min(PIECE_BYTES_MAX);
     let mut rest = ActionPiece {
         class: action.class,
@@ -270,7 +282,7 @@ pub fn split_into_chunks(
         keys: Bytes::from(action.keys.encode()),
         data: action.data.clone(),
     };
-    let is_large = rest.keys.len() + rest.data.len() > chunk_bytes;
+    let is_large = rest.keys.len() + rest.data.len() + later_bytes > chunk_bytes;
     if is_large || rest.keys.len() > KEY_BYTES_MAX {
         rest.action_no = number;
     }
@@ -288,7 +300,20 @@ pub struct ChunkSplitter {
 }
 
 impl ChunkSplitter {
-    /// Whether the next piece is the last one, which carries the snapshot position.
+    /// Takes the next part of the data. It is copied if what is left of the former ones is not
+    /// yet a chunk.
+    pub fn append(&mut self, part: Bytes) {
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        rest.data = match rest.data.is_empty() {
+            true => part,
+            false => [&rest.data[..], &part[..]].concat().into(),
+        };
+    }
+
+    /// Whether the next piece is the last one, which carries the snapshot position; of an action
+    /// whose data is not all here, whether none is due before the next part.
     pub fn is_at_last(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| {
             let half = self.chunk_bytes / 2;
@@ -403,6 +428,35 @@ mod tests {
         }
         assert_eq!(data, action.data);
         assert_eq!(keys, action.keys.encode());
+    }
+
+    #[test]
+    fn action_whose_data_comes_later_comes_back_from_its_pieces() {
+        for (data_len, part) in [(100, 30), (10_000, 1000), (10_000, 1), (3_900, 70)] {
+            let whole = action(data_len);
+            let payload = |piece: Piece| piece.into_proposal().1;
+            let mut begun = whole.clone();
+            let mut rest = begun.data.split_off(10);
+            let mut pieces = split_as_it_comes(&begun, rest.len(), 3, 1000, 11);
+            let mut seen = Vec::new();
+            while !rest.is_empty() {
+                pieces.append(rest.split_to(part.min(rest.len())));
+                while !pieces.is_at_last() {
+                    seen.push(payload(pieces.next().unwrap()));
+                }
+            }
+            seen.extend(pieces.map(payload));
+            let last = ActionPiece::decode(seen.pop().unwrap()).unwrap();
+            assert_eq!(last.chunks as usize, seen.len(), "{data_len} by {part}");
+            assert_eq!(last.action_no > 0, data_len > 1000);
+            let mut data = Vec::new();
+            for chunk in seen {
+                assert!(chunk.len() <= 1000 + CHUNK_HEADER_BYTES);
+                data.extend_from_slice(&Chunk::decode(chunk).unwrap().bytes);
+            }
+            data.extend_from_slice(&last.data);
+            assert!(data == whole.data, "{data_len} by {part}");
+        }
     }
 
     #[test]

@@ -123,7 +123,7 @@ proptest! {
 fn many_messages_leave_in_one_write() {
     let mut writer = FrameWriter::new(Trickle::default(), 1 << 20);
     for _ in 0..20 {
-        writer.push(1, &PeerMessage::LeaveReply).unwrap();
+        writer.push(NEWEST, &PeerMessage::LeaveReply).unwrap();
     }
     writer.flush().unwrap();
     assert_eq!(writer.get_ref().calls, 1);
@@ -174,7 +174,7 @@ fn memory_grows_with_what_arrives_not_with_what_is_claimed() {
 #[test]
 fn message_above_the_limit_is_not_sent() {
     let mut writer = FrameWriter::new(Trickle::default(), 1000);
-    let refused = writer.push(1, &propose(2000));
+    let refused = writer.push(NEWEST, &propose(2000));
     assert!(matches!(
         refused,
         Err(StreamError::TooLarge {
@@ -184,7 +184,7 @@ fn message_above_the_limit_is_not_sent() {
         })
     ));
     assert_eq!(writer.queued_bytes(), 0);
-    writer.push(1, &propose(500)).unwrap();
+    writer.push(NEWEST, &propose(500)).unwrap();
 }
 
 #[test]

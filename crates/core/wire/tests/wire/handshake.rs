@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    CLIENT_VERSIONS, Caller, ClientHello, DecodeError, EncodeError, FrameError, FrameReader,
-    FrameWriter, HandshakeError, Hello, HelloReply, Lane, LocalIdentity, OUR_VERSIONS, PeerMessage,
+    Caller, ClientHello, DecodeError, EncodeError, FrameError, FrameReader, FrameWriter,
+    HandshakeError, Hello, HelloReply, Lane, LocalIdentity, OUR_VERSIONS, PeerMessage,
     RefuseReason, StreamError, read_caller, read_hello, read_reply, write_client_hello,
     write_hello, write_reply,
 };
@@ -103,7 +103,7 @@ proptest! {
 
 fn client(cluster_name: &str) -> ClientHello {
     ClientHello {
-        versions: CLIENT_VERSIONS,
+        versions: OUR_VERSIONS,
         cluster_name: cluster_name.to_owned(),
         name: "synod of ann".to_owned(),
     }
@@ -145,21 +145,20 @@ fn client_is_welcome_whether_it_names_the_group_or_not_and_not_by_another_name()
     assert!(!refusal.for_caller.contains("shop"), "{refusal:?}");
 }
 
-/// To a program of before commands, a client is a member of versions that it does not speak.
 #[test]
-fn client_is_refused_in_words_by_a_member_that_takes_no_commands() {
-    let older = LocalIdentity {
+fn client_of_versions_that_are_spoken_no_more_is_refused_in_words() {
+    let older = ClientHello {
         versions: VersionRange { min: 1, max: 4 },
-        ..identity()
+        ..client("shop")
     };
-    let hello = Hello::decode(&client("shop").encode().unwrap()).unwrap();
-    let refusal = older.answer(&hello).unwrap_err();
+    let refusal = identity().answer_client(&older).unwrap_err();
     assert_eq!(refusal.reason, RefuseReason::UnknownVersion);
     assert!(
-        refusal.for_caller.contains("upgrade the older"),
+        refusal
+            .for_caller
+            .contains("versions 1 to 4: upgrade the older"),
         "{refusal:?}"
     );
-    assert_eq!(older.answer_client(&client("")), Err(refusal));
 }
 
 #[test]
@@ -211,11 +210,19 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         ),
         (
             Hello {
-                versions: VersionRange { min: 6, max: 9 },
+                versions: VersionRange { min: 7, max: 9 },
                 ..caller()
             },
             RefuseReason::UnknownVersion,
-            "6 to 9",
+            "7 to 9",
+        ),
+        (
+            Hello {
+                versions: VersionRange { min: 1, max: 4 },
+                ..caller()
+            },
+            RefuseReason::UnknownVersion,
+            "1 to 4",
         ),
         (
             Hello {

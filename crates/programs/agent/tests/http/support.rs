@@ -8,8 +8,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use synod_admin::command_rights::CommandRights;
 use synod_admin::protocol::{Answer, Reply};
-use synod_admin::rights::Rights;
 use synod_admin::socket::Listening;
 use synod_admin::status::{Group, Status};
 use synod_admin::{Accepted, Client, ServeLimits, serve};
@@ -32,7 +32,7 @@ pub(crate) fn healthy_server(dir: &Path) -> UnixStream {
                     // The agent closes its connections.
                     let _ = serve(
                         &mut &client,
-                        Rights::Orders,
+                        CommandRights::Orders,
                         "0",
                         ServeLimits::default(),
                         &answer,

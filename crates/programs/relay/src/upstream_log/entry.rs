@@ -16,8 +16,7 @@
 //! note of a position:             kind u8 | server_id u32 | passed i64 | seen_s u64
 //! note to purge:                  kind u8 | last i64 | is_forced u8
 //! ```
-//! What is MySQL's is there in version 3 only, which entries have whose upstream is MySQL. Those of
-//! version 2 had GTIDs of other numbers, which began with 1 in each group.
+//! What is MySQL's is there in version 3 only, which entries have whose upstream is MySQL.
 //!
 //! All numbers are little-endian. Orders and parts are the leader's. Each of them says where the
 //! upstream was before it, what operators have ordered, and what is registered. So any of them is
@@ -30,14 +29,12 @@ use synod_node::Seqno;
 use synod_upstream::FilePosition;
 
 use crate::upstream_log::history::GtidState;
-use crate::upstream_log::registry::{Known, Registered, Registry};
+use crate::upstream_log::registry::{Known, Registered, RegisteredReaders};
 
 /// The version of an entry whose upstream is MariaDB, and of notes.
 const VERSION: u8 = 1;
 /// The version of one whose upstream is MySQL.
 const VERSION_OF_MYSQL: u8 = 3;
-/// The same with other numbers.
-const OLD_VERSION_OF_MYSQL: u8 = 2;
 const ORDER: u8 = 0;
 const PART: u8 = 1;
 const NOTE: u8 = 2;
@@ -56,13 +53,6 @@ pub(crate) enum EntryError {
          newest program of the group here"
     )]
     Version(u8),
-    #[error(
-        "an older program has written it, which gave MySQL's transactions other GTIDs: they began \
-         with 1 in each group. Begin a new group (move the logs of all relays away), and set \
-         gtid_slave_pos on each reader to DOMAIN-0-N, where N is how many transactions of MySQL it \
-         has: 'synod relay gtid SET' counts them"
-    )]
-    OldNumbers,
     #[error(
         "the upstream's set of executed GTIDs has too many gaps or servers to be kept: it takes \
          {0} bytes, and 65535 are possible. Close the gaps there, by empty transactions with the \
@@ -102,7 +92,6 @@ impl Entry {
         let is_mysql = match version {
             VERSION => false,
             VERSION_OF_MYSQL => true,
-            OLD_VERSION_OF_MYSQL => return Err(EntryError::OldNumbers),
             other => return Err(EntryError::Version(other)),
         };
         match bytes.try_get_u8()? {
@@ -262,7 +251,7 @@ fn get_set(bytes: &mut Bytes) -> Result<MysqlGtidSet, EntryError> {
 }
 
 fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
-    let Registry {
+    let RegisteredReaders {
         readers,
         purged,
         forced,
@@ -282,10 +271,10 @@ fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
 
 fn get_known(bytes: &mut Bytes) -> Result<Known, EntryError> {
     let after = Seqno(bytes.try_get_i64_le()?);
-    let mut registry = Registry {
+    let mut registry = RegisteredReaders {
         purged: Seqno(bytes.try_get_i64_le()?),
         forced: Seqno(bytes.try_get_i64_le()?),
-        ..Registry::default()
+        ..RegisteredReaders::default()
     };
     let count = usize::from(bytes.try_get_u8()?);
     for _ in 0..count {
@@ -427,7 +416,7 @@ mod tests {
 
     fn known() -> Known {
         let (passed, seen_s) = (Seqno(1 << 40), 1 << 33);
-        let registry = Registry {
+        let registry = RegisteredReaders {
             readers: [(7, Registered { passed, seen_s })].into(),
             purged: Seqno(8),
             forced: Seqno(5),
@@ -522,11 +511,8 @@ mod tests {
         }
         let mut newer = whole.to_vec();
         newer[0] = 4;
-        let error = Entry::decode(&mut newer.clone().into()).unwrap_err();
-        assert!(error.to_string().contains("newest program"), "{error}");
-        newer[0] = 2;
         let error = Entry::decode(&mut newer.into()).unwrap_err();
-        assert!(error.to_string().contains("Begin a new group"), "{error}");
+        assert!(error.to_string().contains("newest program"), "{error}");
     }
 
     proptest! {

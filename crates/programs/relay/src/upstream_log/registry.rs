@@ -23,7 +23,7 @@ pub(crate) struct Registered {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Registry {
+pub(crate) struct RegisteredReaders {
     /// By `server_id`.
     pub(crate) readers: BTreeMap<u32, Registered>,
     /// Up to this action the log may be purged whatever its size; zero: nothing.
@@ -32,7 +32,7 @@ pub(crate) struct Registry {
     pub(crate) forced: Seqno,
 }
 
-impl Registry {
+impl RegisteredReaders {
     /// Follows a note. A reader that is registered by it needs what comes after the action
     /// `passed`.
     pub(crate) fn follow(&mut self, passed: Seqno, note: &Note) {
@@ -85,7 +85,7 @@ impl Registry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) after: Seqno,
-    pub(crate) registry: Registry,
+    pub(crate) registry: RegisteredReaders,
 }
 
 #[cfg(test)]
@@ -101,15 +101,15 @@ mod tests {
         }
     }
 
-    fn after(notes: &[Note]) -> Registry {
-        let mut registry = Registry::default();
+    fn after(notes: &[Note]) -> RegisteredReaders {
+        let mut registry = RegisteredReaders::default();
         for (number, note) in notes.iter().enumerate() {
             registry.follow(Seqno(number as i64 + 1), note);
         }
         registry
     }
 
-    fn places(registry: &Registry) -> Vec<(u32, i64)> {
+    fn places(registry: &RegisteredReaders) -> Vec<(u32, i64)> {
         let readers = registry.readers.iter();
         readers.map(|(id, reader)| (*id, reader.passed.0)).collect()
     }

@@ -14,7 +14,7 @@ use crate::lock;
 use crate::pull::patience::Backoff;
 use crate::upstream_log::entry::{Entry, Head, Note, Orders};
 use crate::upstream_log::history::{GtidState, History};
-use crate::upstream_log::registry::{Known, Registry};
+use crate::upstream_log::registry::{Known, RegisteredReaders};
 use crate::upstream_log::{KeptError, entry_after, entry_of};
 
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(crate) struct End {
     pub(crate) mysql: Option<MysqlGtidSet>,
     pub(crate) mysql_newest: Option<MysqlGtid>,
     pub(crate) orders: Orders,
-    pub(crate) registry: Registry,
+    pub(crate) registry: RegisteredReaders,
     /// End of the newest whole transaction in the upstream's binlog; an empty name: unknown.
     pub(crate) place: FilePosition,
     /// Arrival; none: before the start of this process.
@@ -189,7 +189,7 @@ struct Reading {
     follower: Follower,
     /// History with, for each part, the action whose registry its head carries.
     history: History<Seqno>,
-    registry: Registry,
+    registry: RegisteredReaders,
     /// Notes up to here are in the registry already.
     noted: Seqno,
     /// Notes that the newest transaction, or order since, does not know.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_log::{LogError, LogReader};
-use synod_member::{CatchUpRead, Disk, Event, Host, IDLE, Job, Storage};
+use synod_member::{Disk, Event, Host, IDLE, Job, ReadForPeer, Storage};
 
 use super::core::{Events, Incoming};
 use crate::clock::Clock;
@@ -84,7 +84,7 @@ impl LogThread {
 /// their own logs lack. The driver answers from the entry cache; only requests that need the disk
 /// come here, so that a lagging member never slows the others down.
 pub(crate) struct CatchUpThread {
-    pub(crate) requests: Receiver<CatchUpRead>,
+    pub(crate) requests: Receiver<ReadForPeer>,
     pub(crate) reader: LogReader,
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,
@@ -109,7 +109,7 @@ impl CatchUpThread {
 /// The queues to the log thread and to the catch-up thread, as the driver writes to them.
 pub(crate) struct DiskQueues {
     pub(crate) jobs: Sender<Job>,
-    pub(crate) catch_up: Sender<CatchUpRead>,
+    pub(crate) catch_up: Sender<ReadForPeer>,
 }
 
 impl Disk for DiskQueues {
@@ -118,7 +118,7 @@ impl Disk for DiskQueues {
         let _ = self.jobs.send(job);
     }
 
-    fn read(&self, request: CatchUpRead) {
+    fn read(&self, request: ReadForPeer) {
         let _ = self.catch_up.send(request);
     }
 }

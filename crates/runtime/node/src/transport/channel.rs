@@ -1,7 +1,7 @@
 //! The bytes of a connection, in clear or encrypted, and the deadlines of its socket.
 //!
-//! Code that reads and writes messages does not know which: [`Security`](super::Security) decides
-//! at the handshake.
+//! Code that reads and writes messages does not know which:
+//! [`ConnectionEncryption`](super::ConnectionEncryption) decides at the handshake.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;

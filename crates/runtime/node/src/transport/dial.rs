@@ -15,10 +15,10 @@ use synod_wire::{
     read_reply, write_hello,
 };
 
-use super::Transport;
 use super::channel::{Channel, TimedSocket, prepare};
 use super::galera;
 use super::link::Target;
+use super::{ConnectionEncryption, Transport};
 
 /// A whole handshake must not take longer, however the bytes trickle in.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ pub(super) fn dial(
 ) -> Result<(Channel, HelloReply), DialError> {
     let outcome = match attempt(transport, target, lane, true) {
         Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
-            if transport.security.may_fall_back() =>
+            if transport.encryption.may_fall_back() =>
         {
             attempt(transport, target, lane, false)
         }
@@ -147,12 +147,28 @@ pub(super) fn dial(
     })
 }
 
+/// Says hello at an address before this member has a transport.
+pub(super) fn ask(
+    encryption: &ConnectionEncryption,
+    hello: &Hello,
+    address: &str,
+) -> Result<HelloReply, DialError> {
+    let target = Target {
+        limits: CallLimits::STRANGER,
+        ..Target::at(address)
+    };
+    let stream = connect(&target, || true).map_err(DialError::Connect)?;
+    prepare(&stream)?;
+    let socket = TimedSocket::new(stream, target.limits.handshake);
+    Ok(greet(&mut encryption.secure_outgoing(socket)?, hello)?)
+}
+
 /// Whether a node of Galera is there. A stranger gets no further connection for that.
 fn is_galera(transport: &Transport, target: &Target) -> bool {
     if target.only_at.is_some() {
         return false;
     }
-    let Ok(stream) = connect(transport, target) else {
+    let Ok(stream) = connect(target, || transport.may_open()) else {
         return false;
     };
     galera::greets(TimedSocket::new(stream, galera::GREETING_LIMIT))
@@ -164,7 +180,7 @@ fn attempt(
     lane: Lane,
     may_encrypt: bool,
 ) -> Result<(Channel, HelloReply), DialError> {
-    let stream = connect(transport, target).map_err(DialError::Connect)?;
+    let stream = connect(target, || transport.may_open()).map_err(DialError::Connect)?;
     prepare(&stream)?;
     let stopping = || io::Error::new(io::ErrorKind::Interrupted, "this member stops");
     // Until the handshake is over, a node that stops closes the socket.
@@ -174,7 +190,7 @@ fn attempt(
         .ok_or_else(stopping)?;
     let socket = TimedSocket::new(stream, target.limits.handshake);
     let mut channel = if may_encrypt {
-        transport.security.secure_outgoing(socket)?
+        transport.encryption.secure_outgoing(socket)?
     } else {
         Channel::Plain(socket)
     };
@@ -198,7 +214,7 @@ fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeEr
     }
 }
 
-fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
+fn connect(target: &Target, may_open: impl Fn() -> bool) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut is_tried = false;
     let is_meant = |at: &SocketAddr| {
@@ -206,7 +222,7 @@ fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
         only_at.is_none_or(|ip| at.ip().to_canonical() == ip)
     };
     for candidate in target.address.to_socket_addrs()?.filter(is_meant) {
-        if !transport.may_open() {
+        if !may_open() {
             break;
         }
         match TcpStream::connect_timeout(&candidate, target.limits.connect) {

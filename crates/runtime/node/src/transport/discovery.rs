@@ -1,4 +1,5 @@
-//! Looking for the group: calls the seeds until the driver says that the group is found.
+//! Looking for the group: calls the seeds until the driver says that the group is found; and once
+//! before a group begins, to see that none is there ([`group_at`]).
 //!
 //! Each seed that answers becomes [`Event::MemberFound`], each that refuses or does not answer
 //! becomes [`Event::CallFailed`]. Which member to join is the driver's decision.
@@ -6,16 +7,17 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use synod_consensus::{MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Setting, SignOfLife, lock};
-use synod_wire::{HelloReply, Lane, RefuseReason};
+use synod_wire::{Hello, HelloReply, Lane, RefuseReason};
 
-use super::Transport;
 use super::channel::Channel;
-use super::dial::{DialError, dial};
+use super::dial::{self, DialError, dial};
 use super::link::Target;
+use super::{ConnectionEncryption, Transport};
 
 /// The time between two rounds of calls.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,6 +34,31 @@ pub(super) fn run(transport: &Arc<Transport>, seeds: &[String]) {
         }
         seeking.wait_beyond_until(0, Instant::now() + PAUSE);
     }
+}
+
+/// The first of these addresses where a member of a group welcomes the caller, that member's name,
+/// and the group. All are called at once, each for a few seconds at most.
+pub(crate) fn group_at(
+    encryption: &ConnectionEncryption,
+    hello: &Hello,
+    addresses: &[String],
+) -> Option<(String, String, GroupId)> {
+    thread::scope(|scope| {
+        let call = |address: &String| {
+            let address = address.clone();
+            scope.spawn(move || dial::ask(encryption, hello, &address))
+        };
+        let calls: Vec<_> = addresses.iter().map(call).collect();
+        let answers = addresses.iter().zip(calls);
+        answers
+            .filter_map(|(address, call)| match call.join() {
+                Ok(Ok(HelloReply::Welcome { name, group, .. })) if group != GroupId::NONE => {
+                    Some((address.clone(), name, group))
+                }
+                _ => None,
+            })
+            .next()
+    })
 }
 
 fn call(transport: &Arc<Transport>, seed: &str) {

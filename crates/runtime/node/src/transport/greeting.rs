@@ -13,7 +13,7 @@ use synod_tls::PeerCredential;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
     Caller, ClientHello, FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Refusal,
-    RefuseReason, has_compression, read_caller, write_reply,
+    RefuseReason, read_caller, write_reply,
 };
 
 use super::Transport;
@@ -62,7 +62,7 @@ pub(super) fn greet(
     prepare(&stream)?;
     let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
     await_first_byte(&socket)?;
-    let channel = transport.security.secure_incoming(socket)?;
+    let channel = transport.encryption.secure_incoming(socket)?;
     let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
     match read_caller(&mut reader)? {
         Caller::Member(hello) => {
@@ -98,9 +98,7 @@ fn greet_member(
         Ok((version, reply, presence)) => {
             warn_of_double(transport, &hello, from);
             send_reply(reader.get_mut(), &reply)?;
-            if has_compression(version) {
-                reader.take_compressed();
-            }
+            reader.take_compressed();
             Ok(Some(AdmittedCaller {
                 hello,
                 version,

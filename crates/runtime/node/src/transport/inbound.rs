@@ -18,11 +18,11 @@ use synod_wire::{
 
 use super::Transport;
 use super::channel::Channel;
+use super::encryption::EncryptionError;
 use super::greeting::{Admitted, AdmittedCaller, greet};
-use super::limits::Allowance;
 use super::link::Link;
 use super::open_connections::{AcceptedSlot, ConnectionSlot};
-use super::security::SecurityError;
+use super::stranger_limits::Allowance;
 
 /// Pause after a failed accept (out of file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ pub(super) enum InboundError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
-    Security(#[from] SecurityError),
+    Encryption(#[from] EncryptionError),
     #[error("{0}")]
     Handshake(#[from] HandshakeError),
     #[error("{0}")]
@@ -126,7 +126,7 @@ fn serve_client(
     from: SocketAddr,
 ) {
     let shown = client.reader.get_ref().peer();
-    if !slot.welcomed_client(shown, |shown| transport.security.accepts(shown)) {
+    if !slot.welcomed_client(shown, |shown| transport.encryption.accepts(shown)) {
         return;
     }
     let Some(handler) = transport.command_handler.get() else {

@@ -69,7 +69,6 @@ pub(super) struct OpenLane {
     pub(super) stream: TcpStream,
     /// Its number among all connections that this member has opened.
     pub(super) connection: u64,
-    pub(super) version: u16,
     pub(super) session: SessionId,
     pub(super) group: GroupId,
     /// Credential that the process at the other end has proven.
@@ -177,10 +176,10 @@ impl LaneQueue {
         lock(&self.state).closed
     }
 
-    pub(super) fn connection(&self) -> Option<(u64, SessionId, u16)> {
+    pub(super) fn connection(&self) -> Option<(u64, SessionId)> {
         let state = lock(&self.state);
         let open = state.open.as_ref();
-        open.map(|open| (open.connection, open.session, open.version))
+        open.map(|open| (open.connection, open.session))
     }
 
     /// Notes a new connection, with an empty queue.
@@ -452,7 +451,6 @@ mod tests {
         lane.opened(OpenLane {
             stream: stream.try_clone().unwrap(),
             connection: 7,
-            version: 3,
             session: SessionId(1),
             group: GroupId::NONE,
             shown: PeerCredential::None,

@@ -38,7 +38,6 @@ fn open_lane() -> (Arc<LaneQueue>, LaneWriter, TcpStream) {
     lane.opened(OpenLane {
         stream: stream.try_clone().unwrap(),
         connection: 1,
-        version: OUR_VERSIONS.max,
         session: SessionId(1),
         group: GroupId::NONE,
         shown: PeerCredential::None,

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Level, SignOfLife, lock};
 use synod_tls::PeerCredential;
-use synod_wire::{HelloReply, Lane, PeerMessage, has_compression};
+use synod_wire::{HelloReply, Lane, PeerMessage};
 
 use super::Transport;
+use super::address_limit::{CallSource, oldest_of_fullest_address};
 use super::channel::Channel;
 use super::compression::LinkSpeed;
 use super::dial::{CallLimits, dial};
 use super::greeting::AdmittedCaller;
 use super::lane::{LaneEnd, LaneQueue, LaneWriter, OpenLane, PushResult};
-use super::limits::{CallSource, first_to_leave};
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -198,8 +198,8 @@ impl Link {
         &self.lanes[lane as usize]
     }
 
-    /// Number, session and version of the bulk lane's connection, if both lanes have one.
-    fn connection(&self) -> Option<(u64, SessionId, u16)> {
+    /// Number and session of the bulk lane's connection, if both lanes have one.
+    fn connection(&self) -> Option<(u64, SessionId)> {
         self.lane(Lane::Control).connection()?;
         self.lane(Lane::Bulk).connection()
     }
@@ -356,7 +356,6 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
     queue.opened(OpenLane {
         stream,
         connection,
-        version,
         session,
         group,
         shown: channel.peer().clone(),
@@ -370,17 +369,15 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
         queue.shut();
         return;
     }
-    if let Some((connection, session, version)) = link.connection() {
+    if let Some((connection, session)) = link.connection() {
         transport.send_event(Event::LinkUp {
             member: link.member,
             connection,
             session,
-            version,
         });
     }
     // What the control lane carries is small, and must not wait.
-    let speed = (lane == Lane::Bulk && has_compression(version))
-        .then(|| LinkSpeed::new(transport.compression, Instant::now()));
+    let speed = (lane == Lane::Bulk).then(|| LinkSpeed::new(transport.compression, Instant::now()));
     let writer = LaneWriter::new(channel, version, transport.limits.of(lane), speed);
     if let Some(reason) = send_all(transport, link, lane, writer) {
         let member = link.member;
@@ -467,7 +464,8 @@ impl Transport {
             let (source, begun) = link.place()?;
             Some((*member, source, begun))
         });
-        let leaves = (pool.clone().count() >= CALL_BACKS_MAX).then(|| first_to_leave(pool));
+        let leaves =
+            (pool.clone().count() >= CALL_BACKS_MAX).then(|| oldest_of_fullest_address(pool));
         if let Some(link) = leaves.flatten().and_then(|member| links.remove(&member)) {
             link.close();
         }

@@ -10,21 +10,22 @@
 //! Nothing here decides: messages and changes of connections become events for the driver. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
 
+mod address_limit;
 mod channel;
 mod compression;
 mod dial;
 mod discovery;
+mod encryption;
 pub mod galera;
 mod greeting;
 mod inbound;
 mod known_peers;
 mod lane;
-mod limits;
 mod link;
 mod open_connections;
 mod pings;
-mod security;
 mod session_registry;
+mod stranger_limits;
 #[cfg(test)]
 mod tests;
 
@@ -46,21 +47,23 @@ use crate::config::NodeError;
 use crate::threads::core::{Events, Incoming};
 use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget, EventCount, InboundBudgets};
+pub use address_limit::{CallSource, oldest_of_fullest_address};
 use compression::CompressionTotals;
 pub use compression::{CompressionChoice, CompressionStatus};
 use dial::{CallLimits, DialError};
 use discovery::OutboundAnswers;
+pub(crate) use discovery::group_at;
+pub(crate) use encryption::ConnectionEncryption;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
 use lane::{PushResult, Pushed};
-pub use limits::{CallSource, LogRateLimit, first_to_leave};
 use link::{CallBacks, Link, Target};
 use open_connections::OpenConnections;
 pub(crate) use pings::PingThread;
 use pings::Pings;
 pub use pings::{ClockOffset, LinkStatus};
-pub(crate) use security::Security;
 use session_registry::SessionRegistry;
+pub use stranger_limits::LogRateLimit;
 
 /// How long a caller that is not in the allowlist waits for the answer to a call of this member to
 /// it.
@@ -80,7 +83,7 @@ pub(crate) struct Transport {
     identity: Mutex<LocalIdentity>,
     address: String,
     limits: FrameLimits,
-    security: Security,
+    encryption: ConnectionEncryption,
     log_limit: Mutex<LogRateLimit<IpAddr>>,
     /// About members that the driver has called: room of their own, which no caller uses up.
     link_log_limit: Mutex<LogRateLimit<MemberId>>,
@@ -117,7 +120,7 @@ pub(crate) struct TransportStart {
     pub(crate) identity: LocalIdentity,
     pub(crate) address: String,
     pub(crate) listener: TcpListener,
-    pub(crate) security: Security,
+    pub(crate) encryption: ConnectionEncryption,
     pub(crate) seeds: Vec<String>,
     pub(crate) events: Arc<Events>,
     pub(crate) inbound_budgets: InboundBudgets,
@@ -134,7 +137,7 @@ impl Transport {
             identity,
             address,
             listener,
-            security,
+            encryption,
             seeds,
             events,
             inbound_budgets,
@@ -146,7 +149,7 @@ impl Transport {
             identity: Mutex::new(identity),
             address,
             limits: FrameLimits::default(),
-            security,
+            encryption,
             compression,
             compression_totals: CompressionTotals::default(),
             log_limit: Mutex::default(),
@@ -331,12 +334,12 @@ impl Transport {
     }
 
     fn objection(&self, member: MemberId, shown: &PeerCredential) -> Option<String> {
-        if !self.security.accepts(shown) {
+        if !self.encryption.accepts(shown) {
             return Some(
                 "the secret that it was opened with has been removed meanwhile".to_owned(),
             );
         }
-        let takes_clear = self.security.takes_clear();
+        let takes_clear = self.encryption.takes_clear();
         self.known.objection(member, shown, takes_clear)
     }
 
@@ -368,7 +371,7 @@ impl Transport {
             .judge_again(|member, shown| self.admission(member, shown));
         let clients = self
             .connections
-            .close_clients_unless(|shown| self.security.accepts(shown));
+            .close_clients_unless(|shown| self.encryption.accepts(shown));
         let outbound = lock(&self.links)
             .values()
             .map(|link| link.reset_if_shown(|shown| self.objection(link.member(), shown).is_some()))
@@ -417,9 +420,9 @@ impl Transport {
     }
 
     pub(crate) fn reload_tls(&self) -> Result<(), TlsError> {
-        self.security.reload()?;
+        self.encryption.reload()?;
         let closed = self.judge_again();
-        let summary = self.security.summary();
+        let summary = self.encryption.summary();
         let text = match closed {
             0 => summary,
             _ => format!("{summary}; closed {closed} connections by a secret that was removed"),

@@ -3,10 +3,10 @@
 //! | pool | at a time | when it is full |
 //! |---|---|---|
 //! | called by this member, until the handshake is over | as many as there are links | |
-//! | callers that have not said who they are | [`GREETING_MAX`] | [`first_to_leave`] |
-//! | welcomed callers that are not known | [`STRANGERS_MAX`] | [`first_to_leave`] |
+//! | callers that have not said who they are | [`GREETING_MAX`] | [`oldest_of_fullest_address`] |
+//! | welcomed callers that are not known | [`STRANGERS_MAX`] | [`oldest_of_fullest_address`] |
 //! | welcomed callers of one known member | [`KNOWN_MAX`] | the oldest leaves |
-//! | welcomed clients with commands | [`CLIENTS_MAX`] | [`first_to_leave`] |
+//! | welcomed clients with commands | [`CLIENTS_MAX`] | [`oldest_of_fullest_address`] |
 //!
 //! A connection that leaves is closed here; its thread notices and ends. Until then it counts: the
 //! accepting thread waits while too many are ending, so the threads are bounded, too.
@@ -21,8 +21,8 @@ use synod_consensus::{GroupId, MemberId};
 use synod_member::lock;
 use synod_tls::PeerCredential;
 
+use super::address_limit::{CallSource, oldest_of_fullest_address};
 use super::known_peers::Admission;
-use super::limits::{CallSource, first_to_leave};
 
 /// Callers at a time that have not said who they are.
 const GREETING_MAX: usize = 64;
@@ -218,7 +218,8 @@ impl State {
             return false;
         }
         let pool = self.open.iter().filter(|(_, open)| is_in_pool(open.pool));
-        let leaves = first_to_leave(pool.map(|(id, open)| (*id, open.source, open.used)));
+        let leaves =
+            oldest_of_fullest_address(pool.map(|(id, open)| (*id, open.source, open.used)));
         if let Some(open) = leaves.and_then(|id| self.open.get_mut(&id)) {
             open.end();
         }

@@ -89,17 +89,14 @@ impl Transport {
         let is_called = |member: &MemberId| links.iter().any(|link| link.member() == *member);
         lock(&self.pings.links).retain(|member, _| is_called(member));
         for link in &links {
-            let Some((_, session, version)) = link.lane(Lane::Control).connection() else {
+            let Some((_, session)) = link.lane(Lane::Control).connection() else {
                 continue;
             };
-            // Not even counted as under way where it cannot be sent.
-            if (PeerMessage::Ping { number: 0 }).is_carried_by(version) {
-                let now = self.pings.clock.now();
-                let mut times = lock(&self.pings.links);
-                let number = times.entry(link.member()).or_default().ping(now, session);
-                drop(times);
-                self.send_at_once(link.member(), PeerMessage::Ping { number });
-            }
+            let now = self.pings.clock.now();
+            let mut times = lock(&self.pings.links);
+            let number = times.entry(link.member()).or_default().ping(now, session);
+            drop(times);
+            self.send_at_once(link.member(), PeerMessage::Ping { number });
         }
     }
 

@@ -6,7 +6,7 @@ mod certificates;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use synod_consensus::{EntryKind, Origin, Term, VersionRange};
+use synod_consensus::{EntryKind, Origin, Term};
 use synod_member::{
     Delivery, DonorRequest, FailedCall, Remedy, SignOfLife, StateTransferEvent, View,
 };
@@ -72,7 +72,7 @@ impl Host for TestHost {
 
 fn identity_of(member: MemberId) -> LocalIdentity {
     LocalIdentity {
-        versions: VersionRange { min: 1, max: 2 },
+        versions: OUR_VERSIONS,
         group: GroupId::NONE,
         cluster_name: "test".to_owned(),
         member,
@@ -93,13 +93,8 @@ impl Peer {
         Peer::start_as(identity_of(member), tls, wall_us)
     }
 
-    /// One that speaks all versions, by this wall clock.
     fn with_clock(member: MemberId, wall_clock: fn() -> u64) -> Peer {
-        let identity = LocalIdentity {
-            versions: OUR_VERSIONS,
-            ..identity_of(member)
-        };
-        Peer::start_as(identity, None, wall_clock)
+        Peer::start_as(identity_of(member), None, wall_clock)
     }
 
     fn start_as(identity: LocalIdentity, tls: Option<TlsConfig>, wall_clock: fn() -> u64) -> Peer {
@@ -110,7 +105,7 @@ impl Peer {
             identity,
             address: listener.local_addr().unwrap().to_string(),
             listener,
-            security: Security::new(tls, &*host).unwrap(),
+            encryption: ConnectionEncryption::new(tls, &*host).unwrap(),
             seeds: Vec::new(),
             events: events.clone(),
             inbound_budgets: InboundBudgets::of_bytes(1 << 20, 1 << 20),

@@ -1,6 +1,6 @@
 //! Commits that wait until all databases have applied them.
 
-use synod_node::{CommitWait, DataState, LiveSetting, Seqno, StartMode, VersionRange};
+use synod_node::{CommitWait, DataState, LiveSetting, Seqno};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -116,43 +116,4 @@ fn desynced_and_lost_members_are_not_waited_for() {
     a.host
         .wait("the loss", |record| record.primary == Some(false));
     wait_everywhere(a, Seqno(i64::MAX));
-}
-
-#[test]
-fn group_with_an_older_program_does_not_wait_and_says_so() {
-    let old = VersionRange { min: 1, max: 3 };
-    let group = Group::prepared_by(2, "mixed", |config| {
-        if config.name == "node2" {
-            config.versions = old;
-        }
-    });
-    // The founder speaks the newest version that the other one will understand.
-    let mut group = group;
-    group.members[0].config.versions = old;
-    let mut group = group.begin();
-    waits(&group.members[0]);
-    let says = "commits do not wait for the other servers, as they should: the group speaks \
-                protocol version 3";
-    group.members[0].host.wait(says, |record| record.says(says));
-    let seqno = seqno_of(group.members[0].order("row", "1"));
-    let status = group.members[0].node().status().commit_wait;
-    assert_eq!(status.in_force, CommitWait::Durable);
-    assert_eq!(told(&group.members[0]), [], "{seqno} does not wait");
-    for at in [1, 0] {
-        let member = &mut group.members[at];
-        member.stop();
-        member.config.versions = VersionRange { min: 1, max: 4 };
-        member.start(StartMode::Join).unwrap();
-        if at == 0 {
-            waits(member);
-        }
-        member.take_part();
-        group.wait_complete();
-    }
-    let a = &group.members[0];
-    let says = "commits wait until all synced servers have applied them";
-    a.host.wait(says, |record| record.says(says));
-    let seqno = seqno_of(a.order("row", "2"));
-    wait_everywhere(a, seqno);
-    assert!(told(a).iter().any(|told| *told >= seqno));
 }

@@ -2,10 +2,10 @@
 //! they answer.
 
 use synod_node::{
-    Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode, VersionRange,
+    Command, CommandRefusal, Done, LeaderWeight, NodeConfig, RefusalReason, StartMode,
 };
 
-use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, Record, SUSPECT, eventually, seqno_of};
 
 fn name(member: &Member) -> String {
     member.config.name.clone()
@@ -226,6 +226,59 @@ fn member_that_was_cut_off_when_it_was_removed_is_told_and_stops() {
     assert_eq!(leader.node().status().members.len(), 2);
 }
 
+/// A group of which one member was removed while it was away, and of the others one runs; the
+/// places of these two.
+fn removed_while_away(cluster: &str) -> (Group, usize, usize) {
+    let mut group = Group::of(3, cluster);
+    eventually("three voters", || voters(&group.members[0]) == 3);
+    let at = group.follower();
+    group.members[at].stop();
+    let leader = group.leader();
+    let gone = name(&group.members[at]);
+    carried_out(&group.members[leader], &remove(gone, true));
+    let other = (0..3).find(|other| ![at, leader].contains(other)).unwrap();
+    let knows = || group.members[other].node().status().members.len() == 2;
+    eventually("the other one knows", knows);
+    let committed = group.members[leader].node().status().commit_index;
+    let has_it = || group.members[other].node().status().commit_index >= committed;
+    eventually("the other one knows that it is committed", has_it);
+    group.members[leader].stop();
+    let survivor = group.members[other].node();
+    eventually("a loss of the majority", || !survivor.is_primary());
+    (group, at, other)
+}
+
+#[test]
+fn removed_member_that_starts_without_a_majority_is_told_that_it_was_removed() {
+    let (mut group, at, other) = removed_while_away("away");
+    group.members[at].start(StartMode::Join).unwrap();
+    let told = format!(
+        "Their answer to the request to join: {} was removed from the group, by {}'s log",
+        name(&group.members[at]),
+        name(&group.members[other])
+    );
+    let member = &group.members[at];
+    let waits = |record: &Record| record.says(&told);
+    member.host.wait("what it waits for", waits);
+    let unheard = member.node().status().unheard.join(". ");
+    assert!(unheard.contains(&told), "{unheard}");
+    assert!(!unheard.contains("firewall"), "{unheard}");
+}
+
+/// After a restart the other one does not know any more what is committed.
+#[test]
+fn member_that_no_other_can_tell_is_told_of_both_causes() {
+    let (mut group, at, other) = removed_while_away("untold");
+    group.members[other].stop();
+    group.members[other].start(StartMode::Join).unwrap();
+    group.members[at].start(StartMode::Join).unwrap();
+    let both = "Either this member was removed from the group, or";
+    let host = &group.members[at].host;
+    host.wait("what it waits for", |record| record.says(both));
+    let remedy = "'synod member list' on one of them shows which";
+    assert!(host.lock().says(remedy), "{:?}", host.lock().lines);
+}
+
 #[test]
 fn dead_voter_is_replaced_by_a_learner_in_one_order() {
     let mut group = Group::of(3, "replaced");
@@ -362,21 +415,6 @@ fn weight_is_set_on_the_member_that_it_is_for() {
     let member = name(other);
     assert_eq!(order(one, command), Ok(Done::WeightSet { member, weight }));
     assert_eq!(other.node().status().leader_weight, weight);
-}
-
-#[test]
-fn order_is_not_passed_on_in_a_group_that_does_not_know_orders() {
-    let old = VersionRange { min: 1, max: 4 };
-    let group = Group::prepared_by(2, "old", |config| config.versions = old).begin();
-    let (leader, follower) = (group.leader(), group.follower());
-    let (leader, follower) = (&group.members[leader], &group.members[follower]);
-    let (reason, text) = refused(follower, transfer(None));
-    assert_eq!(reason, RefusalReason::ProtocolTooOld);
-    let advice = format!("give it to {} itself", name(leader));
-    assert!(text.contains(&advice), "{text}");
-    let done = carried_out(leader, &transfer(None));
-    let member = name(follower);
-    assert_eq!(done, Done::Leads { member });
 }
 
 #[test]

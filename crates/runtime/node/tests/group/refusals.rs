@@ -34,6 +34,45 @@ fn log_of_another_group_is_refused_with_both_groups_named() {
     seqno_of(home.members[0].order("k", "v"));
 }
 
+/// Each of two groups of one name would serve clients, with data of its own.
+#[test]
+fn group_is_not_begun_where_a_member_of_one_answers() {
+    let home = Group::of(1, "beside");
+    let (address, group) = {
+        let member = &home.members[0];
+        (member.config.address.clone(), member.node().status().group)
+    };
+    let mut second = Member::new("second", "beside");
+    second.config.seeds = vec![second.config.address.clone(), address.clone()];
+    let error = second.start(StartMode::Bootstrap).unwrap_err();
+    assert!(matches!(error, NodeError::GroupRuns { .. }), "{error}");
+    let text = error.to_string();
+    for words in [address.as_str(), &group.to_string(), "without bootstrap"] {
+        assert!(text.contains(words), "{text}");
+    }
+    second.start(StartMode::Join).unwrap();
+    second.take_part();
+    assert_eq!(second.node().status().group, group, "nothing was begun");
+}
+
+#[test]
+fn group_is_begun_beside_one_of_another_name_and_a_member_that_waits() {
+    let home = Group::of(1, "another-name");
+    let mut first = Member::new("first", "begun");
+    let mut second = Member::new("second", "begun");
+    second.config.seeds = vec![first.config.address.clone()];
+    second.start(StartMode::Join).unwrap();
+    let others = [&home.members[0].config, &second.config];
+    first.config.seeds = others.map(|config| config.address.clone()).into();
+    first.start(StartMode::Bootstrap).unwrap();
+    first.take_part();
+    second.take_part();
+    assert_ne!(
+        first.node().status().group,
+        home.members[0].node().status().group
+    );
+}
+
 #[test]
 fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     let home = Group::of(1, "right");
@@ -47,44 +86,48 @@ fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     assert!(home.members[0].host.lock().says(both));
 }
 
-fn speak_version_1(config: &mut NodeConfig) {
-    config.versions = VersionRange { min: 1, max: 1 };
+const OLDEST: VersionRange = VersionRange { min: 5, max: 5 };
+const BOTH: VersionRange = VersionRange { min: 5, max: 6 };
+const NEWER: VersionRange = VersionRange { min: 6, max: 7 };
+
+fn speak_the_oldest_version(config: &mut NodeConfig) {
+    config.versions = OLDEST;
 }
 
 #[test]
 fn program_that_does_not_speak_the_groups_version_is_refused() {
-    let mut home = Group::prepared_by(1, "versions", speak_version_1).begin();
+    let mut home = Group::prepared_by(1, "versions", speak_the_oldest_version).begin();
     let mut newer = Member::new("newer", "versions");
-    newer.config.versions = VersionRange { min: 2, max: 3 };
+    newer.config.versions = NEWER;
     newer.config.seeds = vec![home.members[0].config.address.clone()];
     newer.start(StartMode::Join).unwrap();
     newer.host.wait("refusal", |record| record.failed.is_some());
     let why = newer.host.lock().failed.clone().unwrap();
-    let expected = "the group speaks protocol version 1, and newer speaks versions 2 to 3";
+    let expected = "the group speaks protocol version 5, and newer speaks versions 6 to 7";
     assert!(why.contains(expected), "{why}");
 
     // Nor does the group's own member come back with such a program.
     let member = &mut home.members[0];
     member.stop();
-    member.config.versions = VersionRange { min: 2, max: 3 };
+    member.config.versions = NEWER;
     member.start(StartMode::Join).unwrap();
     member
         .host
         .wait("refusal", |record| record.failed.is_some());
     let why = member.host.lock().failed.clone().unwrap();
-    let expected = "protocol version 1, and this program speaks versions 2 to 3";
+    let expected = "protocol version 5, and this program speaks versions 6 to 7";
     assert!(why.contains(expected), "{why}");
 }
 
 #[test]
 fn group_speaks_the_newer_version_once_all_its_members_do() {
-    let mut group = Group::prepared_by(3, "upgrade", speak_version_1).begin();
+    let mut group = Group::prepared_by(3, "upgrade", speak_the_oldest_version).begin();
     for at in 0..3 {
         let says = |member: &Member| {
             member
                 .host
                 .lock()
-                .says("the group speaks protocol version 2")
+                .says("the group speaks protocol version 6")
         };
         assert!(
             !group.members.iter().any(says),
@@ -92,20 +135,20 @@ fn group_speaks_the_newer_version_once_all_its_members_do() {
         );
         let member = &mut group.members[at];
         member.stop();
-        member.config.versions = VersionRange { min: 1, max: 2 };
+        member.config.versions = BOTH;
         member.start(StartMode::Join).unwrap();
         member.take_part();
         group.wait_complete();
     }
     for member in &group.members {
-        member.host.wait("version 2", |r| {
-            r.says("the group speaks protocol version 2")
+        member.host.wait("version 6", |r| {
+            r.says("the group speaks protocol version 6")
         });
     }
     // There is no way back.
     let member = &mut group.members[1];
     member.stop();
-    member.config.versions = VersionRange { min: 1, max: 1 };
+    member.config.versions = OLDEST;
     member.start(StartMode::Join).unwrap();
     member
         .host
@@ -213,13 +256,13 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
     say(address, &frame(1, 1 << 30, b"x"));
     says("refused");
     leader.host.lock().lines.clear();
-    let mut oversized = hello("noise", 1..=1, 0);
+    let mut oversized = hello("noise", 5..=5, 0);
     oversized.extend(frame(9, 512 << 20, b"x"));
     say(address, &oversized);
     says("closing the connection from stranger");
     leader.host.lock().lines.clear();
     for kind in 0..40 {
-        let mut noise = hello("noise", 1..=1, kind % 2);
+        let mut noise = hello("noise", 5..=5, kind % 2);
         noise.extend(frame(kind, 200, &[kind; 200]));
         say(address, &noise);
     }
@@ -233,7 +276,7 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
 fn caller_that_drips_its_greeting_is_disconnected() {
     let group = Group::of(1, "drip");
     let address = group.members[0].config.address.clone();
-    let hello = hello("drip", 1..=1, 0);
+    let hello = hello("drip", 5..=5, 0);
     let mut stream = TcpStream::connect(&address).unwrap();
     let began = Instant::now();
     let mut sent = 0;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use synod_node::{
-    Action, Class, KeySet, ProposalResult, SetWritersError, StartMode, VersionRange,
-    WritePermission, Writers,
+    Action, Class, KeySet, ProposalResult, SetWritersError, StartMode, WritePermission, Writers,
 };
 
 use crate::support::{Group, Member, eventually, seqno_of};
@@ -112,25 +111,6 @@ fn next_leader_is_the_writer_once_it_has_applied_what_preceded() {
         .host
         .wait("what preceded", |record| record.last() >= after);
     seqno_of(group.members[new].order("row", "w"));
-}
-
-#[test]
-fn order_is_refused_while_a_member_runs_an_older_program() {
-    let old = VersionRange { min: 1, max: 4 };
-    let group = Group::prepared_by(2, "old_writers", |config| config.versions = old).begin();
-    let refused = group.members[1]
-        .node()
-        .set_writers(Writers::Leader, LIMIT, LIMIT);
-    let Err(SetWritersError::Refused(why)) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(
-        ["node1", "node2", "Upgrade them first"]
-            .iter()
-            .all(|part| why.contains(part)),
-        "{why}"
-    );
-    assert_eq!(group.members[0].node().status().writers, Writers::Any);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use synod_binlog::write_set::{Note, WriteSet};
 use synod_node::{Origin, Remedy, View as GroupView};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
-use crate::apply::failed_action::note_beginning;
+use crate::apply::failed_action_here::note_beginning;
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
 use crate::connection::Connection;
 use crate::connection::departure::Data;
@@ -210,13 +210,8 @@ impl Connection {
             .view_frame(seqno)
             .server_view(view, ViewStatus::Primary);
         let present = shown.my_index.is_some();
-        self.streams.lose_streams(session, view);
-        let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
-        session
-            .server
-            .callbacks
-            .view(ctx, &shown)
-            .map_err(refused)?;
+        self.lost_streams
+            .roll_back_streams_of_lost_members(session, ctx, view, &shown)?;
         session
             .server
             .position

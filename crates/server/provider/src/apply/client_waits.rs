@@ -93,7 +93,7 @@ pub(crate) fn last_committed(session: &Session) -> Gtid {
 }
 
 /// Up to where the others have applied, and who waits for it.
-pub(crate) struct CommitWaits {
+pub(crate) struct HeldCommits {
     /// Everything up to here is applied on all servers that are waited for.
     reached: AtomicI64,
     state: Mutex<State>,
@@ -143,16 +143,16 @@ impl Drop for Hold {
     }
 }
 
-impl Default for CommitWaits {
-    fn default() -> CommitWaits {
-        CommitWaits {
+impl Default for HeldCommits {
+    fn default() -> HeldCommits {
+        HeldCommits {
             reached: AtomicI64::new(i64::MAX),
             state: Mutex::default(),
         }
     }
 }
 
-impl CommitWaits {
+impl HeldCommits {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -221,7 +221,7 @@ mod model {
 
     /// Three commits wait while the others apply two of them, and then the connection ends.
     fn every_client_is_told() {
-        let waits = Arc::new(CommitWaits::default());
+        let waits = Arc::new(HeldCommits::default());
         drop(waits.reach(3));
         let clients = [4, 5, 9].map(|seqno| {
             let waits = waits.clone();
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn client_waits_for_its_own_action_and_for_no_longer() {
-        let elsewhere = CommitWaits::default();
+        let elsewhere = HeldCommits::default();
         assert!(!elsewhere.hold_up(5, None));
         drop(elsewhere.reach(3));
         assert!(!elsewhere.hold_up(3, None));

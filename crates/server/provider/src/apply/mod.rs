@@ -2,7 +2,7 @@
 //!
 //! - `sequencer`: the commit order, the queue of delivered actions, what is released;
 //! - `applier`: the server's applier threads, which take work from the sequencer;
-//! - `failed_action`: an action failed here; the group decides which outcome wins;
+//! - `failed_action_here`: an action failed here; the group decides which outcome wins;
 //! - `error_kinds`: errors of actions, by their numbers;
 //! - `table_from_rows`: `CREATE TABLE ... SELECT`, which may be there already after a kill;
 //! - `client_waits`: reads that wait for this database, commits that wait for the others.
@@ -10,6 +10,6 @@
 pub(crate) mod applier;
 pub(crate) mod client_waits;
 mod error_kinds;
-pub(crate) mod failed_action;
+pub(crate) mod failed_action_here;
 pub(crate) mod sequencer;
 mod table_from_rows;

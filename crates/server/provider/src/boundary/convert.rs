@@ -32,6 +32,15 @@ pub(super) unsafe fn text(text: *const c_char) -> String {
         .into_owned()
 }
 
+/// The address of clients without the port 0. The server makes the address before it sets its port:
+/// without a `port` in its files it says 0, and listens at 3306.
+pub(super) fn client_address(text: String) -> String {
+    match text.strip_suffix(":0") {
+        Some(host) if !host.contains(':') || host.ends_with(']') => format!("{host}:3306"),
+        _ => text,
+    }
+}
+
 /// A text for C, on one line: control characters become spaces. Texts quote names and reasons of
 /// other members, and a line break or an escape in those must not forge a line of the error log.
 pub(super) fn c_text(text: &str) -> CString {
@@ -351,6 +360,19 @@ mod tests {
         let line = c_text(forged).into_string().unwrap();
         assert_eq!(line, "node 2026 [ERROR] it  [2J a b   ");
         assert_eq!(c_text("nœud ‘1’").to_str(), Ok("nœud ‘1’"));
+    }
+
+    #[test]
+    fn server_without_a_configured_port_is_reached_at_3306() {
+        for (said, reached) in [
+            ("192.0.2.11:0", "192.0.2.11:3306"),
+            ("[2001:db8::1]:0", "[2001:db8::1]:3306"),
+            ("db1:13310", "db1:13310"),
+            ("2001:db8::0", "2001:db8::0"),
+            ("", ""),
+        ] {
+            assert_eq!(client_address(said.to_owned()), reached);
+        }
     }
 
     fn member(name: &str) -> ViewMember {

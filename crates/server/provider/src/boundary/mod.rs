@@ -28,7 +28,9 @@ pub use exports::{
     wsrep_node_isolation_mode_set_v1,
 };
 pub use process::run_exit_tasks;
-pub(crate) use process::{at_process_exit, close_files_on_exec, pending_order_to_end, spawn};
+pub(crate) use process::{
+    at_process_exit, close_files_on_exec, end_if_started_to_begin, pending_order_to_end, spawn,
+};
 pub(crate) use server_exports::{
     HeldReply, StatementErrors, can_tell_statement_errors, has_locked_tables,
     hear_statement_errors, next_statement, refuse_statement, statement_error, statement_error_text,

@@ -2,6 +2,7 @@
 //!
 //! Signals belong to the server: threads of the provider block them.
 
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -88,6 +89,25 @@ pub fn run_exit_tasks() {
 extern "C" fn on_exit() {
     // The server is gone: a panic cannot be reported any more.
     let _ = catch_unwind(AssertUnwindSafe(run_exit_tasks));
+}
+
+/// Exit status of a server that was to begin a group and could not. The unit of the packages knows
+/// it: see `packaging/systemd/mariadb.service.d/synod.conf`.
+const BEGINS_NOTHING: libc::c_int = 3;
+
+/// Ends this process at once if it was started to begin a group. A service manager that starts it
+/// again does so without that option, and the server would join a group that it finds, which
+/// replaces its data: by the status it knows that a person has to decide. The server has not opened
+/// its storage engines yet, or recovers them as after a crash.
+pub(crate) fn end_if_started_to_begin() {
+    let begins = |word: OsString| {
+        let word = word.to_string_lossy().replace('_', "-");
+        word == "--wsrep-new-cluster" || word == "--wsrep-new-cluster=1"
+    };
+    if std::env::args_os().any(begins) {
+        // SAFETY: runs nothing of this process any more.
+        unsafe { libc::_exit(BEGINS_NOTHING) };
+    }
 }
 
 /// Files from this number on are the server's own; those below are standard input and outputs.

@@ -129,7 +129,7 @@ unsafe fn copy_init_args(args: &sys::wsrep_init_args) -> InitArgs {
         InitArgs {
             node_name: convert::text(args.node_name),
             node_address: convert::text(args.node_address),
-            node_incoming: convert::text(args.node_incoming),
+            node_incoming: convert::client_address(convert::text(args.node_incoming)),
             data_dir: convert::text(args.data_dir),
             options: convert::text(args.options),
             proto_ver: args.proto_ver,

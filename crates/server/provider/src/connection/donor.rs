@@ -266,17 +266,15 @@ mod tests {
 
     #[test]
     fn port_of_the_joiner_that_is_closed_is_named() {
+        /// Not the port of a listener that was closed: a process that is being started by another
+        /// test may hold a copy of it.
+        const CLOSED: &str = "127.0.0.1:1";
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let told = why_not_sent(&address);
         assert!(!told.contains(&address), "{told}");
-        drop(listener);
-        let told = why_not_sent(&address);
-        let names = [
-            address.as_str(),
-            "open that port",
-            "wsrep_sst_receive_address",
-        ];
+        let told = why_not_sent(CLOSED);
+        let names = [CLOSED, "open that port", "wsrep_sst_receive_address"];
         assert!(names.iter().all(|words| told.contains(words)), "{told}");
     }
 

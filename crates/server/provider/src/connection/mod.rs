@@ -10,13 +10,14 @@
 //! | [`Session`] | the node, the commit order, what threads wait for, the end; lock order |
 //! | [`WriteGate`] | whether clients of this server may write |
 //! | [`Votes`] | how actions have ended here, and which outcomes the group decided |
-//! | [`Streams`] | which streamed transactions all members have rolled back |
+//! | [`LostStreams`] | which streamed transactions all members have rolled back |
 //! | [`Statements`] | statements in total order (TOI) that execute now |
 //! | [`Joiner`] | the way into the group: from the log, or by a full copy |
 //! | [`StartWatch`] | the start of the server, as its service manager sees it |
 //!
 //! Actions of clients pass through `transaction`, those of other servers through `apply`.
 
+mod catch_up_from_log;
 pub(crate) mod departure;
 pub(crate) mod donor;
 pub(crate) mod join;
@@ -38,13 +39,16 @@ use synod_node::{
 use synod_options::HostNames;
 
 use crate::api::LogLevel;
-use crate::apply::failed_action::Votes;
+use crate::apply::failed_action_here::Votes;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;
 use crate::status::commit_steps::Step;
 use crate::transaction::statements::{Statements, note_outcomes};
-use crate::transaction::streamed_transactions::{Streams, roll_back_streams};
+use crate::transaction::streamed_transactions::{
+    apply_proposed_rollbacks, roll_back_after_fragments,
+};
+use crate::transaction::streams_of_lost_members::LostStreams;
 use departure::Data;
 use joiner::{DonorPreference, Joiner};
 use session::{Server, Session};
@@ -55,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) session: Arc<Session>,
     pub(crate) write_gate: WriteGate,
     pub(crate) votes: Votes,
-    pub(crate) streams: Streams,
+    pub(crate) lost_streams: LostStreams,
     pub(crate) statements: Statements,
     pub(crate) joiner: Joiner,
     pub(crate) start_watch: Arc<StartWatch>,
@@ -73,7 +77,7 @@ impl Connection {
             session: Session::new(server, serial, queue_bytes_max),
             write_gate: WriteGate::default(),
             votes: Votes::default(),
-            streams: Streams::new(serial),
+            lost_streams: LostStreams::new(serial),
             statements: Statements::default(),
             joiner: Joiner::new(donors),
             start_watch: Arc::default(),
@@ -82,7 +86,9 @@ impl Connection {
 
     pub(crate) fn start_threads(&self) -> Result<(), String> {
         self.session
-            .start_thread("synod-streams", roll_back_streams)?;
+            .start_thread("synod-streams", apply_proposed_rollbacks)?;
+        self.session
+            .start_thread("synod-fragments", roll_back_after_fragments)?;
         self.session.start_thread("synod-outcomes", note_outcomes)?;
         if self.session.serial == FIRST_SERIAL {
             let watch = self.start_watch.clone();
@@ -199,7 +205,7 @@ impl Host for Connection {
     fn applied_everywhere(&self, seqno: Seqno) {
         self.session
             .server
-            .end_waits(self.session.commit_wait.reach(seqno.0));
+            .end_waits(self.session.held_commits.reach(seqno.0));
     }
 
     fn write_permission(&self, permission: WritePermission) {

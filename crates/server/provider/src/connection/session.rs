@@ -7,7 +7,7 @@
 //!
 //! Outermost first: the one that is held while the node is being stopped (`departure.rs`),
 //! [`Session::state`], a transaction's own lock. The others are leaves: the sequencer's, that of
-//! [`CommitWaits`], the position keeper's. None is held across a callback or a wait, except the
+//! [`HeldCommits`], the position keeper's. None is held across a callback or a wait, except the
 //! first, which no thread of the server ever waits for.
 //!
 //! All that threads wait for is under one lock, [`State`], because some wait for parts of several
@@ -29,8 +29,8 @@ use super::joiner::SstNews;
 use super::lifecycle::{Admission, Lifecycle};
 use super::views::{ShownViews, ViewFrame, session_uuid};
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
-use crate::apply::client_waits::{CommitWaits, Wait};
-use crate::apply::failed_action::Outcomes;
+use crate::apply::client_waits::{HeldCommits, Wait};
+use crate::apply::failed_action_here::Outcomes;
 use crate::apply::sequencer::{NoApplier, Queued, Sequencer, Task};
 use crate::commands::EventLog;
 use crate::live_options::LiveOptions;
@@ -41,7 +41,7 @@ use crate::status::commit_steps::Step;
 use crate::status::counters::Counters;
 use crate::sync::MutexGuard;
 use crate::transaction::statements::NoteQueue;
-use crate::transaction::streamed_transactions::RollbackQueue;
+use crate::transaction::streamed_transactions::Rollbacks;
 use crate::transaction::{Gathered, Transaction, Transactions};
 use crate::waiting::Watched;
 
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) sst: SstNews,
     pub(crate) donor: Donor,
     /// Streamed transactions that all members must roll back.
-    pub(crate) rollbacks: RollbackQueue,
+    pub(crate) rollbacks: Rollbacks,
     pub(crate) outcomes: Outcomes,
     pub(crate) outcome_notes: NoteQueue,
 }
@@ -122,7 +122,7 @@ impl Server {
 pub(crate) struct Session {
     pub(crate) server: Server,
     pub(crate) sequencer: Sequencer,
-    pub(crate) commit_wait: CommitWaits,
+    pub(crate) held_commits: HeldCommits,
     /// Distinguishes this session's ordered transactions from an earlier one's. Counts from 1.
     pub(crate) serial: u64,
     /// Set right after the connection is made; empty in tests without a node.
@@ -140,7 +140,7 @@ impl Session {
         Arc::new_cyclic(|itself| Session {
             server,
             sequencer: Sequencer::new(position, queue_bytes_max),
-            commit_wait: CommitWaits::default(),
+            held_commits: HeldCommits::default(),
             serial,
             node: OnceLock::new(),
             itself: itself.clone(),
@@ -226,7 +226,7 @@ impl Session {
     pub(crate) fn begin_closing(&self) {
         // Under the lock, so that a thread that has just looked does not go to sleep.
         self.update(|_| self.admission.close());
-        self.server.end_waits(self.commit_wait.end());
+        self.server.end_waits(self.held_commits.end());
     }
 
     pub(crate) fn set_primary(&self, primary: bool) {
@@ -370,7 +370,7 @@ impl Session {
             return self.server.note_commit(commit_began);
         }
         let since = Instant::now();
-        if !self.commit_wait.hold_up(seqno, commit_began) {
+        if !self.held_commits.hold_up(seqno, commit_began) {
             self.server.note_step(Step::Applied, since, Instant::now());
             self.server.note_commit(commit_began);
         }
@@ -395,6 +395,16 @@ impl Session {
         }
     }
 
+    /// An action that is never refused, and is applied alone.
+    pub(crate) fn lonely_action(&self, data: &Bytes) -> Action {
+        Action {
+            class: Class::Barrier,
+            keys: KeySet::new(),
+            last_seen: self.sequencer.released(),
+            data: data.clone(),
+        }
+    }
+
     /// Has the group order an action that is never refused, and alone; its seqno. Waits for a
     /// primary, and tries again until it succeeds: the action may be ordered more than once. None
     /// if `may_order` says no before an attempt, or the connection closes.
@@ -404,12 +414,7 @@ impl Session {
                 (self.is_closing() || self.is_primary()).then_some(())
             });
             let node = self.node().filter(|_| may_order())?;
-            let action = Action {
-                class: Class::Barrier,
-                keys: KeySet::new(),
-                last_seen: self.sequencer.released(),
-                data: data.clone(),
-            };
+            let action = self.lonely_action(data);
             if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
                 return Some(seqno.0);
             }

@@ -292,7 +292,13 @@ impl ProviderApi for Provider {
                 self.set_connection(connection);
                 Status::Ok
             }
-            Err(why) => self.log_error(why),
+            Err(why) => {
+                let failed = self.log_error(why);
+                if self.connection().is_none() {
+                    boundary::end_if_started_to_begin();
+                }
+                failed
+            }
         }
     }
 

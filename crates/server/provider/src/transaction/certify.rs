@@ -149,16 +149,15 @@ impl Connection {
         let session = &self.session;
         let counters = &session.server.counters;
         let mut gathered = transaction.lock();
-        if gathered.must_abort || self.streams.has_lost(&gathered) {
+        if gathered.must_abort || self.lost_streams.has_lost(&gathered) {
             return Err(Status::TrxFail);
         }
         let Some(last_seen) = self.seen_by(transaction.trx_id) else {
             counters.writes_refused.one();
             return Err(Status::TrxFail);
         };
-        let flags = self
-            .streams
-            .note_fragment(session, transaction.trx_id, &mut gathered, flags);
+        let trx = transaction.trx_id;
+        let flags = streamed_transactions::note_fragment(session, trx, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.server_bytes()) as u64;
         if gathered.is_too_large || bytes > session.server.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);

@@ -26,7 +26,7 @@ use wsrep_sys as sys;
 
 use crate::api::{LogLevel, ReplayContext, Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
-use crate::apply::failed_action::{Failure, note_ended, note_failing};
+use crate::apply::failed_action_here::{Failure, note_ended, note_failing};
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::Connection;
@@ -36,7 +36,9 @@ use crate::status::commit_steps::Step;
 use crate::transaction::abort::explain_loss;
 use crate::transaction::certify::wait_for_winner;
 use crate::transaction::statements::statement_failure;
-use crate::transaction::streamed_transactions::{lose_stream_commit, release_fragment};
+use crate::transaction::streamed_transactions::{
+    finish_stream, lose_stream_commit, release_fragment,
+};
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 
 impl Connection {
@@ -171,7 +173,7 @@ impl Connection {
     fn finish_transaction(&self, transaction: &Transaction, phase: Phase) {
         let session = &self.session;
         if transaction.lock().stream.is_some() {
-            return self.streams.finish_stream(session, transaction, phase);
+            return finish_stream(&self.lost_streams, session, transaction, phase);
         }
         match phase {
             Phase::Left(seqno) => {
@@ -213,7 +215,7 @@ impl Connection {
             return Status::Ok;
         }
         if self
-            .streams
+            .lost_streams
             .place_unless_rolled_back(session, &transaction, seqno)
             .is_none()
         {

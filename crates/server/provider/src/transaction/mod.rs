@@ -16,6 +16,7 @@ mod certify;
 mod commit_order;
 pub(crate) mod statements;
 pub(crate) mod streamed_transactions;
+pub(crate) mod streams_of_lost_members;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -35,7 +35,7 @@ use synod_node::{Action, ApplyOutcome, Class, KeySet, KeyType, ProposalResult};
 use wsrep_sys as sys;
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxMeta, WsFlags};
-use crate::apply::failed_action::{Verdict, Votes, error_text};
+use crate::apply::failed_action_here::{Verdict, Votes, error_text};
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::departure::LANDING_LIMIT;

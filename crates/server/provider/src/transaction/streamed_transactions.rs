@@ -29,9 +29,14 @@
 //! The others have fragments when a client gives up its transaction:
 //!
 //! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
-//!   its own. So the rollback is queued, and a thread of this connection orders it.
+//!   its own, before it gives up the rows. The rollback is proposed at once, so that it is ordered
+//!   before whatever other clients of this server write to these rows: elsewhere the open
+//!   transaction has them until then. A thread of this connection waits for its place. Refused for
+//!   want of a group: the view that takes this member back rolls back what it had streamed.
+//! - The result of a fragment may not be known then. A second rollback is proposed after it.
 //! - The server leaves, or dies: it orders nothing. The next view is without this session, and
-//!   every server rolls back the streamed transactions of sessions that are not in the view.
+//!   every server rolls back the streamed transactions of sessions that are not in the view
+//!   (`streams_of_lost_members.rs`).
 //!
 //! # Doubt
 //!
@@ -44,23 +49,21 @@
 //! data are not trusted.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
 use synod_binlog::write_set::{Note, WriteSet};
-use synod_node::{
-    KeyType, Origin, Pending, ProposalResult, Remedy, View as GroupView, WaitPolicy, WaitResult,
-};
+use synod_node::{KeyType, Origin, Pending, ProposalResult, Remedy, WaitPolicy, WaitResult};
 use wsrep_sys as sys;
 
 use crate::api::{AbortOutcome, CertifyOutcome, LogLevel, Status, WsFlags};
 use crate::apply::applier::Stop;
 use crate::connection::departure::Data;
-use crate::connection::session::Session;
+use crate::connection::session::{Session, State};
 use crate::transaction::abort::abort_outcome;
 use crate::transaction::certify::{outcome, refused};
+use crate::transaction::streams_of_lost_members::LostStreams;
 use crate::transaction::{Gathered, Phase, Stream, Transaction};
 
 /// First part of the key that all fragments of a transaction share. No schema has this name.
@@ -78,133 +81,82 @@ pub(crate) fn wait_policy(gathered: &Gathered, flags: WsFlags) -> WaitPolicy {
     }
 }
 
-/// Streamed transactions of this server that all members have rolled back.
-pub(crate) struct Streams {
-    /// Serial number of the present connection; those of earlier ones are lost.
-    serial: u64,
-    /// Transactions whose first fragment has a smaller seqno are lost; -1: none is.
-    before: AtomicI64,
+/// Flags that a write set submitted with these flags travels with. If it is a fragment, it gets the
+/// key that all fragments of its transaction share.
+pub(crate) fn note_fragment(
+    session: &Session,
+    trx: u64,
+    gathered: &mut Gathered,
+    flags: WsFlags,
+) -> WsFlags {
+    if gathered.stream.is_none() && flags.contains(WsFlags::TRX_END) {
+        return flags;
+    }
+    let begun = Stream {
+        serial: session.serial,
+        first: None,
+    };
+    gathered.stream.get_or_insert(begun);
+    let (session, trx) = (session.own_uuid().0, trx.to_be_bytes());
+    let key: [&[u8]; 3] = [KEY_SPACE, &session, &trx];
+    gathered.keys.append(&key, KeyType::Exclusive);
+    let flags = WsFlags(flags.0 & FRAGMENT_FLAGS);
+    gathered.flags = flags;
+    flags
 }
 
-impl Streams {
-    /// None is lost on a new connection.
-    pub(crate) fn new(serial: u64) -> Streams {
-        Streams {
-            serial,
-            before: AtomicI64::new(-1),
+/// The client of a streamed transaction is done with it.
+pub(crate) fn finish_stream(
+    lost_streams: &LostStreams,
+    session: &Session,
+    transaction: &Transaction,
+    phase: Phase,
+) {
+    let is_fragment = transaction.lock().is_fragment();
+    match phase {
+        Phase::Executing | Phase::Failed => {}
+        Phase::Left(seqno) => {
+            session.server.counters.local_commits.one();
+            session.release(seqno);
         }
-    }
-
-    fn lose_before(&self, seqno: i64) {
-        self.before.store(seqno, Ordering::Release);
-    }
-
-    fn contains(&self, stream: Stream) -> bool {
-        let before = self.before.load(Ordering::Acquire);
-        stream.serial != self.serial || stream.first.is_some_and(|first| first < before)
-    }
-
-    /// A write set is about to be submitted with these flags: the flags that it travels with. If it
-    /// is a fragment, it gets the key that all fragments of its transaction share.
-    pub(crate) fn note_fragment(
-        &self,
-        session: &Session,
-        trx: u64,
-        gathered: &mut Gathered,
-        flags: WsFlags,
-    ) -> WsFlags {
-        if gathered.stream.is_none() && flags.contains(WsFlags::TRX_END) {
-            return flags;
+        Phase::Ordered(seqno) if is_fragment => {
+            session.sequencer.skip(seqno);
+            let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
         }
-        let begun = Stream {
-            serial: session.serial,
-            first: None,
-        };
-        gathered.stream.get_or_insert(begun);
-        let (session, trx) = (session.own_uuid().0, trx.to_be_bytes());
-        let key: [&[u8]; 3] = [KEY_SPACE, &session, &trx];
-        gathered.keys.append(&key, KeyType::Exclusive);
-        let flags = WsFlags(flags.0 & FRAGMENT_FLAGS);
-        gathered.flags = flags;
-        flags
-    }
-
-    /// Whether all members have rolled back what was streamed of the transaction.
-    pub(crate) fn has_lost(&self, gathered: &Gathered) -> bool {
-        gathered.stream.is_some_and(|stream| self.contains(stream))
-    }
-
-    /// Called before the server is shown a view, when everything before it is finished.
-    pub(crate) fn lose_streams(&self, session: &Session, view: &GroupView) {
-        let node = session.node().map(|node| node.identity());
-        let present = node.is_some_and(|(member, session)| view.contains(member, session));
-        let repeated = session.state().views.has_members_of(view);
-        if !present || repeated {
-            self.lose_before(view.seqno.0);
+        Phase::Entered(seqno) if is_fragment => {
+            session.sequencer.leave(seqno);
+            session.release(seqno);
+            let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
         }
-    }
-
-    /// The client of a streamed transaction is done with it.
-    pub(crate) fn finish_stream(&self, session: &Session, transaction: &Transaction, phase: Phase) {
-        let is_fragment = transaction.lock().is_fragment();
-        match phase {
-            Phase::Executing | Phase::Failed => {}
-            Phase::Left(seqno) => {
-                session.server.counters.local_commits.one();
-                session.release(seqno);
+        Phase::Certifying(pending) if is_fragment => {
+            give_up_fragment(session, transaction.trx_id, pending);
+        }
+        Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
+            leave_unfinished_commit(lost_streams, session, transaction, seqno);
+        }
+        Phase::Entered(_) => lose_stream_commit(session, transaction.trx_id),
+        Phase::Certifying(pending) => match pending.give_up() {
+            Some(ProposalResult::Ordered { seqno, .. }) => {
+                leave_unfinished_commit(lost_streams, session, transaction, seqno.0)
             }
-            Phase::Ordered(seqno) if is_fragment => {
-                session.sequencer.skip(seqno);
-                let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
-            }
-            Phase::Entered(seqno) if is_fragment => {
-                session.sequencer.leave(seqno);
-                session.release(seqno);
-                let _ = roll_back_stream(session, StreamRollback::of(transaction.trx_id));
-            }
-            Phase::Certifying(pending) if is_fragment => {
-                give_up_fragment(session, transaction.trx_id, pending);
-            }
-            Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
-                self.leave_unfinished_commit(session, transaction, seqno);
-            }
-            Phase::Entered(_) => lose_stream_commit(session, transaction.trx_id),
-            Phase::Certifying(pending) => match pending.give_up() {
-                Some(ProposalResult::Ordered { seqno, .. }) => {
-                    self.leave_unfinished_commit(session, transaction, seqno.0)
-                }
-                Some(ProposalResult::Unknown) => doubt_stream_commit(session, transaction.trx_id),
-                _ => {}
-            },
-        }
+            Some(ProposalResult::Unknown) => doubt_stream_commit(session, transaction.trx_id),
+            _ => {}
+        },
     }
+}
 
-    /// An ordered commit is not finished by its client.
-    fn leave_unfinished_commit(&self, session: &Session, transaction: &Transaction, seqno: i64) {
-        if self
-            .place_unless_rolled_back(session, transaction, seqno)
-            .is_some()
-        {
-            lose_stream_commit(session, transaction.trx_id);
-        }
-    }
-
-    /// Place to commit in. `None`: the other members rolled the transaction back, and its commit
-    /// does nothing.
-    pub(crate) fn place_unless_rolled_back(
-        &self,
-        session: &Session,
-        transaction: &Transaction,
-        seqno: i64,
-    ) -> Option<i64> {
-        let mut gathered = transaction.lock();
-        if !self.has_lost(&gathered) {
-            return Some(seqno);
-        }
-        gathered.phase = Phase::Failed;
-        drop(gathered);
-        session.sequencer.skip(seqno);
-        None
+/// An ordered commit is not finished by its client.
+fn leave_unfinished_commit(
+    lost_streams: &LostStreams,
+    session: &Session,
+    transaction: &Transaction,
+    seqno: i64,
+) {
+    if lost_streams
+        .place_unless_rolled_back(session, transaction, seqno)
+        .is_some()
+    {
+        lose_stream_commit(session, transaction.trx_id);
     }
 }
 
@@ -348,7 +300,7 @@ pub(crate) fn passes_own_fragment(
     Ok(true)
 }
 
-/// A streamed transaction that ends without a commit.
+/// A streamed transaction that this server gives up.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRollback {
     trx: u64,
@@ -374,27 +326,21 @@ impl StreamRollback {
     }
 }
 
-/// Rollbacks that wait to be ordered, oldest first.
+/// Transactions whose rollback waits for the result of a proposal, oldest first.
 #[derive(Default)]
-pub(crate) struct RollbackQueue {
-    /// The first one is being ordered.
-    waiting: VecDeque<StreamRollback>,
+pub(crate) struct WaitingRollbacks {
+    /// The first one is being waited for.
+    waiting: VecDeque<(u64, Arc<Pending>)>,
     done: u64,
 }
 
-impl RollbackQueue {
-    /// Adds a rollback, unless one of the same transaction waits that does as much.
-    fn add(&mut self, rollback: StreamRollback) {
-        let mut waiting = self.waiting.iter();
-        match waiting.find(|known| known.trx == rollback.trx) {
-            // The one with a fragment in flight comes first, so nothing is lost.
-            Some(known) if known.fragment.is_some() || rollback.fragment.is_none() => {}
-            _ => self.waiting.push_back(rollback),
-        }
+impl WaitingRollbacks {
+    fn add(&mut self, trx: u64, proposal: Arc<Pending>) {
+        self.waiting.push_back((trx, proposal));
     }
 
-    fn first(&self) -> Option<StreamRollback> {
-        self.waiting.front().cloned()
+    fn has(&self, trx: u64) -> bool {
+        self.waiting.iter().any(|(known, _)| *known == trx)
     }
 
     fn finish_first(&mut self) {
@@ -408,13 +354,42 @@ impl RollbackQueue {
     }
 }
 
-/// Has all members roll back a streamed transaction of this session. Returns at once. Refused
-/// when this server leaves: the others see that in the next view.
-pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> Status {
-    if session.is_closing() {
-        return Status::ConnFail;
+/// Rollbacks that are not ordered yet.
+#[derive(Default)]
+pub(crate) struct Rollbacks {
+    /// With the rollback that was proposed.
+    proposed: WaitingRollbacks,
+    /// With the fragment after which a second one is proposed.
+    after_fragments: WaitingRollbacks,
+}
+
+impl Rollbacks {
+    /// Whether one that waits does as much.
+    fn covers(&self, rollback: &StreamRollback) -> bool {
+        self.after_fragments.has(rollback.trx)
+            || rollback.fragment.is_none() && self.proposed.has(rollback.trx)
     }
-    session.update(|state| state.rollbacks.add(rollback));
+}
+
+/// Has all members roll back a streamed transaction of this session: its rollback is ordered before
+/// whatever this server submits after the return. Returns at once. Refused when this server leaves:
+/// the others see that in the next view.
+pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> Status {
+    let Some(node) = session.node().filter(|_| !session.is_closing()) else {
+        return Status::ConnFail;
+    };
+    let action = session.lonely_action(&rollback_data(rollback.trx));
+    session.update(|state| {
+        let rollbacks = &mut state.rollbacks;
+        if rollbacks.covers(&rollback) {
+            return;
+        }
+        let (trx, proposal) = (rollback.trx, node.submit_at_once(&action));
+        rollbacks.proposed.add(trx, proposal);
+        if let Some(fragment) = rollback.fragment {
+            rollbacks.after_fragments.add(trx, fragment);
+        }
+    });
     Status::Ok
 }
 
@@ -423,48 +398,70 @@ pub(crate) fn roll_back_stream(session: &Session, rollback: StreamRollback) -> S
 pub(crate) fn wait_streams_rolled_back(session: &Session, deadline: Option<Instant>) -> bool {
     let mut wanted = None;
     let ended = session.wait_for(deadline, |state| {
-        let wanted = *wanted.get_or_insert(state.rollbacks.total());
+        let all = [&state.rollbacks.proposed, &state.rollbacks.after_fragments];
+        let wanted = wanted.get_or_insert(all.map(WaitingRollbacks::total));
         let hopeless = !session.is_primary();
-        (hopeless || state.rollbacks.done >= wanted).then_some(!hopeless)
+        let are_done = all
+            .iter()
+            .zip(wanted)
+            .all(|(of, wanted)| of.done >= *wanted);
+        (hopeless || are_done).then_some(!hopeless)
     });
     ended.unwrap_or(false)
 }
 
-/// Orders rollbacks, one after the other, as long as the session lasts.
-pub(crate) fn roll_back_streams(session: &Session) {
+/// Gives proposed rollbacks to appliers, one after the other, as long as the session lasts.
+pub(crate) fn apply_proposed_rollbacks(session: &Session) {
+    let list: RollbackList = |state| &mut state.rollbacks.proposed;
+    each_rollback(session, list, |trx, proposal| {
+        match proposal.wait_for_result() {
+            ProposalResult::Ordered { seqno, .. } => session.adopt(seqno.0, rollback_data(trx)),
+            _ => order_rollback(session, trx),
+        }
+    });
+}
+
+/// Orders a second rollback after each fragment that its client gave up, as long as the session
+/// lasts. In a thread of its own: such a fragment may wait for what the server applies.
+pub(crate) fn roll_back_after_fragments(session: &Session) {
+    let list: RollbackList = |state| &mut state.rollbacks.after_fragments;
+    each_rollback(session, list, |trx, fragment| {
+        if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
+            session.sequencer.skip(seqno.0);
+            order_rollback(session, trx);
+        }
+    });
+}
+
+type RollbackList = fn(&mut State) -> &mut WaitingRollbacks;
+
+fn each_rollback(session: &Session, list: RollbackList, finish: impl Fn(u64, &Pending)) {
     loop {
         let next = session.wait_for(None, |state| {
-            let next = state.rollbacks.first();
+            let next = list(state).waiting.front().cloned();
             (session.is_closing() || next.is_some()).then_some(next)
         });
-        let Some(rollback) = next.flatten().filter(|_| !session.is_closing()) else {
+        let Some((trx, proposal)) = next.flatten().filter(|_| !session.is_closing()) else {
             return;
         };
-        if let Some(fragment) = &rollback.fragment {
-            pass_fragment(session, fragment);
-        }
-        // The other members may have earlier fragments, even if that one was refused.
-        order_rollback(session, rollback.trx);
-        session.update(|state| state.rollbacks.finish_first());
+        finish(trx, &proposal);
+        session.update(|state| list(state).finish_first());
     }
 }
 
-/// Waits for the result of a fragment that its client gave up: a rollback must come after it.
-fn pass_fragment(session: &Session, fragment: &Pending) {
-    if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
-        session.sequencer.skip(seqno.0);
-    }
-}
-
-fn order_rollback(session: &Session, trx: u64) {
-    let data = WriteSet {
+fn rollback_data(trx: u64) -> Bytes {
+    WriteSet {
         flags: WsFlags::ROLLBACK | WsFlags::PA_UNSAFE,
         note: Note::None,
         trx,
         conn: sys::WSREP_UNDEFINED_CONN_ID,
         data: Bytes::new(),
     }
-    .encode();
+    .encode()
+}
+
+fn order_rollback(session: &Session, trx: u64) {
+    let data = rollback_data(trx);
     let ordered = session.order_alone(&data, || !session.is_closing());
     // If it was ordered and the answer was lost, a second one finds nothing to do.
     if let Some(seqno) = ordered {
@@ -535,37 +532,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_lost_by_connection_and_by_the_place_of_their_first_fragment() {
-        let lost = Streams::new(2);
-        let stream = |serial, first| Stream { serial, first };
-        assert!(lost.contains(stream(1, None)), "of an earlier connection");
-        assert!(!lost.contains(stream(2, Some(5))));
-        lost.lose_before(6);
-        assert!(lost.contains(stream(2, Some(5))));
-        assert!(!lost.contains(stream(2, Some(7))));
-        assert!(!lost.contains(stream(2, None)), "not begun yet");
-    }
-
-    #[test]
-    fn rollback_after_a_fragment_is_not_replaced_by_a_plain_one() {
-        let mut queue = RollbackQueue::default();
-        let fragment = Arc::new(Pending::default());
-        queue.add(StreamRollback::after(7, fragment.clone()));
-        queue.add(StreamRollback::of(7));
-        assert_eq!(queue.total(), 1);
-        assert!(queue.first().unwrap().fragment.is_some());
-        queue.add(StreamRollback::of(8));
-        queue.add(StreamRollback::after(8, fragment));
-        assert_eq!(queue.total(), 3, "the fragment must pass, too");
+    fn rollback_after_a_fragment_does_what_a_plain_one_does_and_not_the_reverse() {
+        let mut rollbacks = Rollbacks::default();
+        let proposal = Arc::new(Pending::default());
+        let (plain, after) = (
+            StreamRollback::of(7),
+            StreamRollback::after(7, proposal.clone()),
+        );
+        rollbacks.proposed.add(7, proposal.clone());
+        assert!(rollbacks.covers(&plain));
+        assert!(!rollbacks.covers(&after), "the fragment must pass, too");
+        rollbacks.after_fragments.add(7, proposal);
+        assert!(rollbacks.covers(&plain) && rollbacks.covers(&after));
+        assert!(!rollbacks.covers(&StreamRollback::of(8)));
     }
 
     #[test]
     fn total_counts_what_was_ordered_and_what_waits() {
-        let mut queue = RollbackQueue::default();
-        queue.add(StreamRollback::of(1));
-        queue.add(StreamRollback::of(2));
-        queue.finish_first();
-        assert_eq!((queue.done, queue.total()), (1, 2));
-        assert_eq!(queue.first().unwrap().trx, 2);
+        let mut waiting = WaitingRollbacks::default();
+        waiting.add(1, Arc::new(Pending::default()));
+        waiting.add(2, Arc::new(Pending::default()));
+        waiting.finish_first();
+        assert_eq!((waiting.done, waiting.total()), (1, 2));
+        assert!(waiting.has(2) && !waiting.has(1));
     }
 }

@@ -67,6 +67,40 @@ fn rollback_reaches_every_member_and_the_origin() {
     two.wait_applied("later");
 }
 
+/// The server's next client has the rows as soon as `rollback` has returned.
+#[test]
+fn rollbacks_are_ordered_before_what_is_written_next() {
+    let (one, two) = pair(1);
+    let given_up: Vec<_> = (0..20)
+        .map(|number| {
+            let mut trx = one.begin(&format!("row {number}"));
+            trx.stream(FIRST);
+            trx
+        })
+        .collect();
+    for trx in &given_up {
+        assert_eq!(one.inner.rollback(trx.id()), WSREP_OK);
+    }
+    let next = one.write("next");
+    two.wait_applied("next");
+    let of_rollback = |seen| match seen {
+        Seen::RolledBack { seqno, .. } => Some(seqno),
+        _ => None,
+    };
+    let rollbacks: Vec<i64> = two
+        .inner
+        .seen()
+        .into_iter()
+        .filter_map(of_rollback)
+        .collect();
+    assert_eq!(rollbacks.len(), given_up.len(), "{rollbacks:?}");
+    assert!(
+        rollbacks.iter().all(|seqno| *seqno < next),
+        "{rollbacks:?}, {next}"
+    );
+    given_up.into_iter().for_each(|mut trx| trx.release());
+}
+
 #[test]
 fn key_of_an_earlier_fragment_still_conflicts() {
     let (one, two) = pair(1);

@@ -2,27 +2,27 @@
 //! anything.
 //!
 //! ```text
-//!  Event::Peer ──► sender (what this member knows of it) ──► table ──► handled, late or refused
+//!  Event::Peer ──► sender (what this member knows of it) ──► rights ──► handled, late or refused
 //! ```
 //!
-//! [`table`] says which standing a message needs. [`UnconfiguredPeers`] knows the members that are
-//! in no configuration of this member and still may speak: those that it asked to join, and those
-//! that configured members have introduced. [`RefusedMessages`] counts what was refused, and says
-//! when that is to be logged. [`DuplicateIdentity`] counts members that say that another process
-//! has this member's identity.
+//! [`message_rights`] says which standing a message needs. [`UnconfiguredPeers`] knows the members
+//! that are in no configuration of this member and still may speak: those that it asked to join,
+//! and those that configured members have introduced. [`RefusedMessages`] counts what was refused,
+//! and says when that is to be logged. [`DuplicateIdentity`] counts members that say that another
+//! process has this member's identity.
 //!
 //! Invariant: a refused message changes nothing but the count of refused messages.
 
 mod bound_certificate;
 mod duplicate_identity;
+mod message_rights;
 mod refused_messages;
-mod table;
 mod unconfigured_peers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, MemberId};
+use synod_consensus::{ConfigChange, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
@@ -33,8 +33,8 @@ use crate::io::KnownPeer;
 use crate::shared::lock;
 use bound_certificate::taken_subjects;
 use duplicate_identity::{DuplicateIdentity, Report};
+use message_rights::{Judgement, Kind, Sender};
 use refused_messages::RefusedMessages;
-use table::{Judgement, Kind, Sender};
 use unconfigured_peers::UnconfiguredPeers;
 
 pub(super) use bound_certificate::{is_bound_otherwise, other_holder};
@@ -332,9 +332,6 @@ impl Authorization {
     /// group has moved to certificates. One at a time; the next tick continues.
     pub(super) fn bind_certificates(&self, ctx: &mut Context) {
         let config = &ctx.core.config().config;
-        if config.protocol < CERTIFICATES_SINCE {
-            return;
-        }
         let unbound = self.unbound.iter().find_map(|(id, certificate)| {
             let member = config.members.get(id)?;
             let is_free = member.certificate.is_none()

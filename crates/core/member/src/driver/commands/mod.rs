@@ -20,7 +20,7 @@ use std::time::Duration;
 use synod_consensus::{
     ConfigChange, ConfigError, LeaderTransferError, LogIndex, MemberId, SessionId, Term, Time,
 };
-use synod_wire::{Command, CommandRefusal, Done, PeerMessage, RefusalReason, Report, has_commands};
+use synod_wire::{Command, CommandRefusal, Done, PeerMessage, RefusalReason, Report};
 
 use super::authorization::Authorization;
 use super::context::Context;
@@ -144,16 +144,6 @@ const UNSURE: &str = "it may have been carried out, or may still be. Look at the
 impl Commands {
     pub(super) fn pass_on(&mut self, ctx: &Context, to: MemberId, number: u64, command: Command) {
         let session = ctx.identity.me.session;
-        let version = ctx.core.config().config.protocol;
-        if !has_commands(version) {
-            let text = format!(
-                "the group speaks protocol version {version}, which passes no commands on: give \
-                 it to {} itself, or upgrade all servers",
-                ctx.name_of(to)
-            );
-            let refusal = refuse(RefusalReason::ProtocolTooOld, text);
-            return self.answered(number, Err(refusal));
-        }
         let message = PeerMessage::Command {
             session,
             number,
@@ -435,10 +425,6 @@ fn refused_change(error: ConfigError) -> CommandRefusal {
         ConfigError::ProtocolNotNewer { .. } => (
             RefusalReason::ProtocolFell,
             "Keep running programs that speak it",
-        ),
-        ConfigError::WritersUnknown { .. } | ConfigError::HoldUnknown { .. } => (
-            RefusalReason::ProtocolTooOld,
-            "Upgrade the members of older versions first",
         ),
         ConfigError::Protocol { .. } => (RefusalReason::NotSpoken, "Upgrade it first"),
         ConfigError::SeatTaken { .. }

@@ -2,7 +2,7 @@
 //! entries in the logs of all members may be written as only programs of the present version read
 //! them, for days, and so may the logs themselves.
 
-use synod_consensus::{ConfigChange, HOLD_SINCE};
+use synod_consensus::ConfigChange;
 use synod_wire::{CommandRefusal, RefusalReason};
 
 use super::plan::{Facts, Plan, refuse};
@@ -26,13 +26,6 @@ pub(super) fn set_protocol(
              restore a backup of before it"
         );
         return Err(refuse(RefusalReason::ProtocolFell, text));
-    }
-    if version < HOLD_SINCE {
-        let text = format!(
-            "a version can be held since version {HOLD_SINCE}: this group can be told \
-             'protocol set {HOLD_SINCE}' or a newer one, when all members speak it"
-        );
-        return Err(refuse(RefusalReason::ProtocolTooOld, text));
     }
     if version == present && is_held {
         let text = format!("the group is held at version {version} already: nothing is changed");
@@ -190,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_released_once_and_held_only_where_configurations_say_so() {
+    fn version_is_released_once() {
         let released = Ok(Plan::Change(vec![ConfigChange::ReleaseProtocol]));
         assert_eq!(ask(&config(5, true, &[5, 5]), &[1], None, false), released);
         let silent = ask(&config(5, true, &[6, 6]), &[1], None, false);
@@ -198,9 +191,5 @@ mod tests {
         assert_eq!(ask(&config(5, true, &[6, 6]), &[1], None, true), released);
         let (reason, _) = refused(&config(5, false, &[5]), None);
         assert_eq!(reason, RefusalReason::AlreadySo);
-        let (reason, _) = refused(&config(3, false, &[5, 5]), Some(4));
-        assert_eq!(reason, RefusalReason::ProtocolTooOld);
-        let old = config(3, false, &[5, 5]);
-        assert_eq!(ask(&old, &[1, 2], Some(5), false), held(5));
     }
 }

@@ -18,7 +18,7 @@ mod askers;
 mod others;
 
 use synod_consensus::{EntryHeader, EntryKind, MemberId, Seqno, SessionId};
-use synod_wire::{AppliedPosition, PeerMessage, may_ask_for_positions};
+use synod_wire::{AppliedPosition, PeerMessage};
 
 use super::context::Context;
 use super::flow_control::FlowControl;
@@ -44,8 +44,6 @@ const NO_WAIT: Seqno = Seqno(i64::MAX);
 /// one.
 pub(super) struct CommitWaits {
     wanted: CommitWait,
-    /// Whether the group can do what is wanted; none: not logged yet.
-    is_in_force: Option<bool>,
     others: Others,
     askers: Askers,
     told: Seqno,
@@ -55,7 +53,6 @@ impl Default for CommitWaits {
     fn default() -> CommitWaits {
         CommitWaits {
             wanted: CommitWait::default(),
-            is_in_force: None,
             others: Others::default(),
             askers: Askers::default(),
             told: NO_WAIT,
@@ -74,7 +71,7 @@ impl CommitWaits {
     }
 
     fn is_on(&self) -> bool {
-        self.wanted == CommitWait::Applied && self.is_in_force == Some(true)
+        self.wanted == CommitWait::Applied
     }
 }
 
@@ -83,39 +80,19 @@ impl CommitWaits {
 
     pub(super) fn set_commit_wait(&mut self, ctx: &Context, wanted: CommitWait) {
         self.wanted = wanted;
-        self.is_in_force = None;
+        if self.is_on() {
+            ctx.log(
+                Level::Info,
+                "commits wait until all synced servers have applied them",
+            );
+        }
         self.everywhere_tick(ctx);
     }
 
     pub(super) fn everywhere_tick(&mut self, ctx: &Context) {
         self.askers.expire(ctx.turns.now);
-        self.look_whether_positions_are_told(ctx);
         self.ask_for_positions(ctx);
         self.publish_everywhere(ctx);
-    }
-
-    /// A group with members that run older programs cannot do what is wanted.
-    fn look_whether_positions_are_told(&mut self, ctx: &Context) {
-        let version = ctx.core.config().config.protocol;
-        let is_in_force = may_ask_for_positions(version);
-        let is_wanted = self.wanted == CommitWait::Applied;
-        if !is_wanted || version == 0 || self.is_in_force == Some(is_in_force) {
-            return;
-        }
-        self.is_in_force = Some(is_in_force);
-        if is_in_force {
-            ctx.log(
-                Level::Info,
-                "commits wait until all synced servers have applied them",
-            );
-        } else {
-            let text = format!(
-                "commits do not wait for the other servers, as they should: the group speaks \
-                 protocol version {version}, because some of its members run older programs. They \
-                 will wait once all members are upgraded"
-            );
-            ctx.log(Level::Warning, text);
-        }
     }
 
     /// Asks the others where they are. What they have said may be lost, or be too old.
@@ -185,10 +162,7 @@ impl CommitWaits {
         let excluded: Vec<String> = excluded.map(|member| ctx.name_of(member)).collect();
         let mut status = lock(&ctx.links.shared.status);
         let shown = &mut status.commit_wait;
-        shown.in_force = match self.is_on() {
-            true => CommitWait::Applied,
-            false => CommitWait::Durable,
-        };
+        shown.in_force = self.wanted;
         shown.excluded = excluded;
         shown.exclusions = self.others.exclusions();
     }

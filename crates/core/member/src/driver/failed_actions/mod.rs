@@ -436,7 +436,7 @@ impl FailedActions {
 
     /// Repeats what may have been lost, and decides without members that have been silent for too
     /// long.
-    pub(super) fn inconsistency_tick(&mut self, ctx: &mut Context, membership: &Membership) {
+    pub(super) fn failed_actions_tick(&mut self, ctx: &mut Context, membership: &Membership) {
         self.answer_outcome_queries(ctx, membership);
         self.report_own_failure(ctx, membership);
         if !ctx.core.is_ready_leader() {

@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_consensus::{
-    CERTIFICATES_SINCE, Config, ConfigChange, LogIndex, Member, MemberId, Role, SessionId, Time,
-};
+use synod_consensus::{Config, ConfigChange, LogIndex, Member, MemberId, Role, SessionId, Time};
 use synod_wire::{Join, JoinRefusal};
 
 use super::join::Recurring;
@@ -71,8 +69,7 @@ pub(super) fn admit(
     if let Some(holder) = other_holder(config, from, predecessor, certificate) {
         return Admit::RefuseCertificateOf(holder);
     }
-    let can_bind = config.protocol >= CERTIFICATES_SINCE;
-    let certificate = certificate.filter(|_| can_bind).map(str::to_owned);
+    let certificate = certificate.map(str::to_owned);
     let inherited = former.map(str::to_owned);
     let member = Member {
         role: Role::Learner,
@@ -126,8 +123,8 @@ fn bound(config: &Config, id: MemberId) -> Option<&str> {
     config.members.get(&id)?.certificate.as_deref()
 }
 
-/// The other members with the name or the address of a joiner, by what is new of the two. A group
-/// of an older program may have members of one name; those stay.
+/// The other members with the name or the address of a joiner, by what is new of the two. Those
+/// that share one already stay.
 pub(super) fn holders<'a>(
     config: &'a Config,
     from: MemberId,
@@ -293,10 +290,9 @@ mod tests {
         admit(config, NEW, &join, certificate, |_| Standing::Silent)
     }
 
-    /// A group that speaks version 2, with a member 2 called `b` that is bound to this certificate.
+    /// A group with a member 2 called `b` that is bound to this certificate.
     fn with_bound(id: u64, certificate: Option<&str>) -> Config {
         let mut config = config(&[(1, "a", "a:1"), (id, "b", "b:1")]);
-        config.protocol = CERTIFICATES_SINCE;
         let member = config.members.get_mut(&MemberId(id)).expect("configured");
         member.certificate = certificate.map(str::to_owned);
         config
@@ -403,12 +399,6 @@ mod tests {
             assert_eq!(ask(&config, shown), taken);
         }
         assert_eq!(bound_by(ask(&config, "CN=c")), Some("CN=c".to_owned()));
-    }
-
-    #[test]
-    fn group_that_speaks_version_1_binds_no_member() {
-        let config = config(&[(1, "a", "a:1")]);
-        assert_eq!(bound_by(show(&config, "b", Some("CN=b"))), None);
     }
 
     #[test]

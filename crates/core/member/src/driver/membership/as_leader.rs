@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use synod_consensus::{
-    CERTIFICATES_SINCE, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId,
-    SessionId, Time,
+    ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, SessionId, Time,
 };
 use synod_planted::planted;
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage, Report};
@@ -49,7 +48,7 @@ impl Membership {
         join: Join,
     ) -> JoinReply {
         if !ctx.core.is_leader() {
-            return name_the_leader(ctx);
+            return tell_of_removal(ctx, from, &join).unwrap_or_else(|| name_the_leader(ctx));
         }
         if !ctx.core.is_ready_leader() {
             return retry("the leader has just been elected");
@@ -297,6 +296,23 @@ fn name_the_leader(ctx: &Context) -> JoinReply {
     JoinReply::NotLeader { leader }
 }
 
+/// Without a leader no member lets a removed one in, and those that are left tell it what they know
+/// for certain: its log ends before a configuration that is committed and lacks it.
+fn tell_of_removal(ctx: &Context, from: MemberId, join: &Join) -> Option<JoinReply> {
+    let commit = ctx.core.commit_index();
+    let was_member = join.group == ctx.identity.group && join.last != EntryId::default();
+    let committed = ctx.core.config_at(commit)?;
+    let is_removed =
+        was_member && join.last.index <= commit && !committed.config.members.contains_key(&from);
+    (is_removed && ctx.core.leader().is_none()).then(|| {
+        retry(&format!(
+            "{} was removed from the group, by {}'s log. It joins again, as a new member, when the \
+             group has a majority and lets it in",
+            join.name, ctx.identity.config.name
+        ))
+    })
+}
+
 /// A process that had joined, and is in no configuration any more, was removed. It may not have
 /// heard so, and would come back by asking to join.
 fn refuse_removed(
@@ -414,10 +430,9 @@ pub(in crate::driver) fn correct_own_record(ctx: &mut Context) {
         return;
     };
     let mine = &ctx.identity.config;
-    let certificate = mine.certificate.as_deref().filter(|subject| {
-        config.protocol >= CERTIFICATES_SINCE
-            && other_holder(config, me, None, Some(subject)).is_none()
-    });
+    let certificate = mine.certificate.as_deref();
+    let certificate =
+        certificate.filter(|subject| other_holder(config, me, None, Some(subject)).is_none());
     if ctx.identity.is_recorded_as(known) && (known.certificate.is_some() || certificate.is_none())
     {
         return;

@@ -163,6 +163,7 @@ impl Membership {
             self.join.name_not_taken();
         }
         self.join.answered(answer_text(&reply));
+        self.join.put_off(&reply);
         match reply {
             JoinReply::Accepted { group } => self.accepted_by(ctx, group),
             JoinReply::NotLeader {

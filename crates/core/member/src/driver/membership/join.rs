@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Term, Time};
+use synod_wire::JoinReply;
 
 use super::admission::MEMBERS_MAX;
 use crate::config::StartMode;
@@ -39,6 +40,8 @@ pub(in crate::driver) struct Join {
     contacts: Vec<MemberId>,
     /// Latest answer of the group; empty before there is one.
     last_answer: String,
+    /// Why the group does not let this member in yet, by the last answer that said why.
+    wait: Option<String>,
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and no member of a group was found.
     refused_since: Option<Time>,
@@ -62,6 +65,7 @@ impl Join {
             accepted: None,
             contacts: Vec::new(),
             last_answer: String::new(),
+            wait: None,
             refusals: BTreeSet::new(),
             refused_since: None,
             removed_since: None,
@@ -127,6 +131,20 @@ impl Join {
                 self.last_answer
             )
         }
+    }
+
+    /// Keeps why the group asks to wait. All members are asked, and not all know.
+    pub(super) fn put_off(&mut self, reply: &JoinReply) {
+        match reply {
+            JoinReply::Retry { text } => self.wait = Some(text.clone()),
+            JoinReply::Accepted { .. } | JoinReply::Refused { .. } => self.wait = None,
+            JoinReply::NotLeader { .. } => {}
+        }
+    }
+
+    /// Why the group does not let this member in yet; none: no member has said so.
+    pub(in crate::driver) fn wait(&self) -> Option<&str> {
+        self.wait.as_deref()
     }
 
     pub(super) fn found(&mut self, member: MemberId) {

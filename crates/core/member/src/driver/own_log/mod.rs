@@ -18,7 +18,7 @@ use synod_wire::PeerMessage;
 use super::log_times::LogTimes;
 use super::{EntrySender, append_message};
 use crate::entry_cache::EntryCache;
-use crate::old_entries::{OldEntries, OutstandingReads};
+use crate::old_entries_for_followers::{OldEntries, OutstandingReads};
 use crate::tuning::Tuning;
 
 pub(super) use repair_watch::{RepairNews, RepairWatch};

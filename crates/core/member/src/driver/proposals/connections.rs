@@ -11,7 +11,6 @@ use synod_consensus::{MemberId, SessionId};
 pub(in crate::driver) struct Link {
     pub(in crate::driver) connection: u64,
     pub(in crate::driver) session: SessionId,
-    pub(in crate::driver) version: u16,
 }
 
 /// The newest connection to each member. Connections are numbered as they are opened. The news that
@@ -47,7 +46,6 @@ mod tests {
         let link = |connection| Link {
             connection,
             session: SessionId(connection),
-            version: 3,
         };
         assert_eq!(connections.to(member), None);
         connections.up(member, link(4));

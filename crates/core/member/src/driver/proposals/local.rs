@@ -357,7 +357,6 @@ mod tests {
         let link = Link {
             connection: 8,
             session: SessionId(1),
-            version: 3,
         };
         proposals.link_up(LEADER, link);
         proposals.repeat();

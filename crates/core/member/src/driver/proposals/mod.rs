@@ -18,7 +18,7 @@ use std::time::Duration;
 use synod_consensus::{
     Body, EntryHeader, EntryKind, MemberId, Origin, ProposeError, SendEntries, SessionId, Term,
 };
-use synod_wire::{PeerMessage, ProposalRefusal, Propose, may_leave_out_payloads};
+use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
 use super::context::Context;
 use super::flow_control::FlowControl;
@@ -58,7 +58,7 @@ impl Proposals {
     /// [`AppendOutcome::PayloadMissing`]: synod_consensus::AppendOutcome::PayloadMissing
     pub(super) fn send_append(&self, ctx: &Context, range: &SendEntries, mut message: PeerMessage) {
         let link = self.local.link_to(range.to);
-        let link = link.filter(|link| range.is_first_time && may_leave_out_payloads(link.version));
+        let link = link.filter(|_| range.is_first_time);
         match link {
             Some(link) if leave_out_payloads(&mut message, range.to, link.session) => {
                 let peers = &ctx.links.peers;

@@ -27,8 +27,8 @@ use synod_consensus::{Config, ConfigAt, LogIndex, Seqno, Time};
 use synod_log::LogError;
 use synod_wire::{DataState, Report};
 
+use super::catch_up::Fetching;
 use super::context::Context;
-use super::fetching::Fetching;
 use super::membership::Membership;
 use crate::consequence::Consequence;
 use crate::host::{Level, Topic};

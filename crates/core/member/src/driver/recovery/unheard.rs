@@ -92,11 +92,14 @@ pub(in crate::driver) fn unheard(
     let is_refused =
         is_any(&|doubt| doubt.answers(true)) || listed.iter().any(|(_, is_refusal)| *is_refusal);
     let name = |setting| ctx.links.host.setting_name(setting);
-    if is_connected {
+    if let Some(wait) = membership.join.wait() {
+        lines.push(format!("Their answer to the request to join: {wait}"));
+    } else if is_connected {
         lines.push(format!(
-            "Those that take this member's connections may be unable to call it at {} ({}): see \
-             that this is its own address, that no other member has it, and that no firewall is \
-             between",
+            "Either this member was removed from the group, or those that take its connections \
+             are unable to call it at {} ({}): 'synod member list' on one of them shows which. If \
+             they list it, see that this is its own address, that no other member has it, and \
+             that no firewall is between",
             ctx.identity.config.address,
             name(Setting::MemberAddress),
         ));

@@ -17,7 +17,7 @@ pub use orders::{WritersRefusal, WritersRequest};
 pub use permission::WritePermission;
 pub(super) use rule::WriterRule;
 
-use synod_consensus::{Config, ConfigChange, ConfigError, MemberId, WRITERS_SINCE, Writers};
+use synod_consensus::{ConfigChange, ConfigError, MemberId, Writers};
 use synod_wire::PeerMessage;
 
 use super::context::Context;
@@ -58,10 +58,6 @@ impl WritersSetting {
         let Some(writers) = self.orders.wanted() else {
             return;
         };
-        // A leader of an older version would not understand the order.
-        if let Some(why) = cannot_obey(&ctx.core.config().config) {
-            return self.orders.refused(writers, &why);
-        }
         match ctx.core.leader() {
             Some(leader) if leader == ctx.identity.me.member => {
                 self.handle_writers_order(ctx, leader, writers);
@@ -105,58 +101,5 @@ impl WritersSetting {
 
     pub(super) fn writers_refused(&mut self, writers: Writers, text: &str) {
         self.orders.refused(writers, text);
-    }
-}
-
-/// Why a group with this configuration cannot obey an order.
-fn cannot_obey(config: &Config) -> Option<String> {
-    if config.members.is_empty() || config.protocol >= WRITERS_SINCE {
-        return None;
-    }
-    let members = config.members.values();
-    let old = members.filter(|member| member.versions.max < WRITERS_SINCE);
-    let names: Vec<&str> = old.map(|member| member.name.as_str()).collect();
-    Some(if names.is_empty() {
-        "the group is about to raise its protocol version: repeat the order in a few seconds"
-            .to_owned()
-    } else {
-        format!(
-            "these members run a program that does not know the setting: {}. Upgrade them first",
-            names.join(", ")
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use synod_consensus::{Member, Role, VersionRange};
-
-    fn config(protocol: u16, newest: u16) -> Config {
-        let member = Member {
-            role: Role::Voter,
-            has_data: true,
-            name: "db2".to_owned(),
-            address: String::new(),
-            versions: VersionRange {
-                min: 1,
-                max: newest,
-            },
-            certificate: None,
-        };
-        Config {
-            protocol,
-            members: [(MemberId(2), member)].into(),
-            ..Config::default()
-        }
-    }
-
-    #[test]
-    fn group_of_older_programs_refuses_and_names_them() {
-        let why = |protocol, newest| cannot_obey(&config(protocol, newest));
-        assert!(why(4, 4).is_some_and(|why| why.contains("know the setting: db2. Upgrade")));
-        assert!(why(4, 5).is_some_and(|why| why.contains("repeat")));
-        assert_eq!(why(5, 5), None);
-        assert_eq!(cannot_obey(&Config::default()), None, "no group yet");
     }
 }

@@ -1,18 +1,18 @@
 //! Logs that stand still although members talk to each other: a member that refuses what its leader
 //! sends, and a leader whose entries a member does not take. Both sides say so, because either log
-//! may be the one that an operator reads. See [`super::repeated_warning`] for when.
+//! may be the one that an operator reads. See [`crate::driver::repeated_warning`] for when.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{LogIndex, MemberId, Progress, Time};
 
-use super::context::Context;
-use super::repeated_warning::{Lasting, seconds};
+use crate::driver::context::Context;
+use crate::driver::repeated_warning::{Lasting, seconds};
 use crate::host::Level;
 
 #[derive(Default)]
-pub(super) struct Standstill {
+pub(in crate::driver) struct Standstill {
     refused: RefusedEntries,
     standing: StandingMembers,
 }
@@ -88,7 +88,7 @@ impl StandingMembers {
 
 impl Standstill {
     /// Entries of a leader, or a base, came, and the core has taken them or not.
-    pub(super) fn entries_came(&mut self, ctx: &Context, from: MemberId, taken: bool) {
+    pub(in crate::driver) fn entries_came(&mut self, ctx: &Context, from: MemberId, taken: bool) {
         let now = ctx.turns.now;
         let Some(lasted) = self.refused.came(now, from, taken) else {
             return;
@@ -108,7 +108,7 @@ impl Standstill {
         ctx.log(Level::Warning, text);
     }
 
-    pub(super) fn watch_standstill(&mut self, ctx: &Context) {
+    pub(in crate::driver) fn watch_standstill(&mut self, ctx: &Context) {
         let (now, suspect) = (ctx.turns.now, ctx.identity.config.suspect);
         let last = ctx.core.last_id().index;
         let progress = ctx.core.progress();

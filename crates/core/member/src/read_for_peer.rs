@@ -7,23 +7,23 @@ use synod_log::{LogError, LogReader};
 use synod_wire::{FetchAnswer, FetchRefusal, FetchedEntries, PeerMessage};
 
 use crate::host::{Host, Level};
-use crate::old_entries::OldEntries;
+use crate::old_entries_for_followers::OldEntries;
 
 /// A range of the log that the driver wants read, to be dropped when it is answered.
 #[derive(Debug)]
-pub enum CatchUpRead {
+pub enum ReadForPeer {
     /// For a follower that lags.
     OldEntries(OldEntries),
     /// For a member that fetches what its own log lacks.
     Fetch(FetchRead),
 }
 
-impl CatchUpRead {
+impl ReadForPeer {
     /// The member that needs the range.
     pub fn to(&self) -> MemberId {
         match self {
-            CatchUpRead::OldEntries(read) => read.to(),
-            CatchUpRead::Fetch(read) => read.to,
+            ReadForPeer::OldEntries(read) => read.to(),
+            ReadForPeer::Fetch(read) => read.to,
         }
     }
 
@@ -38,8 +38,8 @@ impl CatchUpRead {
         host: &Arc<dyn Host>,
     ) -> Result<Option<PeerMessage>, LogError> {
         match self {
-            CatchUpRead::OldEntries(read) => read.answer(reader, host),
-            CatchUpRead::Fetch(read) => read.answer(reader, host),
+            ReadForPeer::OldEntries(read) => read.answer(reader, host),
+            ReadForPeer::Fetch(read) => read.answer(reader, host),
         }
     }
 }

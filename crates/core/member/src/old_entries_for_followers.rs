@@ -1,6 +1,6 @@
 //! Old entries, which the entry cache no longer has, are read from the log for members that lag.
 //! The driver asks for a range through [`crate::Disk::read`]; a thread of the node answers it with
-//! [`crate::CatchUpRead::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait
+//! [`crate::ReadForPeer::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait
 //! for the disk.
 
 use std::collections::BTreeMap;

@@ -7,23 +7,23 @@ use rustix::net::sockopt;
 use rustix::process::geteuid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
+pub enum CommandRights {
     /// To ask and to order: it runs as this process's user, or as root.
     Orders,
     /// To ask for the status. The mode of the socket has let this process in.
     Status,
 }
 
-pub fn rights_of(peer: &impl AsFd) -> io::Result<Rights> {
+pub fn rights_of(peer: &impl AsFd) -> io::Result<CommandRights> {
     let credentials = sockopt::socket_peercred(peer)?;
     Ok(rights(credentials.uid.as_raw(), geteuid().as_raw()))
 }
 
-fn rights(peer: u32, own: u32) -> Rights {
+fn rights(peer: u32, own: u32) -> CommandRights {
     if peer == own || peer == 0 {
-        Rights::Orders
+        CommandRights::Orders
     } else {
-        Rights::Status
+        CommandRights::Status
     }
 }
 
@@ -36,9 +36,9 @@ mod tests {
     #[test]
     fn own_user_and_root_may_order_and_others_ask() {
         let (peer, _other) = UnixStream::pair().unwrap();
-        assert_eq!(rights_of(&peer).unwrap(), Rights::Orders);
-        assert_eq!(rights(7, 7), Rights::Orders);
-        assert_eq!(rights(0, 7), Rights::Orders);
-        assert_eq!(rights(8, 7), Rights::Status);
+        assert_eq!(rights_of(&peer).unwrap(), CommandRights::Orders);
+        assert_eq!(rights(7, 7), CommandRights::Orders);
+        assert_eq!(rights(0, 7), CommandRights::Orders);
+        assert_eq!(rights(8, 7), CommandRights::Status);
     }
 }

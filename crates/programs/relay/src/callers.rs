@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use synod_binlog::words::excerpt;
 
-use synod_node::{CallSource, first_to_leave};
+use synod_node::{CallSource, oldest_of_fullest_address};
 use synod_tls::ServiceTls;
 
 use crate::accounts::Challenge;
@@ -101,7 +101,7 @@ fn make_room(callers: &mut HashMap<u32, Caller>) -> Option<IpAddr> {
     if pool.clone().count() < CALLERS_MAX {
         return None;
     }
-    let leaves = first_to_leave(pool)?;
+    let leaves = oldest_of_fullest_address(pool)?;
     let caller = callers.get_mut(&leaves)?;
     caller.end();
     Some(caller.source.ip())

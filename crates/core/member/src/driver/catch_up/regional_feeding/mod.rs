@@ -23,20 +23,20 @@ mod feeders;
 mod orders;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, ProgressMode, Role, SendEntries};
-use synod_wire::{FeedOrder, PeerMessage, has_feeders};
+use synod_wire::{FeedOrder, PeerMessage};
 
-use super::EntrySender;
-use super::context::Context;
-use super::leadership::Leadership;
-use super::own_log::Replication;
-use crate::catch_up_read::CatchUpRead;
+use crate::driver::EntrySender;
+use crate::driver::context::Context;
+use crate::driver::leadership::Leadership;
+use crate::driver::own_log::Replication;
 use crate::host::{Level, Topic};
+use crate::read_for_peer::ReadForPeer;
 use feeders::{Changed, Feeders, Peer};
 use orders::FeedOrders;
 
 #[derive(Default)]
-pub(super) struct Feeding {
-    pub(super) feeders: Feeders,
+pub(in crate::driver) struct Feeding {
+    pub(in crate::driver) feeders: Feeders,
     orders: FeedOrders,
 }
 
@@ -44,14 +44,11 @@ impl Feeding {
     // --- the leader ----------------------------------------------------------------------------
 
     /// Leader only: chooses who feeds whom. With each slow tick.
-    pub(super) fn choose_feeders(&mut self, ctx: &Context, leadership: &Leadership) {
+    pub(in crate::driver) fn choose_feeders(&mut self, ctx: &Context, leadership: &Leadership) {
         let config = &ctx.core.config().config;
         let Some(own) = leadership.regions.of(ctx.identity.me.member) else {
             return;
         };
-        if !has_feeders(config.protocol) {
-            return;
-        }
         let (answering, regions) = (ctx.answering(), &leadership.regions);
         let peers = ctx.core.progress().filter_map(|progress| {
             let role = config.members.get(&progress.member)?.role;
@@ -72,7 +69,7 @@ impl Feeding {
     }
 
     /// Leader only: has these entries sent by the feeder of their receiver; whether it has one.
-    pub(super) fn order_feeding(&mut self, ctx: &Context, range: &SendEntries) -> bool {
+    pub(in crate::driver) fn order_feeding(&mut self, ctx: &Context, range: &SendEntries) -> bool {
         let learner = range.to;
         let Some(feeder) = self.feeders.of(learner) else {
             return false;
@@ -103,7 +100,7 @@ impl Feeding {
     /// Leader only: serves the learners itself that got no entries by way of their feeders. The
     /// core has just looked at the time: it asks such learners where the logs agree, without
     /// entries.
-    pub(super) fn notice_failed_feeding(&mut self, ctx: &Context) {
+    pub(in crate::driver) fn notice_failed_feeding(&mut self, ctx: &Context) {
         let waiting = ctx.core.progress().filter(|peer| !takes_entries(peer.mode));
         for learner in waiting.map(|peer| peer.member) {
             self.feeders.failed(ctx.turns.now, learner);
@@ -112,7 +109,12 @@ impl Feeding {
 
     // --- a feeder ------------------------------------------------------------------------------
 
-    pub(super) fn handle_feed(&mut self, ctx: &mut Context, leader: MemberId, order: FeedOrder) {
+    pub(in crate::driver) fn handle_feed(
+        &mut self,
+        ctx: &mut Context,
+        leader: MemberId,
+        order: FeedOrder,
+    ) {
         let is_sound = order.prev.index < order.last.index;
         if is_sound && order.term == ctx.core.term() {
             self.feed(ctx, leader, order);
@@ -120,7 +122,7 @@ impl Feeding {
     }
 
     /// Sends on what has come, or become committed, since the orders for it came.
-    pub(super) fn feed_waiting(&mut self, ctx: &mut Context) {
+    pub(in crate::driver) fn feed_waiting(&mut self, ctx: &mut Context) {
         if self.orders.is_empty() {
             return;
         }
@@ -153,7 +155,7 @@ impl Feeding {
             Replication::Send(message) => ctx.send(order.learner, message),
             // What is committed is the same when it is read.
             Replication::Read(request) if range.last <= ctx.core.commit_index() => {
-                ctx.links.disk.read(CatchUpRead::OldEntries(request));
+                ctx.links.disk.read(ReadForPeer::OldEntries(request));
             }
             Replication::Read(_) => self.orders.wait(order),
             Replication::UnderWay => {}
@@ -183,7 +185,11 @@ fn end_of_feeding(ctx: &Context, order: &FeedOrder) -> LogIndex {
     }
 }
 
-pub(super) fn may_be_fed_by(ctx: &Context, leadership: &Leadership, feeder: MemberId) -> bool {
+pub(in crate::driver) fn may_be_fed_by(
+    ctx: &Context,
+    leadership: &Leadership,
+    feeder: MemberId,
+) -> bool {
     let me = ctx.identity.me.member;
     let own = leadership.regions.of(me);
     let is_near = own.is_some() && leadership.regions.of(feeder) == own;

@@ -23,22 +23,22 @@ mod serving;
 use std::time::Duration;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, Seqno};
-use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage, has_fetches};
+use synod_wire::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, PeerMessage};
 
-use super::context::Context;
-use super::purge_policy::PurgePolicy;
-use crate::catch_up_read::{CatchUpRead, FetchRead};
 use crate::deliver::start_index;
+use crate::driver::context::Context;
+use crate::driver::purge_policy::PurgePolicy;
 use crate::fetch::{FetchResult, NotFetched};
 use crate::host::{Level, Topic};
+use crate::read_for_peer::{FetchRead, ReadForPeer};
 use check::check_entries;
 use search::{Next, Search};
 use serving::Serving;
 
 #[derive(Default)]
-pub(super) struct Fetching {
-    pub(super) search: Search,
-    pub(super) serving: Serving,
+pub(in crate::driver) struct Fetching {
+    pub(in crate::driver) search: Search,
+    pub(in crate::driver) serving: Serving,
 }
 
 /// Time that a member has to answer, in periods of [`synod_consensus::Timing::retry_us`].
@@ -48,7 +48,7 @@ const ENTRIES_MAX: u64 = 65_536;
 impl Fetching {
     // --- the member that asks -----------------------------------------------------------------
 
-    pub(super) fn fetch(&mut self, ctx: &Context) {
+    pub(in crate::driver) fn fetch(&mut self, ctx: &Context) {
         let Some(wish) = ctx.links.shared.fetched.wanted() else {
             return;
         };
@@ -60,11 +60,6 @@ impl Fetching {
 
     fn ask_next_for_entries(&mut self, ctx: &Context) {
         let config = &ctx.core.config().config;
-        if !has_fetches(config.protocol) {
-            let version = config.protocol;
-            let asked = format!("no member can send them in a group of version {version}");
-            return self.no_member_has_entries(ctx, asked);
-        }
         if ctx.core.has_forced_history() {
             // The database and this log may be of two histories, as in `recovery::histories`.
             let asked =
@@ -136,7 +131,12 @@ impl Fetching {
         }
     }
 
-    pub(super) fn handle_fetched(&mut self, ctx: &Context, from: MemberId, answer: FetchAnswer) {
+    pub(in crate::driver) fn handle_fetched(
+        &mut self,
+        ctx: &Context,
+        from: MemberId,
+        answer: FetchAnswer,
+    ) {
         let Some(sought) = self.search.sought() else {
             return;
         };
@@ -170,14 +170,14 @@ impl Fetching {
     }
 
     /// The connection to a member broke: what it was asked for is lost.
-    pub(super) fn fetch_elsewhere(&mut self, ctx: &Context, lost: MemberId) {
+    pub(in crate::driver) fn fetch_elsewhere(&mut self, ctx: &Context, lost: MemberId) {
         if self.search.lost(lost) {
             self.ask_next_for_entries(ctx);
         }
     }
 
     /// The slow work: asks another member if one does not answer.
-    pub(super) fn fetching_tick(&mut self, ctx: &Context) {
+    pub(in crate::driver) fn fetching_tick(&mut self, ctx: &Context) {
         let retry = Duration::from_micros(ctx.identity.config.timing.retry_us);
         let patience = retry.saturating_mul(RETRIES);
         if self.search.is_overdue(ctx.turns.now, patience) {
@@ -187,7 +187,7 @@ impl Fetching {
 
     // --- the member that is asked -------------------------------------------------------------
 
-    pub(super) fn handle_fetch(
+    pub(in crate::driver) fn handle_fetch(
         &mut self,
         ctx: &Context,
         purge_policy: &PurgePolicy,
@@ -243,7 +243,7 @@ impl Fetching {
             bytes_max: ctx.own_log.catch_up_bytes(),
             _outstanding: outstanding,
         };
-        ctx.links.disk.read(CatchUpRead::Fetch(read));
+        ctx.links.disk.read(ReadForPeer::Fetch(read));
     }
 }
 

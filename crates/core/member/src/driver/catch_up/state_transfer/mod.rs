@@ -21,8 +21,8 @@ use std::time::Duration;
 use synod_consensus::{MemberId, SessionId, Time};
 use synod_wire::{PeerMessage, StateOffer, StateRequest, StateResult};
 
-use super::context::Context;
-use super::membership::Membership;
+use crate::driver::context::Context;
+use crate::driver::membership::Membership;
 use crate::host::{DonorRequest, Level, StateTransferEvent};
 use donor::best_donor;
 
@@ -34,7 +34,7 @@ const JOINERS_MAX: usize = 64;
 /// The component that knows the state transfers under way. Invariant: at most one request per
 /// joiner and role, the newest.
 #[derive(Default)]
-pub(super) struct StateTransfers {
+pub(in crate::driver) struct StateTransfers {
     /// Joiner only: the request that has no answer yet.
     asked: Option<StateRequest>,
     /// Joiner only: the newest request, and the donor that has accepted it.
@@ -70,14 +70,14 @@ impl Donation {
 }
 
 impl StateTransfers {
-    pub(super) fn asked(&mut self, request: StateRequest) {
+    pub(in crate::driver) fn asked(&mut self, request: StateRequest) {
         self.newest = Some((request.id, None));
         self.asked = Some(request);
     }
 
     /// An answer to a request of this member came, from a donor if one has accepted. False if it is
     /// not about the newest request.
-    pub(super) fn answered(&mut self, id: u64, donor: Option<MemberId>) -> bool {
+    pub(in crate::driver) fn answered(&mut self, id: u64, donor: Option<MemberId>) -> bool {
         match &mut self.newest {
             Some((newest, accepted)) if *newest == id => *accepted = donor.or(*accepted),
             _ => return false,
@@ -146,7 +146,7 @@ impl StateTransfers {
         }
     }
 
-    pub(super) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
+    pub(in crate::driver) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
         if let Some(donation) = self.donation(joiner, result.id) {
             donation.result = Some(result.clone());
         }
@@ -178,14 +178,14 @@ impl StateTransfers {
     }
 }
 
-pub(super) fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
+pub(in crate::driver) fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
     if known.len() >= JOINERS_MAX && !known.contains_key(&joiner) {
         known.pop_first();
     }
 }
 
 impl StateTransfers {
-    pub(super) fn request_state(
+    pub(in crate::driver) fn request_state(
         &mut self,
         ctx: &Context,
         membership: &Membership,
@@ -210,7 +210,7 @@ impl StateTransfers {
 
     /// From a joiner, to the leader; or from the leader, which may be the joiner itself, to a
     /// donor.
-    pub(super) fn handle_state_request(
+    pub(in crate::driver) fn handle_state_request(
         &mut self,
         ctx: &Context,
         membership: &Membership,
@@ -254,7 +254,11 @@ impl StateTransfers {
     }
 
     /// A connection to this member is new: messages sent over the last one may be lost.
-    pub(super) fn repeat_state_transfer_messages(&self, ctx: &Context, member: MemberId) {
+    pub(in crate::driver) fn repeat_state_transfer_messages(
+        &self,
+        ctx: &Context,
+        member: MemberId,
+    ) {
         let leads = ctx.core.leader() == Some(member);
         let session = ctx.session_in_view(member);
         let messages = self.to_repeat(member, session, leads, ctx.turns.now);
@@ -286,7 +290,12 @@ impl StateTransfers {
         });
     }
 
-    pub(super) fn answer_offer(&mut self, ctx: &Context, joiner: MemberId, offer: StateOffer) {
+    pub(in crate::driver) fn answer_offer(
+        &mut self,
+        ctx: &Context,
+        joiner: MemberId,
+        offer: StateOffer,
+    ) {
         self.note_offer(joiner, &offer);
         if joiner == ctx.identity.me.member {
             self.offered(ctx, offer);
@@ -295,13 +304,23 @@ impl StateTransfers {
         }
     }
 
-    pub(super) fn answer_result(&mut self, ctx: &Context, joiner: MemberId, result: StateResult) {
+    pub(in crate::driver) fn answer_result(
+        &mut self,
+        ctx: &Context,
+        joiner: MemberId,
+        result: StateResult,
+    ) {
         self.finished(joiner, &result);
         ctx.send(joiner, PeerMessage::StateResult(result));
     }
 
     /// Joiner only: an answer to this member's request. A donor accepts for itself.
-    pub(super) fn handle_state_offer(&mut self, ctx: &Context, from: MemberId, offer: StateOffer) {
+    pub(in crate::driver) fn handle_state_offer(
+        &mut self,
+        ctx: &Context,
+        from: MemberId,
+        offer: StateOffer,
+    ) {
         if offer.donor == from || !offer.accepted {
             self.offered(ctx, offer);
         }
@@ -330,7 +349,12 @@ impl StateTransfers {
         ctx.links.host.state_transfer_event(id, event);
     }
 
-    pub(super) fn handle_state_result(&self, ctx: &Context, from: MemberId, result: StateResult) {
+    pub(in crate::driver) fn handle_state_result(
+        &self,
+        ctx: &Context,
+        from: MemberId,
+        result: StateResult,
+    ) {
         if !self.expects_result(result.id, from) {
             return;
         }

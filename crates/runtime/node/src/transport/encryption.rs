@@ -2,7 +2,7 @@
 //!
 //! A member encrypts all its connections or none. During a change from one to the other it may
 //! accept peers in clear ([`TlsConfig::accept_plain`]). Texts call the settings as the host spells
-//! them.
+//! them. `synod-tls` judges certificates.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -22,13 +22,13 @@ const PARTING_LIMIT: Duration = Duration::from_secs(1);
 /// How many bytes a refused caller may still send meanwhile.
 const PARTING_BYTES: usize = 64 << 10;
 
-pub(crate) struct Security {
+pub(crate) struct ConnectionEncryption {
     /// `None`: connections are in clear.
-    tls: Option<Encryption>,
+    tls: Option<TlsInUse>,
     names: SettingNames,
 }
 
-struct Encryption {
+struct TlsInUse {
     config: TlsConfig,
     /// Keys and certificates for new connections.
     current: RwLock<Arc<Tls>>,
@@ -41,7 +41,7 @@ struct SettingNames {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecurityError {
+pub(super) enum EncryptionError {
     #[error(transparent)]
     Tls(#[from] TlsHandshakeError),
     #[error("{0}")]
@@ -64,21 +64,24 @@ pub(super) enum SecurityError {
     },
 }
 
-impl Security {
+impl ConnectionEncryption {
     /// Reads the credentials, if connections are to be encrypted.
-    pub(crate) fn new(config: Option<TlsConfig>, host: &dyn Host) -> Result<Security, TlsError> {
+    pub(crate) fn new(
+        config: Option<TlsConfig>,
+        host: &dyn Host,
+    ) -> Result<ConnectionEncryption, TlsError> {
         let names = SettingNames {
             encryption: host.setting_name(Setting::Encryption),
             accept_unencrypted: host.setting_name(Setting::AcceptUnencrypted),
         };
-        let tls = config.map(Encryption::load).transpose()?;
-        Ok(Security { tls, names })
+        let tls = config.map(TlsInUse::load).transpose()?;
+        Ok(ConnectionEncryption { tls, names })
     }
 
-    /// Reads the credentials again; [`Security::accepts`] goes by the new ones then. On an error
-    /// the credentials in use stay; a certificate with another subject is one.
+    /// Reads the credentials again; [`ConnectionEncryption::accepts`] goes by the new ones then. On
+    /// an error the credentials in use stay; a certificate with another subject is one.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        self.tls.as_ref().map_or(Ok(()), Encryption::reload)
+        self.tls.as_ref().map_or(Ok(()), TlsInUse::reload)
     }
 
     /// Whether an encrypted connection may stay open by the credentials in use: not if the secret
@@ -135,34 +138,34 @@ impl Security {
 
     /// Makes a channel of a connection that a peer has opened. Its first byte shows whether it
     /// encrypts.
-    pub(super) fn secure_incoming(&self, socket: TimedSocket) -> Result<Channel, SecurityError> {
+    pub(super) fn secure_incoming(&self, socket: TimedSocket) -> Result<Channel, EncryptionError> {
         let encrypts = socket.peek()? == Some(FIRST_BYTE);
         match (&self.tls, encrypts) {
             (None, false) => Ok(Channel::Plain(socket)),
             (Some(tls), true) => Ok(Channel::Encrypted(accept(&tls.current(), socket)?)),
             (Some(_), false) if self.may_fall_back() => Ok(Channel::Plain(socket)),
-            (None, true) => Err(refuse(socket, self.not_encrypted_here())),
-            (Some(_), false) => Err(refuse(socket, self.not_encrypted_there())),
+            (None, true) => Err(refuse_other_encryption(socket, self.not_encrypted_here())),
+            (Some(_), false) => Err(refuse_other_encryption(socket, self.not_encrypted_there())),
         }
     }
 
-    fn not_encrypted_here(&self) -> SecurityError {
+    fn not_encrypted_here(&self) -> EncryptionError {
         let encryption = self.names.encryption;
-        SecurityError::NotEncryptedHere { encryption }
+        EncryptionError::NotEncryptedHere { encryption }
     }
 
-    fn not_encrypted_there(&self) -> SecurityError {
-        SecurityError::NotEncryptedThere {
+    fn not_encrypted_there(&self) -> EncryptionError {
+        EncryptionError::NotEncryptedThere {
             encryption: self.names.encryption,
             accept_unencrypted: self.names.accept_unencrypted,
         }
     }
 }
 
-impl Encryption {
-    fn load(config: TlsConfig) -> Result<Encryption, TlsError> {
+impl TlsInUse {
+    fn load(config: TlsConfig) -> Result<TlsInUse, TlsError> {
         let current = RwLock::new(Arc::new(config.credentials.load()?));
-        Ok(Encryption { config, current })
+        Ok(TlsInUse { config, current })
     }
 
     fn reload(&self) -> Result<(), TlsError> {
@@ -177,7 +180,7 @@ impl Encryption {
     }
 }
 
-fn accept(tls: &Tls, socket: TimedSocket) -> Result<Box<TlsStream<TimedSocket>>, SecurityError> {
+fn accept(tls: &Tls, socket: TimedSocket) -> Result<Box<TlsStream<TimedSocket>>, EncryptionError> {
     let handle = socket.stream().try_clone()?;
     match tls.accept(socket) {
         Ok(stream) => Ok(Box::new(stream)),
@@ -190,15 +193,15 @@ fn accept(tls: &Tls, socket: TimedSocket) -> Result<Box<TlsStream<TimedSocket>>,
 
 /// Sends the caller the reason in clear. A caller in clear reads it; one that encrypts sees that
 /// the answer is not TLS.
-fn refuse(mut socket: TimedSocket, error: SecurityError) -> SecurityError {
+fn refuse_other_encryption(mut socket: TimedSocket, error: EncryptionError) -> EncryptionError {
     let text = match &error {
-        SecurityError::NotEncryptedThere { encryption, .. } => {
+        EncryptionError::NotEncryptedThere { encryption, .. } => {
             format!("its connections are encrypted ({encryption} there): set the same here")
         }
-        SecurityError::NotEncryptedHere { encryption } => {
+        EncryptionError::NotEncryptedHere { encryption } => {
             format!("its connections are not encrypted ({encryption})")
         }
-        SecurityError::Tls(_) | SecurityError::Io(_) => {
+        EncryptionError::Tls(_) | EncryptionError::Io(_) => {
             "its connections are not encrypted".to_owned()
         }
     };
