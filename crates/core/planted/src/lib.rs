@@ -223,8 +223,8 @@ bugs! {
         WaitUnchecked,
     }
     servers {
-        /// provider: each 64th ordered transaction is rolled back and replayed, and then answered
-        /// as if it had failed: error 1213 for what is committed.
+        /// provider: each 64th ordered transaction is answered as if it had lost certification:
+        /// error 1213 for what is committed, since appliers commit it then.
         RefuseOrdered,
     }
 }

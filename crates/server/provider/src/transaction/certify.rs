@@ -104,10 +104,18 @@ impl Connection {
         if let ProposalResult::Ordered { seqno, depends_on } = result {
             gathered.depends_on = depends_on.0;
             gathered.phase = Phase::Ordered(seqno.0);
-            let is_aborted =
-                gathered.must_abort || planted!(RefuseOrdered, false, else seqno.0 % 64 == 0);
+            if planted!(RefuseOrdered, false, else seqno.0 % 64 == 0) {
+                gathered.phase = Phase::Failed;
+                let data = gathered.submitted.clone();
+                drop(gathered);
+                session.adopt(seqno.0, data);
+                return CertifyOutcome {
+                    status: Status::TrxFail,
+                    meta: None,
+                };
+            }
             return CertifyOutcome {
-                status: if is_aborted {
+                status: if gathered.must_abort {
                     Status::BfAbort
                 } else {
                     Status::Ok

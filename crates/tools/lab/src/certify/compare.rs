@@ -44,6 +44,10 @@ pub fn compare(before: &Certificate, after: &Certificate) -> Comparison {
                 comparison.regressions.push(format!("{name}: {text}"));
             }
         };
+        worse(
+            new.failure.is_some() && old.failure.is_none(),
+            "could not be judged",
+        );
         worse(new.lost() > old.lost(), "loses more");
         let wrong = |cell: &Cell| cell.most(|round| round.wrongly_refused);
         worse(wrong(new) > wrong(old), "gives more wrong answers");
@@ -65,7 +69,7 @@ mod tests {
 
     fn certificate(lost: u64, outages_s: &[f64]) -> Certificate {
         let round = |outage_s: &f64| Round {
-            lost,
+            lost: Some(lost),
             outage_s: *outage_s,
             back_s: Some(1.0),
             ..Round::default()

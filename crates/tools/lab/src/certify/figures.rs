@@ -15,7 +15,7 @@ const FULL_SHARE: f64 = 0.8;
 const WARM_UP: usize = 2;
 
 /// Moments of a trial, microseconds on the clients' clock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moments {
     pub fault_us: u64,
     pub repair_us: u64,
@@ -54,11 +54,12 @@ pub(super) fn of_clients(by_client: &[Vec<Attempt>], at: Moments) -> Round {
 
 /// Counts the rows that are missing, and those that should not be there.
 pub(super) fn judge(round: &mut Round, by_client: &[Vec<Attempt>], rows: &HashSet<u64>) {
+    let mut lost = 0;
     for (client, attempts) in (1..).zip(by_client) {
         for (number, attempt) in (1..).zip(attempts) {
             let is_there = rows.contains(&unique_id(client, number));
             match attempt.ending {
-                Ending::Committed if !is_there => round.lost += 1,
+                Ending::Committed if !is_there => lost += 1,
                 Ending::Refused(code) if is_refusal(code) && is_there => {
                     round.wrongly_refused += 1;
                 }
@@ -66,6 +67,7 @@ pub(super) fn judge(round: &mut Round, by_client: &[Vec<Attempt>], rows: &HashSe
             }
         }
     }
+    round.lost = Some(lost);
 }
 
 #[allow(clippy::cast_precision_loss)] // times here are below 2^52 microseconds
@@ -140,6 +142,6 @@ mod tests {
         let rows = [(1, 1), (1, 3), (2, 1), (2, 2), (2, 3)].map(|(c, n)| unique_id(c, n));
         let mut round = Round::default();
         judge(&mut round, &[first, second], &HashSet::from(rows));
-        assert_eq!((round.lost, round.wrongly_refused), (1, 1));
+        assert_eq!((round.lost, round.wrongly_refused), (Some(1), 1));
     }
 }

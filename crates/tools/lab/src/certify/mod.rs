@@ -10,6 +10,7 @@ pub mod plan;
 pub mod record;
 mod trial;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +30,7 @@ use crate::systems::{Setup, System, mysqld};
 use crate::tools;
 use crate::topology::Topology;
 use plan::{Fault, Target};
-use record::{Cell, Certificate, FORMAT};
+use record::{Cell, Certificate, FORMAT, Round};
 use trial::{Bed, CLIENT_PATIENCE, CLIENTS, Trial};
 
 /// Room for a server's files, and for what is written within some minutes; nothing is taken that
@@ -93,6 +94,8 @@ pub fn run(
                 certificate
                     .versions
                     .extend(version.map(|text| (measured.to_string(), text)));
+                let settings = bed.system.settings()?;
+                certificate.settings.insert(measured.to_string(), settings);
             }
             progress(&line(&cell));
             certificate.cells.push(cell);
@@ -117,17 +120,18 @@ impl<'a> Run<'a> {
         }
         let result = match bed.take().map_or_else(|| self.bed(measured), Ok) {
             Ok(mut ready) => {
-                let result = ready.run(trial);
-                let is_whole = result.as_ref().is_ok_and(|round| round.back_s.is_some());
-                *bed = is_whole.then_some(ready); // any other is of no use to the next trial
+                let mut seen = None;
+                let result = ready.run(trial, &mut seen);
+                // A trial has servers that lost nothing, hold the same and came back by
+                // themselves, or new ones.
+                let is_clean = result.is_ok() && seen.as_ref().is_some_and(Round::is_clean);
+                *bed = is_clean.then_some(ready);
+                cell.rounds.extend(seen);
                 result
             }
             Err(error) => Err(error),
         };
-        match result {
-            Ok(round) => cell.rounds.push(round),
-            Err(error) => cell.failure = Some(error.to_string()),
-        }
+        cell.failure = result.err().map(|error| error.to_string());
         cell.failure.is_none()
     }
 
@@ -175,6 +179,7 @@ impl<'a> Run<'a> {
             commit: commit.unwrap_or_default().trim().to_owned(),
             machine: machine::machine(Some(self.network.place().data())),
             versions: machine::versions(has_mysql.then(|| mysqld(&self.setup.mysql))),
+            settings: BTreeMap::new(),
             busy_before: surroundings::load_per_core(),
             seed: self.plan.seed,
             topology: self.topology.name.clone(),

@@ -22,8 +22,6 @@ pub enum Fault {
     Cut,
     /// Every write hangs.
     HungDisk,
-    /// Writes hang for 100 of each 120 ms.
-    SlowDisk,
     /// No block is left.
     FullDisk,
     /// Loss of what was not synced; started again after 5 s.
@@ -46,13 +44,12 @@ pub enum Target {
     All,
 }
 
-const FAULTS: [(Fault, &str); 10] = [
+const FAULTS: [(Fault, &str); 9] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::CutOneWay, "cut-one-way"),
     (Fault::Cut, "cut"),
     (Fault::HungDisk, "hung-disk"),
-    (Fault::SlowDisk, "slow-disk"),
     (Fault::FullDisk, "full-disk"),
     (Fault::PowerLoss, "power-loss"),
     (Fault::HandOver, "hand-over"),
@@ -60,14 +57,13 @@ const FAULTS: [(Fault, &str); 10] = [
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 10] = [
+const SHORT: [(Fault, Target); 9] = [
     (Fault::Kill, Target::Leader),
     (Fault::Kill, Target::All),
     (Fault::Stop, Target::Leader),
     (Fault::CutOneWay, Target::Leader),
     (Fault::Cut, Target::Leader),
     (Fault::HungDisk, Target::Leader),
-    (Fault::SlowDisk, Target::Follower),
     (Fault::FullDisk, Target::Leader),
     (Fault::PowerLoss, Target::All),
     (Fault::HandOver, Target::Leader),
@@ -84,7 +80,7 @@ impl Fault {
         Duration::from_secs(match self {
             Fault::Kill | Fault::PowerLoss => 5,
             Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
-            Fault::SlowDisk | Fault::FullDisk => 15,
+            Fault::FullDisk => 15,
             Fault::HandOver => 10,
             Fault::RollingRestart => 0,
         })
@@ -162,20 +158,18 @@ pub fn cells(is_short: bool, faults: &[Fault]) -> Vec<(Fault, Target)> {
 pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
     let reason = match kind {
         _ if fault != Fault::HandOver => return None,
-        SystemKind::Synod | SystemKind::SynodMysql | SystemKind::Mgr(_) => return None,
         SystemKind::Galera { .. } => "it has no leader",
-        _ => "a change of its primary is a procedure for a person",
+        _ => return None,
     };
     Some(reason.to_owned())
 }
 
 /// Whether a certificate of a system can be made.
 pub fn is_certifiable(kind: SystemKind) -> bool {
-    match kind {
-        SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::SemiSync => true,
-        SystemKind::SynodMysql | SystemKind::Mgr(_) => true,
-        SystemKind::MysqlSemiSync | SystemKind::Async | SystemKind::Standalone => false,
-    }
+    matches!(
+        kind,
+        SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::Mgr(_)
+    )
 }
 
 #[cfg(test)]

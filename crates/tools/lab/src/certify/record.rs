@@ -25,6 +25,8 @@ pub struct Certificate {
     pub machine: Machine,
     /// Version of each program and library, by name.
     pub versions: BTreeMap<String, String>,
+    /// Settings of a server of each system, as its configuration or command line has them.
+    pub settings: BTreeMap<String, String>,
     /// Load average per core before the run: above 0.5 the machine was busy with other things.
     pub busy_before: f64,
     /// Chooses followers and moments.
@@ -59,12 +61,15 @@ pub struct Round {
     /// Names of the servers that were hit.
     pub hit: Vec<String>,
     pub acknowledged: u64,
-    /// Acknowledged rows that the group does not hold afterwards.
-    pub lost: u64,
+    /// Acknowledged rows that the group does not hold afterwards. None: a trial that failed before
+    /// they could be counted.
+    pub lost: Option<u64>,
     /// Rows that the group holds although their clients were told that they were rolled back.
     pub wrongly_refused: u64,
-    /// Servers whose rows differ from those of the leader half a minute after the load.
+    /// Servers that hold rows which the leader does not.
     pub diverged: Vec<String>,
+    /// Servers that lack rows of the leader two minutes after the load.
+    pub behind: Vec<String>,
     /// Longest time without a commit of any client, from the fault on, seconds.
     pub outage_s: f64,
     /// Seconds from the fault on with less than 80 % of the commits of those before it.
@@ -88,6 +93,18 @@ pub struct Round {
     pub repair_s: f64,
 }
 
+impl Round {
+    /// Whether servers can be used on.
+    pub fn is_clean(&self) -> bool {
+        self.lost == Some(0)
+            && self.wrongly_refused == 0
+            && self.diverged.is_empty()
+            && self.behind.is_empty()
+            && self.back_s.is_some()
+            && self.by_hand.is_none()
+    }
+}
+
 impl Cell {
     pub fn new(system: String, fault: Fault, target: Target) -> Cell {
         Cell {
@@ -101,7 +118,7 @@ impl Cell {
     }
 
     pub fn lost(&self) -> u64 {
-        self.most(|round| round.lost)
+        self.most(|round| round.lost.unwrap_or_default())
     }
 
     pub fn most(&self, of: impl Fn(&Round) -> u64) -> u64 {
@@ -137,9 +154,11 @@ impl Cell {
             refused > 0,
             format!("{refused} committed transactions answered as rolled back"),
         );
-        let mut rounds = self.rounds.iter();
-        let diverged = rounds.any(|round| !round.diverged.is_empty());
+        let has = |is_one: fn(&Round) -> bool| self.rounds.iter().any(is_one);
+        let diverged = has(|round| !round.diverged.is_empty());
         breach(diverged, "servers hold different rows".into());
+        let behind = has(|round| !round.behind.is_empty());
+        breach(behind, "servers do not catch up".into());
         breach(self.needed_person(), "a person was needed".into());
         let failure = self.failure.clone();
         breach(failure.is_some(), failure.unwrap_or_default());
@@ -181,10 +200,11 @@ mod tests {
     #[test]
     fn each_breach_of_synod_is_found_and_those_of_others_are_only_shown() {
         assert!(certificate("synod", good()).breaches().is_empty());
-        let bad: [fn(&mut Round); 5] = [
-            |round| round.lost = 1,
+        let bad: [fn(&mut Round); 6] = [
+            |round| round.lost = Some(1),
             |round| round.wrongly_refused = 1,
             |round| round.diverged = vec!["db2".into()],
+            |round| round.behind = vec!["db2".into()],
             |round| round.by_hand = Some("restart".into()),
             |round| round.back_s = None,
         ];

@@ -1,11 +1,10 @@
 //! One trial: a load from all sides, a fault, its repair, and what is left afterwards.
 
 use std::collections::HashSet;
-use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
+use mysql::prelude::{FromRow, Queryable};
 use rustix::process::Signal;
 use synod_local_cluster::wait_for;
 
@@ -32,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A person's work, from its end until all servers are back.
 const HAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// Servers apply what the last clients wrote.
-const AGREE_TIMEOUT: Duration = Duration::from_secs(30);
+const AGREE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The account of clients: no server that is read-only takes its writes.
 pub(super) const CLIENT: &str = "app";
 /// Clients of each server, and their longest wait for an answer.
@@ -75,8 +74,9 @@ pub(super) struct Trial {
 }
 
 impl Bed<'_> {
-    /// All servers are members when this begins, and when it ends without an error.
-    pub(super) fn run(&mut self, trial: Trial) -> Result<Round> {
+    /// All servers are members when this begins, and when it ends without an error. What clients
+    /// saw is in `seen` also when the trial could not be ended.
+    pub(super) fn run(&mut self, trial: Trial, seen: &mut Option<Round>) -> Result<()> {
         let leader = self.await_leader()?;
         let count = self.system.hosts().len();
         let hit = trial.target.servers(leader, count, trial.chosen);
@@ -104,47 +104,67 @@ impl Bed<'_> {
         let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
         sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
         let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let fault_us = us();
-        let slow = self.begin(trial.fault, &hit, leader)?;
-        sleep(trial.fault.hold());
-        let repair_us = us();
-        self.repair(trial.fault, &hit, leader, slow)?;
-        let back = self.await_members(self.patience)?;
-        let by_hand = match back {
-            Some(_) => None,
-            None => Some(self.system.by_hand()?),
+        let mut at = Moments {
+            fault_us: us(),
+            ..Moments::default()
         };
-        let back = match by_hand {
-            None => back,
-            Some(_) => self.await_members(HAND_TIMEOUT)?,
-        };
-        let back_s = back.map(|_| (us() - repair_us) as f64 / 1e6);
-        sleep(AFTER);
-        let at = Moments {
-            fault_us,
-            repair_us,
-            end_us: us(),
-        };
+        let mut course = Round::default();
+        let ended = self.fail_and_return(trial.fault, &hit, leader, &us, &mut at, &mut course);
+        at.end_us = us();
         let logs = running.finish()?;
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
-        let mut round = figures::of_clients(&by_client, at);
+        let round = seen.insert(figures::of_clients(&by_client, at));
         round.hit = hit.iter().map(|at| self.name(*at)).collect();
-        (round.back_s, round.by_hand) = (back_s, by_hand);
+        (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
+        ended?;
         let leader = self.await_leader()?;
         let rows = self.await_rows(&administrators, leader, &table)?;
-        let of_leader = rows[leader].as_ref();
-        figures::judge(&mut round, &by_client, of_leader.unwrap_or(&HashSet::new()));
-        let others = (0..count).filter(|at| rows[*at].is_some() && rows[*at] != rows[leader]);
-        round.diverged = others.map(|at| self.name(at)).collect();
-        Ok(round)
+        let none = HashSet::new();
+        let of_leader = rows[leader].as_ref().unwrap_or(&none);
+        figures::judge(round, &by_client, of_leader);
+        for (at, own) in (0..count).zip(rows.iter().map(|own| own.as_ref().unwrap_or(&none))) {
+            if !own.is_subset(of_leader) {
+                round.diverged.push(self.name(at));
+            } else if own.len() < of_leader.len() {
+                round.behind.push(self.name(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The fault, its repair, and the way back of all servers, by a person's work if need be.
+    fn fail_and_return(
+        &mut self,
+        fault: Fault,
+        hit: &[usize],
+        leader: usize,
+        us: &dyn Fn() -> u64,
+        at: &mut Moments,
+        round: &mut Round,
+    ) -> Result<()> {
+        let begun = self.begin(fault, hit, leader);
+        if begun.is_ok() {
+            sleep(fault.hold());
+        }
+        at.repair_us = us();
+        // What was begun is ended, whatever failed: a disk that stays frozen outlives this program.
+        let repaired = self.repair(fault, hit, leader);
+        begun.and(repaired)?;
+        let mut back = self.await_members(self.patience)?;
+        if back.is_none() {
+            round.by_hand = self.system.by_hand()?;
+            back = self.await_members(HAND_TIMEOUT)?;
+        }
+        round.back_s = back.map(|_| (us() - at.repair_us) as f64 / 1e6);
+        sleep(AFTER);
+        Ok(())
     }
 
     fn name(&self, server: usize) -> String {
         self.system.hosts()[server].name.clone()
     }
 
-    /// Gives the processes that keep disks slow.
-    fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<Vec<Child>> {
+    fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
         let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
             Fault::Kill => self.system.kill(hit)?,
@@ -157,7 +177,6 @@ impl Bed<'_> {
                     .cut(&back.chain(there.iter().copied()).collect::<Vec<_>>())?;
             }
             Fault::HungDisk => disks.try_for_each(PoweredDisk::freeze)?,
-            Fault::SlowDisk => return disks.map(PoweredDisk::slow_down).collect(),
             Fault::FullDisk => disks.try_for_each(PoweredDisk::fill)?,
             Fault::PowerLoss => {
                 PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
@@ -174,28 +193,16 @@ impl Bed<'_> {
                 }
             }
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
-    fn repair(
-        &mut self,
-        fault: Fault,
-        hit: &[usize],
-        leader: usize,
-        slow: Vec<Child>,
-    ) -> Result<()> {
-        for mut pulses in slow {
-            let _ = pulses.kill(); // it may have ended by itself
-            let _ = pulses.wait();
-        }
+    fn repair(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
         let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
             Fault::Kill => {}
             Fault::Stop => self.system.signal(hit, Signal::CONT),
             Fault::CutOneWay | Fault::Cut => self.network.set(self.topology)?,
             Fault::HungDisk => disks.try_for_each(PoweredDisk::thaw)?,
-            // The last pulse may have left it frozen, or not.
-            Fault::SlowDisk => disks.for_each(|disk| drop(disk.thaw())),
             Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
             Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
@@ -254,30 +261,33 @@ impl Bed<'_> {
         })
     }
 
-    /// The rows of all servers, once they are the same, or half a minute has passed. None: of a
+    /// The rows of all servers, once they are as many, or two minutes have passed. None: of a
     /// server that does not answer.
     fn await_rows(&self, group: &Group, leader: usize, table: &str) -> Result<Vec<Rows>> {
-        let sql = format!("SELECT id FROM {DATABASE}.{table}");
-        let read = |server: &Server| -> Result<HashSet<u64>> {
-            let ids: mysql::Result<Vec<u64>> = server.connect()?.query(&sql);
-            let ids = ids.map_err(|source| server.refused(&sql, source))?;
-            Ok(HashSet::from_iter(ids))
+        fn read<T: FromRow>(server: &Server, what: &str, table: &str) -> Result<Vec<T>> {
+            let sql = format!("SELECT {what} FROM {DATABASE}.{table}");
+            let rows = server.connect()?.query(&sql);
+            Ok(rows.map_err(|source| server.refused(&sql, source))?)
+        }
+        let begin = Instant::now();
+        let count = |server: &Server| read::<u64>(server, "COUNT(*)", table).ok();
+        let agree = || {
+            let of_leader = count(&group.servers[leader]);
+            let mut counts = group.servers.iter().map(count);
+            of_leader.is_some() && counts.all(|of_one| of_one == of_leader)
         };
-        let mut last: Result<Vec<Rows>> = Ok(Vec::new());
-        wait_for(AGREE_TIMEOUT, || {
-            last = read(&group.servers[leader]).map(|of_leader| {
-                let others = group.servers.iter().enumerate();
-                let rows = others.map(|(at, server)| match at == leader {
-                    true => Some(of_leader.clone()),
-                    false => read(server).ok(),
-                });
-                rows.collect()
-            });
-            let rows = last.as_ref().ok()?;
-            rows.iter()
-                .all(|of_one| of_one == &rows[leader])
-                .then_some(())
+        while !agree() && begin.elapsed() < AGREE_TIMEOUT {
+            sleep(LOOK_EVERY);
+        }
+        let rows = |server: &Server| -> Result<HashSet<u64>> {
+            Ok(read(server, "id", table)?.into_iter().collect())
+        };
+        let of_leader = rows(&group.servers[leader])?;
+        let others = group.servers.iter().enumerate();
+        let all = others.map(|(at, server)| match at == leader {
+            true => Some(of_leader.clone()),
+            false => rows(server).ok(),
         });
-        last
+        Ok(all.collect())
     }
 }

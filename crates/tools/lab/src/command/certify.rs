@@ -33,18 +33,18 @@ const FILE: &str = "certificate.json";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct CertifyArgs {
-    /// Systems, one after the other: synod, galera, galera-flush1, semisync; of MySQL mgr,
-    /// mgr-after, mgr-single-leader, synod-mysql
+    /// Systems, one after the other: synod, galera, galera-flush1; of MySQL mgr, mgr-after,
+    /// mgr-single-leader
     #[arg(long, value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
-    /// Ten faults, one round: half an hour for five systems. Otherwise every fault of every target,
-    /// three rounds: a night
+    /// Nine faults, one round: some ten minutes for each system. Otherwise every fault of every
+    /// target, three rounds: a night
     #[arg(long)]
     short: bool,
     /// How often each fault is made [default: 1 with --short, or else 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Only these: kill, stop, cut-one-way, cut, hung-disk, slow-disk, full-disk, power-loss,
+    /// Only these: kill, stop, cut-one-way, cut, hung-disk, full-disk, power-loss,
     /// hand-over, rolling-restart
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
@@ -70,7 +70,7 @@ pub(super) struct CertifyArgs {
 const EXAMPLE: &str = "\
 Exit code 1: Synod lost what it had acknowledged, answered wrongly, or needed a person.
 
-  synod-lab certify --systems synod,galera,mgr,mgr-after,semisync --short --out certificate
+  synod-lab certify --systems synod,galera,mgr --short --out certificate
 
 docs/certificate.md says what is counted, and what came out.";
 

@@ -18,7 +18,7 @@ pub mod mounts;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use synod_local_cluster::wait_for;
@@ -37,9 +37,6 @@ const SYNCED: &str = "witness-synced";
 const UNSYNCED: &str = "witness-unsynced";
 /// Takes all free blocks of a full disk.
 const FILLER: &str = "filler";
-/// A slow disk answers for 20 of each 120 milliseconds.
-const PULSES: &str =
-    "while :; do fsfreeze -f \"$1\"; sleep 0.1; fsfreeze -u \"$1\"; sleep 0.02; done";
 
 /// A mounted disk. Unmounted when dropped; its file is kept for the reader of a failed test.
 #[derive(Debug)]
@@ -95,7 +92,10 @@ impl PoweredDisk {
             let mut umount = Command::new("umount");
             output_of(umount.arg(&self.dir))
         })?;
-        until_it_works(|| self.attach())?;
+        // While anything holds the old file system, a mount gives that one again, which only fails:
+        // a mount namespace that another program made meanwhile does.
+        until_it_works(|| self.is_free())?;
+        self.attach()?;
         self.check_witnesses()
     }
 
@@ -111,13 +111,6 @@ impl PoweredDisk {
 
     fn fsfreeze(&self, how: &str) -> Result<()> {
         output_of(Command::new("fsfreeze").arg(how).arg(&self.dir)).map(|_| ())
-    }
-
-    /// Makes it slow until the process that is given ends; then it has to be thawed.
-    pub fn slow_down(&self) -> Result<Child> {
-        let mut pulses = Command::new("setpriv");
-        pulses.args(["--pdeathsig", "KILL", "sh", "-c", PULSES, "pulses"]);
-        pulses.arg(&self.dir).spawn().context("start", "setpriv")
     }
 
     /// Takes all free blocks.
@@ -162,6 +155,14 @@ impl PoweredDisk {
         mount.args(["-t", "ext4", "-o", OPTIONS]);
         mount.arg(&self.image).arg(&self.dir);
         output_of(&mut mount).map(|_| ())
+    }
+
+    fn is_free(&self) -> Result<()> {
+        let held = output_of(Command::new("losetup").arg("-j").arg(&self.image))?;
+        match held.is_empty() {
+            true => Ok(()),
+            false => Err(self.failed(format!("it is still in use: {held}"))),
+        }
     }
 
     fn write_synced(&self) -> std::io::Result<()> {

@@ -53,6 +53,9 @@ pub fn result(cell: &Cell) -> String {
     if let Some(round) = cell.rounds.iter().find(|round| !round.diverged.is_empty()) {
         text += &format!(", other rows on {}", round.diverged.join(" and "));
     }
+    if let Some(round) = cell.rounds.iter().find(|round| !round.behind.is_empty()) {
+        text += &format!(", {} behind for 120 s", round.behind.join(" and "));
+    }
     if let Some(step) = cell.rounds.iter().find_map(|round| round.by_hand.as_ref()) {
         text += &format!(", BY HAND: {step}");
     }
@@ -245,7 +248,7 @@ mod tests {
         let good = page(&certificate);
         assert!(good.contains("needed no person") && good.contains("it is &lt;busy&gt;"));
         assert!(!good.contains("http") && !good.contains("src=") && !good.contains("class=bad"));
-        certificate.cells[0].rounds[0].lost = 3;
+        certificate.cells[0].rounds[0].lost = Some(3);
         let bad = page(&certificate);
         assert!(bad.contains("class=bad") && bad.contains("3 acknowledged transactions lost"));
     }

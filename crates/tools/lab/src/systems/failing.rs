@@ -15,12 +15,6 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Group Replication gives up within 40 s what it does in a group without a majority.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Lines by which a replica returns by itself, and, with the second one, a primary.
-const RETURNS: [&str; 2] = [
-    "skip_slave_start = OFF",
-    "rpl_semi_sync_master_enabled = ON",
-];
-
 const ROLE: &str = "SELECT MEMBER_ROLE FROM performance_schema.replication_group_members
      WHERE MEMBER_ID = @@server_uuid AND MEMBER_STATE = 'ONLINE'";
 const ONLINE: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members
@@ -32,15 +26,7 @@ impl System {
     pub fn start(&mut self, server: usize) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.start_again(server),
-            Servers::Mariadb(cluster) => {
-                if self.measured.kind == SystemKind::SemiSync {
-                    let own = &mut cluster.settings_mut().overrides;
-                    let lines = &mut own.entry(node(server)).or_default().extra_lines;
-                    lines.retain(|line| line != RETURNS[0] && line != RETURNS[1]);
-                    lines.extend(RETURNS[..2 - server.min(1)].iter().map(|l| (*l).to_owned()));
-                }
-                Ok(cluster.spawn(node(server), false)?)
-            }
+            Servers::Mariadb(cluster) => Ok(cluster.spawn(node(server), false)?),
         }
     }
 
@@ -80,24 +66,16 @@ impl System {
         }
     }
 
-    /// Whether all servers are members of one group, or replicate.
+    /// Whether all servers are members of one group.
     pub fn is_whole(&self) -> bool {
         let (mut servers, count) = (0..self.hosts.len(), self.hosts.len());
         servers.all(|server| {
             let sees_all = match self.kind() {
-                SystemKind::Synod | SystemKind::Galera { .. } => {
-                    self.has(server, "wsrep_cluster_size", &count.to_string())
-                }
-                SystemKind::SynodMysql => true,
                 SystemKind::Mgr(_) => {
                     let online = self.look(server, ONLINE);
                     online.is_some_and(|row| row == [count.to_string()])
                 }
-                _ if server == 0 => {
-                    let replicas = (count - 1).to_string();
-                    self.has(server, "Rpl_semi_sync_master_clients", &replicas)
-                }
-                _ => true,
+                _ => self.has(server, "wsrep_cluster_size", &count.to_string()),
             };
             sees_all && self.is_member(server)
         })
@@ -107,14 +85,12 @@ impl System {
     fn is_member(&self, server: usize) -> bool {
         let has = |name: &str, value: &str| self.has(server, name, value);
         match self.kind() {
-            SystemKind::Synod | SystemKind::Galera { .. } => {
+            SystemKind::Mgr(_) => self.look(server, ROLE).is_some(),
+            _ => {
                 has("wsrep_local_state_comment", "Synced")
                     && has("wsrep_ready", "ON")
                     && has("wsrep_cluster_status", "Primary")
             }
-            SystemKind::SynodMysql => has("Synod_state", "writer") || has("Synod_state", "replica"),
-            SystemKind::Mgr(_) => self.look(server, ROLE).is_some(),
-            _ => server == 0 || has("Slave_running", "ON"),
         }
     }
 
@@ -129,7 +105,6 @@ impl System {
         let mut servers = 0..self.hosts.len();
         match self.kind() {
             SystemKind::Synod => servers.find(|at| self.has(*at, "wsrep_synod_role", "leader")),
-            SystemKind::SynodMysql => servers.find(|at| self.has(*at, "Synod_state", "writer")),
             SystemKind::Mgr(_) => servers.find(|at| {
                 let role = self.look(*at, ROLE);
                 role.is_some_and(|row| row == ["PRIMARY"])
@@ -150,8 +125,9 @@ impl System {
     }
 
     /// Does what the manual asks of a person when a system has not come back by itself; gives that
-    /// in words. All servers run, or have ended, and the network is whole.
-    pub fn by_hand(&mut self) -> Result<String> {
+    /// in words. All servers run, or have ended, and the network is whole. None: all that is left
+    /// is to wait for servers that catch up.
+    pub fn by_hand(&mut self) -> Result<Option<String>> {
         let mut steps = Vec::new();
         match self.kind() {
             SystemKind::Galera { .. } => steps.extend(self.bootstrap_galera()?),
@@ -159,7 +135,7 @@ impl System {
             _ => {}
         }
         if !steps.is_empty() {
-            return Ok(steps.concat());
+            return Ok(Some(steps.concat()));
         }
         for server in 0..self.hosts.len() {
             if !self.is_member(server) {
@@ -168,7 +144,7 @@ impl System {
                 steps.push(format!("restart of {}", self.hosts[server].name));
             }
         }
-        Ok(steps.join(", "))
+        Ok((!steps.is_empty()).then(|| steps.join(", ")))
     }
 
     /// A group without a primary component: `pc.bootstrap` on a server that runs, or a new cluster
@@ -199,12 +175,12 @@ impl System {
 
     /// A new group at the server that got furthest if none has a primary; servers that are out of
     /// the group join.
-    fn bootstrap_group(&mut self) -> Result<String> {
+    fn bootstrap_group(&mut self) -> Result<Option<String>> {
         let primary = self.leader();
         let mut members = Vec::new();
         if let Some(primary) = primary {
             let list = "SELECT MEMBER_HOST FROM performance_schema.replication_group_members
-                 WHERE MEMBER_STATE = 'ONLINE'";
+                 WHERE MEMBER_STATE IN ('ONLINE', 'RECOVERING')";
             let rows = self.query(primary, list)?.concat();
             let place = |name: String| {
                 let is_it = |host: &crate::hosts::Host| host.address.to_string() == name;
@@ -214,6 +190,9 @@ impl System {
         }
         let mut outside: Vec<usize> = (0..self.hosts.len()).collect();
         outside.retain(|server| !members.contains(server));
+        if outside.is_empty() {
+            return Ok(None);
+        }
         for server in &outside {
             self.query_within(*server, "STOP GROUP_REPLICATION", STOP_TIMEOUT)?;
         }
@@ -229,7 +208,7 @@ impl System {
         for server in outside {
             self.query_within(server, "START GROUP_REPLICATION", STOP_TIMEOUT)?;
         }
-        Ok(step)
+        Ok(Some(step))
     }
 
     /// The server that lacks no transaction which another one has.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{Cluster, wait_for};
 
-use crate::error::{LabError, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::hosts::{Host, Hosts};
 use kind::{MeasuredSystem, SystemKind};
 use mysql::MysqlServers;
@@ -44,7 +44,7 @@ pub struct Setup {
     pub synod: PathBuf,
     pub galera: PathBuf,
     pub mysql: PathBuf,
-    /// The program `synod`, which makes group secrets.
+    /// This program, which emulates the network, too. `synod` is beside it.
     pub program: PathBuf,
     /// Lines for the configuration of every server of every system.
     pub extra_lines: Vec<String>,
@@ -159,6 +159,17 @@ impl System {
     pub fn address(&self, server: usize) -> (IpAddr, u16) {
         let port = Ports::of(self.base_port, node(server)).sql;
         (self.hosts[server].address.into(), port)
+    }
+
+    /// The first server's settings, as it was given them.
+    pub fn settings(&self) -> Result<String> {
+        match &self.servers {
+            Servers::Mysql(servers) => Ok(servers.settings()),
+            Servers::Mariadb(cluster) => {
+                let path = cluster.files(node(0)).cnf;
+                std::fs::read_to_string(&path).context("read", path)
+            }
+        }
     }
 
     /// The process id of a server, if it runs.

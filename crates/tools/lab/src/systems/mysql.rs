@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{ServerUser, random_hex, wait_for};
 
+use super::configuration::new_secret;
 use super::kind::{MeasuredSystem, MgrSettings, SystemKind};
 use super::{DATABASE, PASSWORD, SQL_TIMEOUT, Setup, USER, node};
 use crate::error::{IoContext, LabError, Result};
@@ -54,8 +55,12 @@ const GROUP: [&str; 6] = [
     "group_replication_autorejoin_tries=3",
 ];
 
-/// Overrides the option of [`GROUP`]: a server that returns joins by itself.
-const START_ON_BOOT: &str = "--group_replication_start_on_boot=ON";
+/// Override the option of [`GROUP`]: a server that returns joins by itself, and takes no write
+/// before it is a primary. These are what MySQL's own tool for clusters sets.
+const RETURNS: [&str; 2] = [
+    "--group_replication_start_on_boot=ON",
+    "--super_read_only=ON",
+];
 
 /// The plugin of `scripts/build-mysql-plugin`, and the settings that it asks for: a transaction is
 /// on the disks of a majority before the server commits it.
@@ -258,12 +263,12 @@ impl MysqlServers {
     /// Group Replication.
     pub(super) fn start_again(&mut self, number: usize) -> Result<()> {
         let joins = matches!(self.measured.kind, SystemKind::Mgr(_));
-        let option = joins.then(|| START_ON_BOOT.to_owned());
-        self.servers[number].options.extend(option);
+        let returns = if joins { &RETURNS[..] } else { &[] };
+        let options = &mut self.servers[number].options;
+        let own = options.len();
+        options.extend(returns.iter().map(|option| (*option).to_owned()));
         let started = self.start(number);
-        self.servers[number]
-            .options
-            .retain(|option| option != START_ON_BOOT);
+        self.servers[number].options.truncate(own);
         started
     }
 
@@ -362,6 +367,11 @@ impl MysqlServers {
             });
         }
         Ok(())
+    }
+
+    /// The first server's command line.
+    pub(super) fn settings(&self) -> String {
+        self.servers[0].options.join("\n")
     }
 
     pub(super) fn pid(&self, number: usize) -> Option<i32> {
@@ -504,7 +514,7 @@ fn shared_options(
 fn group_secret(setup: &Setup) -> Result<PathBuf> {
     let file = setup.data.join("synod-mysql.secret");
     if !file.exists() {
-        let secret = tools::output_of(Command::new(&setup.program).arg("keygen"))?;
+        let secret = new_secret(setup)?;
         fs::write(&file, secret).context("write", &file)?;
         let only_its_owner = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&file, only_its_owner).context("protect", &file)?;
