@@ -58,7 +58,7 @@ fn library_that_acknowledges_before_the_sync_fails_and_the_same_one_without_it_p
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn library_that_answers_1213_for_what_is_committed_fails() -> Outcome {
-    // Its servers leave the group and return again and again: that they are whole is not waited for.
+    // Its servers leave the group and return again and again: nothing waits until they are whole.
     let (code, cell) = certify("RefuseOrdered", "stop", "5")?;
     ensure(code == Some(FAILED), || format!("{code:?}: {cell:#}"))?;
     ensure(sum(&cell, "wrongly_refused") > 0, || format!("{cell:#}"))

@@ -84,18 +84,9 @@ pub fn run(
                     chosen: random.random_range(0..1000),
                     number: number * 100 + round,
                 };
-                if !run.add_round(&mut cell, &mut bed, *measured, trial) {
+                if !run.add_round(&mut certificate, &mut cell, &mut bed, *measured, trial) {
                     break;
                 }
-            }
-            if let Some(bed) = &bed {
-                let version = bed.system.status_value(0, "wsrep_provider_version");
-                let version = version.map(|version| version.trim().to_owned());
-                certificate
-                    .versions
-                    .extend(version.map(|text| (measured.to_string(), text)));
-                let settings = bed.system.settings()?;
-                certificate.settings.insert(measured.to_string(), settings);
             }
             progress(&line(&cell));
             certificate.cells.push(cell);
@@ -109,6 +100,7 @@ impl<'a> Run<'a> {
     /// False: there is no use in another one.
     fn add_round(
         &self,
+        certificate: &mut Certificate,
         cell: &mut Cell,
         bed: &mut Option<Bed<'a>>,
         measured: MeasuredSystem,
@@ -120,6 +112,7 @@ impl<'a> Run<'a> {
         }
         let result = match bed.take().map_or_else(|| self.bed(measured), Ok) {
             Ok(mut ready) => {
+                describe(certificate, &ready.system);
                 let mut seen = None;
                 let result = ready.run(trial, &mut seen);
                 // A trial has servers that lost nothing, hold the same and came back by
@@ -188,6 +181,18 @@ impl<'a> Run<'a> {
             patience_s: self.plan.patience.as_secs(),
             cells: Vec::new(),
         }
+    }
+}
+
+/// Notes what a system runs by, as long as it runs.
+fn describe(certificate: &mut Certificate, system: &System) {
+    let name = system.measured().to_string();
+    if let Some(version) = system.status_value(0, "wsrep_provider_version") {
+        let version = version.trim().to_owned();
+        certificate.versions.insert(name.clone(), version);
+    }
+    if let Ok(settings) = system.settings() {
+        certificate.settings.insert(name, settings);
     }
 }
 
