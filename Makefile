@@ -21,6 +21,7 @@
 #   make mysql-headers  the plugin builds against the headers of MySQL 8.4 and 9.5 (root, the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
+#   make certificate   acknowledged transactions lost, outages, persons needed, beside other systems: docs/certificate.md
 #   make pictures  the pictures of the dashboard in docs/images
 #   make isolation every workload of testing/isolation on real servers, kills, and controls that must fail
 #   make endurance HOURS=12  groups under faults for hours, whose servers may not grow (root)
@@ -34,6 +35,7 @@ UP ?=
 COMPAT ?=
 MUTANTS ?=
 STRANGER ?=
+CERTIFY ?= --systems synod,galera
 MACHINES ?=
 HOURS ?= 12
 SYNOD = target/quick/synod
@@ -46,7 +48,7 @@ LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long iso
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean certificate build-planted
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -72,6 +74,11 @@ build-lab:
 build-next-version:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 	    $(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
+
+# The library that SYNOD_PLANTED makes wrong, for the test of the certificate: never released.
+build-planted:
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+	    $(CARGO) build --release -p synod-provider --features planted --target-dir target/planted
 
 # Needs no server, no root and no package but a C compiler.
 check:
@@ -123,7 +130,7 @@ mutants-sample:
 e2e: quick
 	scripts/run-e2e $(E2E)
 
-e2e-long: build build-lab build-next-version
+e2e-long: build build-lab build-next-version build-planted
 	SYNOD_E2E_BUILD=release E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
 # Which anomalies clients see; ten minutes. Galera's library is a control, if it is installed.
@@ -167,6 +174,10 @@ mysql-headers: mysql-dependencies
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: all-dependencies build build-lab
 	scripts/performance
+
+# Faults of each system under load, and what they cost: docs/certificate.md (root, a quiet machine).
+certificate: all-dependencies build build-lab
+	target/release/synod-lab certify --short --out certificate $(CERTIFY)
 
 bench: all-dependencies build
 	SYNOD_E2E_BUILD=release $(CARGO) run --release -p synod-e2e --example commit_latency

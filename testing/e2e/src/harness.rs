@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
+use synod_lab::disk::mounts;
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{Cluster, Settings, wait_for};
 
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::leftovers;
-use crate::mounts;
 use crate::place;
 use crate::ports;
 use crate::programs::new_group_secret;
@@ -75,7 +75,7 @@ impl TestCluster {
     ) -> Outcome<TestCluster> {
         ports::ensure_for_listening(base_port, PORTS)?;
         let dir = place::cluster_dir(name)?;
-        mounts::unmount_below(&dir)?;
+        mounts::unmount_below(&dir).why("unmounting what is left")?;
         if let Ok(mut old) = Cluster::open(&dir) {
             old.destroy()
                 .why("removing the cluster of an earlier run")?;

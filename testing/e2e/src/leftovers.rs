@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use synod_lab::disk::mounts;
 use synod_local_cluster::Cluster;
 
 use crate::failure::{Outcome, Why};
-use crate::mounts;
 
 /// In the directory of a cluster: the process that uses it.
 const USER: &str = "used-by";
@@ -30,7 +30,7 @@ pub(crate) fn remove(parent: &Path) -> Outcome {
         if has_ended(&dir)
             && let Ok(mut cluster) = Cluster::open(&dir)
         {
-            mounts::unmount_below(&dir)?;
+            mounts::unmount_below(&dir).why("unmounting what is left")?;
             let what = format!("removing {}", dir.display());
             cluster.destroy().why(what)?;
         }

@@ -15,10 +15,9 @@
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`]: the standard load. [`checked_loads`]: the lab's loads, with their checks.
 //! - [`small_disk`]: a file system that a test may fill. [`hanging_disks`]: directories of servers
-//!   in which nothing can be written for a while, or slowly. [`powered_disk`]: a disk that can lose
-//!   its power.
-//! - `leftovers`: removes the clusters of test programs that have ended. [`mounts`]: unmounts what
-//!   they have left mounted.
+//!   in which nothing can be written for a while, or slowly. A disk that can lose its power is the
+//!   lab's (`synod_lab::disk`).
+//! - `leftovers`: removes the clusters of test programs that have ended.
 //! - [`drill`]: the commands of the manual's drills. [`doctor`]: what `synod doctor` finds.
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
@@ -62,14 +61,12 @@ pub mod logger;
 pub mod machines;
 pub mod migration_relays;
 pub mod monitor;
-pub mod mounts;
 pub mod mysql_clients;
 pub mod mysql_group;
 pub mod mysql_server;
 pub mod packaged_proxy;
 pub mod place;
 pub mod ports;
-pub mod powered_disk;
 pub mod programs;
 pub mod prometheus;
 pub mod pull;

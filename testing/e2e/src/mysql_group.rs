@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::logger::{self, Logger, quoted};
 use crate::mysql_server::{self, MysqlServer};
 use crate::place;
-use crate::powered_disk::PoweredDisk;
+use synod_lab::disk::PoweredDisk;
 
 /// Variable with the path of `synod_mysql.so`.
 pub const PLUGIN: &str = "SYNOD_E2E_MYSQL_PLUGIN";
@@ -92,7 +92,7 @@ impl MysqlGroup {
     ) -> Outcome<(MysqlGroup, Vec<PoweredDisk>)> {
         let mut disks = Vec::new();
         let group = MysqlGroup::form(PLUGIN, name, port, 3, |dir| {
-            disks.push(PoweredDisk::mount(dir, bytes)?);
+            disks.push(PoweredDisk::mount(dir, bytes).why("making a disk")?);
             Ok(())
         })?;
         Ok((group, disks))

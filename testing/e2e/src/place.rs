@@ -5,6 +5,8 @@
 //! - `SYNOD_E2E_PROVIDER`: another provider library than the `libsynod.so` in it;
 //! - `SYNOD_E2E_NEXT_PROVIDER`: the library of the next version (default
 //!   `target/next-version/release/libsynod.so`);
+//! - `SYNOD_E2E_PLANTED_PROVIDER`: the library that can be made wrong (default
+//!   `target/planted/release/libsynod.so`);
 //! - `SYNOD_E2E_PROGRAM`: another program than the `synod` in it;
 //! - `SYNOD_E2E_LAB`: the program `synod-lab` (default `target/release/synod-lab`);
 //! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
@@ -40,6 +42,12 @@ pub fn provider() -> Outcome<PathBuf> {
 pub fn next_provider() -> Outcome<PathBuf> {
     let default = "target/next-version/release/libsynod.so";
     from_environment("SYNOD_E2E_NEXT_PROVIDER", default)
+}
+
+/// The provider library that `SYNOD_PLANTED` makes wrong, made by `make build-planted`.
+pub fn planted_provider() -> Outcome<PathBuf> {
+    let default = "target/planted/release/libsynod.so";
+    from_environment("SYNOD_E2E_PLANTED_PROVIDER", default)
 }
 
 /// The program `synod`.

@@ -13,13 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
+use synod_lab::disk::mounts;
 
 use crate::dice::Dice;
 use crate::failure::{Outcome, Why, ensure};
+use crate::place;
 use crate::pull::{self, Puller, check_complete};
 use crate::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use crate::stock_server::StockServer;
-use crate::{mounts, place};
 
 /// Number of relays.
 const RELAYS: usize = 3;
@@ -59,7 +60,7 @@ impl RelaysUnderLoad {
     /// place of what is there. This port and the next 40 are theirs.
     pub fn prepare(name: &str, port: u16) -> Outcome<RelaysUnderLoad> {
         let dir = place::cluster_dir(name)?;
-        mounts::unmount_below(&dir)?;
+        mounts::unmount_below(&dir).why("unmounting what is left")?;
         let primary = StockServer::new(
             &dir.join("primary"),
             port,

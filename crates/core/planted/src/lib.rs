@@ -5,7 +5,8 @@
 //!
 //! 1. No build that ships can be wrong: without the feature `planted`, [`is`] is the constant
 //!    `false`, and the compiler removes the wrong code.
-//! 2. With the feature, no bug is on by itself. `plant` switches one on, for one thread.
+//! 2. With the feature, no bug is on by itself. `plant` switches one on, for one thread; with the
+//!    feature `servers`, the variable `SYNOD_PLANTED` does, for a process.
 //! 3. A bug is a mistake that a developer could make in one place: a check left out, a bound off by
 //!    one. The simulator's test `planted` has to find each of them.
 //!
@@ -41,18 +42,22 @@ macro_rules! bugs {
     (
         simulated { $($(#[$doc:meta])+ $bug:ident,)* }
         monitors { $($(#[$monitor_doc:meta])+ $monitor:ident,)* }
+        servers { $($(#[$server_doc:meta])+ $server:ident,)* }
     ) => {
         /// A planted bug. The text says which crate has it, and what that crate then does wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Bug {
             $($(#[$doc])+ $bug,)*
             $($(#[$monitor_doc])+ $monitor,)*
+            $($(#[$server_doc])+ $server,)*
         }
 
         impl Bug {
             /// Bugs that the simulator must find; it has no threads. The others are those of
-            /// monitors, for the models beside these (`make monitors`).
+            /// monitors, for the models beside these (`make monitors`), and of servers.
             pub const SIMULATED: &[Bug] = &[$(Bug::$bug),*];
+            /// Bugs that only clients of real servers see (`synod-lab certify`).
+            pub const SERVERS: &[Bug] = &[$(Bug::$server),*];
         }
     };
 }
@@ -217,6 +222,11 @@ bugs! {
         /// provider: a commit looks only before it notes its wait whether that has ended.
         WaitUnchecked,
     }
+    servers {
+        /// provider: each 64th ordered transaction is answered as if it had lost certification:
+        /// error 1213 for what is committed, since appliers commit it then.
+        RefuseOrdered,
+    }
 }
 
 impl Bug {
@@ -227,10 +237,8 @@ impl Bug {
 
     /// The bug with this name.
     pub fn from_name(name: &str) -> Option<Bug> {
-        Bug::SIMULATED
-            .iter()
-            .copied()
-            .find(|bug| bug.name() == name)
+        let mut all = Bug::SIMULATED.iter().chain(Bug::SERVERS).copied();
+        all.find(|bug| bug.name() == name)
     }
 }
 
@@ -246,7 +254,19 @@ mod switch {
 
     /// Whether this bug is on in this thread.
     pub fn is(bug: Bug) -> bool {
-        CURRENT.get() == Some(bug)
+        CURRENT.get() == Some(bug) || in_process() == Some(bug)
+    }
+
+    #[cfg(feature = "servers")]
+    fn in_process() -> Option<Bug> {
+        use std::sync::OnceLock;
+        static PLANTED: OnceLock<Option<Bug>> = OnceLock::new();
+        *PLANTED.get_or_init(|| Bug::from_name(&std::env::var("SYNOD_PLANTED").ok()?))
+    }
+
+    #[cfg(not(feature = "servers"))]
+    const fn in_process() -> Option<Bug> {
+        None
     }
 
     /// Switches a bug on in this thread, in place of any other; `None` switches it off.

@@ -61,6 +61,8 @@ pub enum LabError {
         missing: &'static str,
         text: String,
     },
+    #[error("the disk of {disk}: {said}", disk = disk.display())]
+    Disk { disk: PathBuf, said: String },
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
@@ -78,6 +80,7 @@ impl LabError {
             LabError::NotRoot | LabError::NoTun => 5,
             LabError::RouterEnded { .. } | LabError::Timeout { .. } => 6,
             LabError::Io { .. }
+            | LabError::Disk { .. }
             | LabError::Failed { .. }
             | LabError::Refused(_)
             | LabError::NotUnderstood { .. } => 1,

@@ -2,7 +2,8 @@
 //!
 //! Everything runs on this machine. Hosts are network namespaces ([`hosts`]); a process between
 //! them delays, limits and cuts packets ([`router`], [`topology`]). The servers of each system run
-//! on these hosts ([`systems`]) and take turns ([`mod@bench`]). The measurements, and everything
+//! on these hosts ([`systems`]) and take turns ([`mod@bench`]), or fail under load ([`certify`]).
+//! The measurements, and everything
 //! that is needed to judge them, are one document: [`results`].
 //!
 //! The lab is not part of `libsynod.so`. Clocks, threads and waiting are allowed here. Whatever it
@@ -11,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod certify;
 pub mod command;
+pub mod disk;
 mod error;
 pub mod hosts;
 mod interrupt;

@@ -65,6 +65,21 @@ impl Network {
             .set(changes(&self.hosts, topology, self.own_delay))
     }
 
+    /// Loses all packets from the first host of each pair to the second, until the next [`set`].
+    ///
+    /// [`set`]: Network::set
+    pub fn cut(&self, pairs: &[(&Host, &Host)]) -> Result<()> {
+        let cut = |(from, to): &(&Host, &Host)| LinkChange {
+            from: from.name.clone(),
+            to: to.name.clone(),
+            settings: LinkSettings {
+                cut: true,
+                ..LinkSettings::default()
+            },
+        };
+        self.router.set(pairs.iter().map(cut).collect())
+    }
+
     /// Sets all links to no delay at all: for work that is not measured.
     pub fn clear(&self) -> Result<()> {
         let near = |(from, to): (&Host, &Host)| LinkChange {

@@ -124,65 +124,6 @@ fn round_trips_are_not_shorter_than_those_of_the_topology_and_nothing_is_left() 
     labs.check_nothing_is_left()
 }
 
-/// Five servers in three regions: a commit at the leader costs the way to the nearest region, and
-/// a lone writer of another region pays no more once the leader has followed it. Round trips are
-/// those of the topology: 100 ms between the two near regions, 250 ms to the third.
-#[test]
-#[ignore = "needs root; scripts/run-e2e runs it"]
-fn leader_follows_the_writer_to_its_region_and_spares_it_a_round_trip() -> Outcome {
-    let labs = Labs::find("e2eregion")?;
-    let output = labs.run(&["regions", "--json", "--commits", "30"])?;
-    ensure(output.status.success(), || {
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    })?;
-    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).why("its JSON")?;
-    println!("{findings:#}");
-    let p50 = |what: &str| found_ms(&findings, what);
-    let (near, far, followed) = (p50("at_leader")?, p50("elsewhere")?, p50("followed")?);
-    let is_near = |ms: f64| (100.0 - OWN_ROUND_TRIP_MAX_MS..180.0).contains(&ms);
-    ensure(is_near(near), || {
-        format!("a commit waits for the nearest region only: {near} ms")
-    })?;
-    ensure(far >= 200.0 - 2.0 * OWN_ROUND_TRIP_MAX_MS, || {
-        format!("a writer elsewhere cannot be faster than two round trips: {far} ms")
-    })?;
-    ensure(is_near(followed), || {
-        format!("the writer is spared the way to the leader: {followed} ms")
-    })?;
-    ensure(findings["leader_in_the_end"] == "db3", || {
-        format!("the writer itself leads: {findings}")
-    })?;
-    labs.check_nothing_is_left()
-}
-
-/// Two learners of one region: with their regions named, one feeds the other. The rest of what
-/// crosses (heartbeats, orders to feed, headers) keeps the share above a half.
-#[test]
-#[ignore = "needs root; scripts/run-e2e runs it"]
-fn learners_of_a_region_cost_the_link_one_copy() -> Outcome {
-    let labs = Labs::find("e2efeed")?;
-    let output = labs.run(&["feeding", "--json"])?;
-    ensure(output.status.success(), || {
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    })?;
-    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).why("its JSON")?;
-    println!("{findings:#}");
-    let share = found(findings["share"].as_f64(), "share")?;
-    ensure(share < 0.75, || {
-        format!("the leader sends both learners everything: {findings}")
-    })?;
-    let number = |name: &str| found(findings["without_feeding"][name].as_u64(), name);
-    let written = found(findings["written_bytes"].as_u64(), "written bytes")?;
-    ensure(number("to_region_bytes")? > 2 * written, || {
-        format!("two copies are more than twice what was written: {findings}")
-    })?;
-    labs.check_nothing_is_left()
-}
-
-fn found_ms(findings: &serde_json::Value, what: &str) -> Outcome<f64> {
-    found(findings[what]["latency"]["p50_ms"].as_f64(), what)
-}
-
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn interrupted_lab_leaves_nothing() -> Outcome {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Report, Style, Writers};
 use synod_e2e::dice::Dice;
-use synod_e2e::powered_disk::PoweredDisk;
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_lab::disk::PoweredDisk;
 use synod_local_cluster::SstMethod;
 
 const BASE_PORT: u16 = 17306;
@@ -51,7 +51,10 @@ fn no_acknowledged_row_is_lost_with_the_power_of_all_servers() -> Outcome {
     outcome?;
     let PoweredGroup { cluster, disks, .. } = group;
     drop(cluster);
-    disks.into_iter().try_for_each(PoweredDisk::remove)
+    let mut disks = disks.into_iter();
+    disks
+        .try_for_each(PoweredDisk::remove)
+        .why("removing disks")
 }
 
 impl PoweredGroup {
@@ -145,7 +148,7 @@ impl PoweredGroup {
 
     fn lose_power(&mut self, nodes: &[u8]) -> Outcome {
         let disks = nodes.iter().map(|node| &self.disks[usize::from(*node - 1)]);
-        PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
+        PoweredDisk::lose_power(&disks.collect::<Vec<_>>()).why("taking the power")?;
         // What a server still says without its disk must be true.
         let pause = self.dice.one_of(&[0, 0, 20, 300]);
         thread::sleep(Duration::from_millis(pause));
@@ -155,7 +158,9 @@ impl PoweredGroup {
     /// Starts a server on what its disk has kept, as after a boot: with a position from `mariadbd
     /// --wsrep-recover`, or without one.
     fn come_back(&mut self, node: u8) -> Outcome {
-        self.disks[usize::from(node - 1)].regain_power()?;
+        self.disks[usize::from(node - 1)]
+            .regain_power()
+            .why("giving the power back")?;
         self.cluster.settings_mut().recovers = self.dice.below(2) == 0;
         self.cluster.spawn(node, false).why("starting a server")
     }
@@ -177,7 +182,7 @@ impl PoweredGroup {
 /// The disk of a server's directory; its error log is elsewhere, for the reader of a failed test.
 fn make_disk(cluster: &TestCluster, node: u8) -> Outcome<PoweredDisk> {
     let files = cluster.files(node);
-    let disk = PoweredDisk::mount(&files.root, DISK_BYTES)?;
+    let disk = PoweredDisk::mount(&files.root, DISK_BYTES).why("making a disk")?;
     let log = files.root.with_extension("log");
     File::create(&log).why("making an error log")?;
     symlink(&log, &files.error_log).why("the way to an error log")?;

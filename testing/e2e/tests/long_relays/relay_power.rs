@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use synod_e2e::dice::Dice;
-use synod_e2e::powered_disk::PoweredDisk;
 use synod_e2e::relays_under_load::RelaysUnderLoad;
-use synod_e2e::{Outcome, place};
+use synod_e2e::{Outcome, Why, place};
+use synod_lab::disk::PoweredDisk;
 
 const PORT: u16 = 18306;
 const DISK_BYTES: u64 = 1 << 30;
@@ -22,7 +22,10 @@ fn readers_get_every_transaction_once_whatever_loses_its_power() -> Outcome {
     let disks = give_disks(&mut under_load)?;
     under_load.run(LOSSES_MIN, |under_load| lose_at_random(under_load, &disks))?;
     drop(under_load);
-    disks.into_iter().try_for_each(PoweredDisk::remove)
+    let mut disks = disks.into_iter();
+    disks
+        .try_for_each(PoweredDisk::remove)
+        .why("removing disks")
 }
 
 /// Gives the log of each relay a disk of its own.
@@ -31,7 +34,7 @@ fn give_disks(under_load: &mut RelaysUnderLoad) -> Outcome<Vec<PoweredDisk>> {
     let disks = relays.map(|relay| {
         // New files are where a log may forget to sync.
         relay.set("synod.log_segment_size", "\"1M\"");
-        PoweredDisk::mount(&relay.log_dir(), DISK_BYTES)
+        PoweredDisk::mount(&relay.log_dir(), DISK_BYTES).why("making a disk")
     });
     disks.collect()
 }
@@ -46,7 +49,7 @@ fn lose_at_random(under_load: &mut RelaysUnderLoad, disks: &[PoweredDisk]) -> Ou
         thread::sleep(Duration::from_millis(200 + dice.below(2500)));
         let dark = under_load.choose_relays(&mut dice, &[1, 2, 3, 3, 3])?;
         let gone: Vec<&PoweredDisk> = dark.iter().map(|place| &disks[*place]).collect();
-        PoweredDisk::lose_power(&gone)?;
+        PoweredDisk::lose_power(&gone).why("taking the power")?;
         // What a process still says without its disk must be true.
         thread::sleep(Duration::from_millis(dice.one_of(&[0, 0, 20, 300])));
         for place in &dark {
@@ -56,7 +59,7 @@ fn lose_at_random(under_load: &mut RelaysUnderLoad, disks: &[PoweredDisk]) -> Ou
         under_load.disturb_reader(&mut dice);
         thread::sleep(Duration::from_millis(dice.below(1000)));
         for place in &dark {
-            disks[*place].regain_power()?;
+            disks[*place].regain_power().why("giving the power back")?;
             under_load.group.relays[*place].start()?;
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use synod_e2e::dice::Dice;
 use synod_e2e::mysql_group::{MysqlGroup, PATIENCE, others};
-use synod_e2e::powered_disk::PoweredDisk;
 use synod_e2e::{Outcome, Why};
+use synod_lab::disk::PoweredDisk;
 
 use crate::load::under_load;
 
@@ -50,16 +50,19 @@ fn acknowledged_rows_outlive_losses_of_power() -> Outcome {
         let victims = victims(round, writer, &mut dice);
         thread::sleep(Duration::from_millis(dice.below(MOMENTS_MS)));
         let lost: Vec<&PoweredDisk> = victims.iter().map(|victim| &disks[*victim]).collect();
-        PoweredDisk::lose_power(&lost)?;
+        PoweredDisk::lose_power(&lost).why("taking the power")?;
         for victim in &victims {
             group.servers[*victim].end("-KILL")?;
-            disks[*victim].regain_power()?;
+            disks[*victim].regain_power().why("giving the power back")?;
         }
         Ok(victims)
     });
     drop(group);
     outcome?;
-    disks.into_iter().try_for_each(PoweredDisk::remove)
+    let mut disks = disks.into_iter();
+    disks
+        .try_for_each(PoweredDisk::remove)
+        .why("removing disks")
 }
 
 /// The writer, a secondary, the writer and a secondary, both secondaries, all; in turn.

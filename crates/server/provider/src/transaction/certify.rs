@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use synod_binlog::write_set::HEADER_BYTES;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
+use synod_planted::planted;
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, WsFlags};
 use crate::connection::Connection;
@@ -103,6 +104,16 @@ impl Connection {
         if let ProposalResult::Ordered { seqno, depends_on } = result {
             gathered.depends_on = depends_on.0;
             gathered.phase = Phase::Ordered(seqno.0);
+            if planted!(RefuseOrdered, false, else seqno.0 % 64 == 0) {
+                gathered.phase = Phase::Failed;
+                let data = gathered.submitted.clone();
+                drop(gathered);
+                session.adopt(seqno.0, data);
+                return CertifyOutcome {
+                    status: Status::TrxFail,
+                    meta: None,
+                };
+            }
             return CertifyOutcome {
                 status: if gathered.must_abort {
                     Status::BfAbort

@@ -61,7 +61,7 @@ fn sync_time(dir: &Path) -> io::Result<Duration> {
 }
 
 /// Versions of the programs that take part, as they tell them: MySQL's, too, if it is measured.
-pub(super) fn versions(mysql: Option<Command>) -> BTreeMap<String, String> {
+pub(crate) fn versions(mysql: Option<Command>) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     let told = mysql.and_then(|mut mysqld| tools::output_of(mysqld.arg("--version")).ok());
     if let Some(text) = told {

@@ -3,9 +3,9 @@
 
 use super::PlaceArgs;
 use crate::error::{LabError, Result};
-use crate::meters::{Group, MeterCommand, Server, interrupt};
+use crate::meters::{Group, MeterCommand, interrupt};
 use crate::network::Network;
-use crate::systems::{PASSWORD, System, USER, configuration};
+use crate::systems::{System, configuration};
 use crate::topology::Topology;
 
 /// Runs a meter, on a group of its own if no servers are named.
@@ -32,31 +32,8 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
     let mut system = System::create(measured, &setup, network.hosts())?;
     system.up()?;
     network.set(&topology)?;
-    let group = group(&system, &network, &topology);
+    let group = Group::of(&system, &network, &topology);
     meter.run(group, Some(network.place().data()))?;
     system.down()?;
     Ok(0)
-}
-
-/// The servers of a system; their clients are on the hosts beside them.
-pub(super) fn group(system: &System, network: &Network, topology: &Topology) -> Group {
-    let clients = &network.hosts().clients;
-    let hosts = system.hosts().iter().zip(clients).enumerate();
-    let server = |(place, (host, client)): (usize, (&crate::hosts::Host, &crate::hosts::Host))| {
-        let (address, port) = system.address(place);
-        Server {
-            name: host.name.clone(),
-            host: address.to_string(),
-            port,
-            user: USER.to_owned(),
-            password: PASSWORD.to_owned(),
-            namespace: Some(client.namespace_file()),
-            pid: system.pid(place),
-        }
-    };
-    Group {
-        system: system.measured().to_string(),
-        topology: Some(topology.name.clone()),
-        servers: hosts.map(server).collect(),
-    }
 }

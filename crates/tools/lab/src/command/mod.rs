@@ -2,6 +2,7 @@
 //! others.
 
 mod bench;
+mod certify;
 mod meter;
 mod network;
 mod report;
@@ -60,6 +61,8 @@ pub struct PlaceArgs {
 enum LabCommand {
     /// Measure systems in turns
     Bench(bench::BenchArgs),
+    /// Make faults of systems under load, and count what they cost
+    Certify(certify::CertifyArgs),
     /// Hold one system up, to look at and to measure by hand
     Up(up::UpArgs),
     /// Bring an emulated network up and measure its round trips
@@ -89,6 +92,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
     let place = &arguments.place;
     match &arguments.command {
         LabCommand::Bench(bench) => bench::run(place, bench),
+        LabCommand::Certify(certify) => certify::run(place, certify),
         LabCommand::Up(up) => up::run(place, up),
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),

@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use synod_local_cluster::wait_for;
 
 use super::{NAMESPACES, ip, namespace_prefix};
+use crate::disk::mounts;
 use crate::error::{IoContext, LabError, Result};
 
 const STATE: &str = "/run/synod-lab";
@@ -134,6 +135,10 @@ impl Place {
 
     fn remove_contents(&self) -> Result<Option<String>> {
         let mut removed = Vec::new();
+        let data = self.noted_data();
+        if let Some(data) = &data {
+            mounts::thaw_below(data)?;
+        }
         let namespaces = self.namespaces();
         let killed = kill_inside(&namespaces)?;
         if killed > 0 {
@@ -146,9 +151,10 @@ impl Place {
             removed.push(format!("{} hosts", namespaces.len()));
         }
         let state = self.state();
-        if let Some(data) = self.noted_data()
+        if let Some(data) = data
             && data.exists()
         {
+            mounts::unmount_below(&data)?;
             fs::remove_dir_all(&data).context("remove", &data)?;
             removed.push(data.display().to_string());
         }

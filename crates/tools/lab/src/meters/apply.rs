@@ -33,6 +33,7 @@ pub fn run(group: &Group, plan: &ApplyPlan) -> Result<ApplyFindings> {
         work: Work::RandomRows("load_rows".into(), ROWS),
         clients: plan.clients,
         rate: None,
+        patience: None,
     };
     let watch = Watch::start(group)?;
     let running = crew.start(group, &[plan.origin], Instant::now())?;

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use super::error::{MeterError, Result};
 use super::group::{DATABASE, Group, Server};
-use super::timeline::{Attempt, Ending};
+use super::timeline::{Attempt, Ending, is_refusal};
 
 /// Pause of a client before it connects again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
@@ -28,6 +28,13 @@ pub enum Work {
     /// One statement that inserts a row into `TABLE (mark)`, which says when the statement began:
     /// a [`mark`] that readers of the binlog find.
     Marks(String),
+    /// One statement that inserts the row [`unique_id`] into `TABLE (id)`.
+    UniqueRows(String),
+}
+
+/// The row that a client, by its number from 1, inserts as its how-many-th.
+pub fn unique_id(client: u32, number: u64) -> u64 {
+    (u64::from(client) << 32) + number
 }
 
 pub const MARK: &str = "synod-mark-";
@@ -45,6 +52,10 @@ pub struct Crew {
     /// Transactions per second of all clients of all servers. None: each begins the next one at
     /// once.
     pub rate: Option<f64>,
+    /// The longest wait for an answer of clients that go to the next server of the group when one
+    /// does not answer or takes no writes, as drivers with a list of servers do. None: clients
+    /// stay, and wait long.
+    pub patience: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,15 +88,18 @@ impl Crew {
         for place in servers {
             let server = &group.servers[*place];
             for _ in 0..self.clients {
-                clients.push((*place, server.clone(), server.connect()?));
+                let connection = connect(server, self.patience)?;
+                clients.push((*place, connection));
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
-        for (number, (place, server, connection)) in (1..).zip(clients) {
+        for (number, (place, connection)) in (1..).zip(clients) {
             let client = Client {
                 number,
-                server,
+                servers: group.servers.clone(),
+                at: place,
+                patience: self.patience,
                 work: self.work.clone(),
                 pace: self.rate.map(|rate| Pace::of(rate, count, number)),
                 clock,
@@ -144,9 +158,19 @@ impl Pace {
     }
 }
 
+fn connect(server: &Server, patience: Option<Duration>) -> Result<Conn> {
+    match patience {
+        Some(patience) => server.connect_patiently(patience),
+        None => server.connect(),
+    }
+}
+
 struct Client {
     number: u32,
-    server: Server,
+    servers: Vec<Server>,
+    /// The place of its server in the group.
+    at: usize,
+    patience: Option<Duration>,
     work: Work,
     pace: Option<Pace>,
     clock: Instant,
@@ -162,6 +186,10 @@ impl Client {
         let mut number = 0;
         while !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if connection.is_none() && self.patience.is_some() {
+                connection = self.next_connection();
+                continue; // nothing was sent
+            }
             number += 1;
             let begun = Instant::now();
             let ending = self.attempt(&mut connection, number);
@@ -171,13 +199,20 @@ impl Client {
                 ended_us: self.us(Instant::now()),
                 ending,
             });
-            if connection.is_none() {
-                std::thread::sleep(RECONNECT_AFTER);
-                connection = self.server.connect().ok();
+            if connection.is_none() && self.patience.is_none() {
+                connection = self.next_connection();
             }
             due = self.pace.map_or_else(Instant::now, |pace| due + pace.every);
         }
         attempts
+    }
+
+    fn next_connection(&mut self) -> Option<Conn> {
+        std::thread::sleep(RECONNECT_AFTER);
+        if self.patience.is_some() {
+            self.at = (self.at + 1) % self.servers.len();
+        }
+        connect(&self.servers[self.at], self.patience).ok()
     }
 
     fn us(&self, at: Instant) -> u64 {
@@ -194,7 +229,8 @@ impl Client {
             Ok(()) => Ending::Committed,
             Err(mysql::Error::MySqlError(error)) => {
                 // After some errors the transaction is still open.
-                if connection.query_drop("ROLLBACK").is_err() {
+                let stays = self.patience.is_none() || is_refusal(error.code);
+                if !stays || connection.query_drop("ROLLBACK").is_err() {
                     *slot = None;
                 }
                 Ending::Refused(error.code)
@@ -224,6 +260,10 @@ impl Client {
                 }
                 connection.query_drop("COMMIT")
             }
+            Work::UniqueRows(table) => connection.query_drop(format!(
+                "INSERT INTO {DATABASE}.{table} (id) VALUES ({})",
+                unique_id(self.number, number)
+            )),
             Work::Marks(table) => connection.query_drop(format!(
                 "INSERT INTO {DATABASE}.{table} (mark) VALUES ('{}')",
                 mark(self.us(Instant::now()))

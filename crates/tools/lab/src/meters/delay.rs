@@ -77,6 +77,7 @@ fn start_load(group: &Group, plan: &DelayPlan, load_on: LoadOn) -> Result<Option
         work: Work::RandomRows("load_rows".into(), LOAD_ROWS),
         clients: plan.load_clients,
         rate: None,
+        patience: None,
     };
     crew.start(group, &[place], Instant::now()).map(Some)
 }

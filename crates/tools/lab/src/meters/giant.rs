@@ -82,6 +82,7 @@ fn run_part(group: &Group, plan: &GiantPlan, rate: f64) -> Result<GiantFindings>
         work: Work::OwnRow("small".into()),
         clients: plan.clients,
         rate: Some(rate),
+        patience: None,
     };
     let all: Vec<usize> = (0..group.servers.len()).collect();
     let running = crew.start(group, &all, clock)?;

@@ -10,7 +10,10 @@ use mysql::{Conn, OptsBuilder};
 use super::error::{MeterError, Result};
 use super::interrupt::pause;
 use super::memory;
-use crate::hosts;
+use crate::hosts::{self, Host};
+use crate::network::Network;
+use crate::systems::{PASSWORD, System, USER};
+use crate::topology::Topology;
 
 /// The database that meters make, fill, and drop at their end.
 pub const DATABASE: &str = "synod_lab";
@@ -68,7 +71,8 @@ impl Server {
         self.connect_patiently(GIANT_TIMEOUT)
     }
 
-    fn connect_patiently(&self, timeout: Duration) -> Result<Conn> {
+    /// Opens a connection on which an answer that takes longer than this counts as lost.
+    pub fn connect_patiently(&self, timeout: Duration) -> Result<Conn> {
         let options = OptsBuilder::new()
             .ip_or_hostname(Some(&self.host))
             .tcp_port(self.port)
@@ -133,6 +137,29 @@ pub fn number(status: &Status, name: &str) -> Option<i64> {
 }
 
 impl Group {
+    /// The servers of a system of the lab; their clients are on the hosts beside them.
+    pub fn of(system: &System, network: &Network, topology: &Topology) -> Group {
+        let clients = &network.hosts().clients;
+        let hosts = system.hosts().iter().zip(clients).enumerate();
+        let server = |(place, (host, client)): (usize, (&Host, &Host))| {
+            let (address, port) = system.address(place);
+            Server {
+                name: host.name.clone(),
+                host: address.to_string(),
+                port,
+                user: USER.to_owned(),
+                password: PASSWORD.to_owned(),
+                namespace: Some(client.namespace_file()),
+                pid: system.pid(place),
+            }
+        };
+        Group {
+            system: system.measured().to_string(),
+            topology: Some(topology.name.clone()),
+            servers: hosts.map(server).collect(),
+        }
+    }
+
     /// Finds the processes of servers that run on this machine: for their memory and processors.
     pub fn find_processes(&mut self) {
         for server in &mut self.servers {

@@ -46,6 +46,7 @@ pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
         work: Work::RandomRows("load_rows".into(), ROWS),
         clients: plan.clients,
         rate: None,
+        patience: None,
     };
     let clock = Instant::now();
     let running = crew.start(group, &[plan.origin], clock)?;

@@ -22,7 +22,7 @@ pub mod interrupt;
 pub mod lag;
 pub mod memory;
 pub mod record;
-mod surroundings;
+pub(crate) mod surroundings;
 pub mod throttle;
 pub mod timeline;
 pub mod visibility;

@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use super::error::Result;
 use super::group::{Group, Server};
 
-pub(super) fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().collect();
     let program = arguments.first().and_then(|path| path.rsplit('/').next());
     let mut words = vec![program.unwrap_or("synod").to_owned()];
@@ -30,7 +30,7 @@ fn cores() -> u32 {
 }
 
 /// Processes that run or could run, the mean of a minute, per core.
-pub(super) fn load_per_core() -> f64 {
+pub(crate) fn load_per_core() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: Option<f64> = text.split(' ').next().and_then(|first| first.parse().ok());
     load.unwrap_or_default() / f64::from(cores())

@@ -101,6 +101,11 @@ pub fn errors_by_kind(attempts: &[Attempt]) -> BTreeMap<String, u64> {
     kinds
 }
 
+/// Whether an error says for sure that the transaction was rolled back, so that clients repeat it.
+pub fn is_refusal(code: u16) -> bool {
+    matches!(code, 1213 | 1205 | 1020 | 1062 | 3101)
+}
+
 /// An error of the server in words, with its number.
 pub fn kind_of(code: u16) -> String {
     let words = match code {

@@ -1,6 +1,7 @@
 //! The report of the bench and the meters, as Markdown tables.
 
 mod bench;
+pub mod certificate;
 mod figure;
 mod meters;
 mod table;

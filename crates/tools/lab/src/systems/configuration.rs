@@ -65,9 +65,7 @@ pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) ->
     };
     settings.provider_options = provider_options(kind, encrypted, certificate.as_ref());
     if kind == SystemKind::Synod && encrypted {
-        let mut keygen = Command::new(&setup.program);
-        let secret = tools::output_of(keygen.arg("keygen"))?;
-        settings.group_secret = Some(secret.trim().to_owned());
+        settings.group_secret = Some(new_secret(setup)?.trim().to_owned());
     }
     for (server, host) in hosts.iter().enumerate() {
         let place = NodeHost {
@@ -133,6 +131,9 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
             if kind == SystemKind::SemiSync {
                 add(&SEMI_SYNC);
             }
+            if server > 0 {
+                add(&["read_only = ON"]); // for accounts without SUPER
+            }
             if let Some(certificate) = certificate {
                 add(&[
                     &format!("ssl_cert = {}", certificate.certificate),
@@ -145,6 +146,12 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
         SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => {}
     }
     own
+}
+
+/// A group secret, by the program `synod` beside this one.
+pub(super) fn new_secret(setup: &Setup) -> Result<String> {
+    let synod = setup.program.with_file_name("synod");
+    tools::output_of(Command::new(synod).arg("keygen"))
 }
 
 /// A certificate for the connections of systems that know no group secret.

@@ -4,18 +4,19 @@
 //! it, so that acknowledged transactions survive what its manual says they survive.
 
 pub mod configuration;
+mod failing;
 pub mod kind;
 mod mysql;
 mod replicas;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{Cluster, wait_for};
 
-use crate::error::{LabError, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::hosts::{Host, Hosts};
 use kind::{MeasuredSystem, SystemKind};
 use mysql::MysqlServers;
@@ -43,7 +44,7 @@ pub struct Setup {
     pub synod: PathBuf,
     pub galera: PathBuf,
     pub mysql: PathBuf,
-    /// The program `synod`, which makes group secrets.
+    /// This program, which emulates the network, too. `synod` is beside it.
     pub program: PathBuf,
     /// Lines for the configuration of every server of every system.
     pub extra_lines: Vec<String>,
@@ -68,6 +69,16 @@ enum Servers {
 impl System {
     /// Prepares a system, without starting a server.
     pub fn create(measured: MeasuredSystem, setup: &Setup, hosts: &Hosts) -> Result<System> {
+        System::create_in(measured, setup, hosts, &mut |_| Ok(()))
+    }
+
+    /// The same; `prepare` is given the directory of each server before anything is in it.
+    pub fn create_in(
+        measured: MeasuredSystem,
+        setup: &Setup,
+        hosts: &Hosts,
+        prepare: &mut dyn FnMut(&Path) -> Result<()>,
+    ) -> Result<System> {
         let count = if measured.kind.replicates() {
             hosts.servers.len()
         } else {
@@ -75,10 +86,17 @@ impl System {
         };
         let hosts = hosts.servers[..count].to_vec();
         let servers = if measured.kind.is_mysql() {
+            let dir = setup.data.join(measured.to_string());
+            hosts
+                .iter()
+                .try_for_each(|host| prepare(&dir.join(&host.name)))?;
             Servers::Mysql(MysqlServers::create(measured, setup, &hosts)?)
         } else {
             let settings = configuration::settings(measured, setup, &hosts)?;
-            Servers::Mariadb(Box::new(Cluster::create(settings)?))
+            let cluster = Cluster::create(settings)?;
+            let mut dirs = cluster.nodes().map(|node| cluster.files(node).root);
+            dirs.try_for_each(|dir| prepare(&dir))?;
+            Servers::Mariadb(Box::new(cluster))
         };
         Ok(System {
             measured,
@@ -141,6 +159,17 @@ impl System {
     pub fn address(&self, server: usize) -> (IpAddr, u16) {
         let port = Ports::of(self.base_port, node(server)).sql;
         (self.hosts[server].address.into(), port)
+    }
+
+    /// The first server's settings, as it was given them.
+    pub fn settings(&self) -> Result<String> {
+        match &self.servers {
+            Servers::Mysql(servers) => Ok(servers.settings()),
+            Servers::Mariadb(cluster) => {
+                let path = cluster.files(node(0)).cnf;
+                std::fs::read_to_string(&path).context("read", path)
+            }
+        }
     }
 
     /// The process id of a server, if it runs.

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{ServerUser, random_hex, wait_for};
 
+use super::configuration::new_secret;
 use super::kind::{MeasuredSystem, MgrSettings, SystemKind};
 use super::{DATABASE, PASSWORD, SQL_TIMEOUT, Setup, USER, node};
 use crate::error::{IoContext, LabError, Result};
@@ -52,6 +53,13 @@ const GROUP: [&str; 6] = [
     "group_replication_flow_control_mode=DISABLED",
     "group_replication_recovery_get_public_key=ON",
     "group_replication_autorejoin_tries=3",
+];
+
+/// Override the option of [`GROUP`]: a server that returns joins by itself, and takes no write
+/// before it is a primary. These are what MySQL's own tool for clusters sets.
+const RETURNS: [&str; 2] = [
+    "--group_replication_start_on_boot=ON",
+    "--super_read_only=ON",
 ];
 
 /// The plugin of `scripts/build-mysql-plugin`, and the settings that it asks for: a transaction is
@@ -251,6 +259,31 @@ impl MysqlServers {
         Ok(())
     }
 
+    /// Starts a server that has ended; it joins its group by itself, which is the default of
+    /// Group Replication.
+    pub(super) fn start_again(&mut self, number: usize) -> Result<()> {
+        let joins = matches!(self.measured.kind, SystemKind::Mgr(_));
+        let returns = if joins { &RETURNS[..] } else { &[] };
+        let options = &mut self.servers[number].options;
+        let own = options.len();
+        options.extend(returns.iter().map(|option| (*option).to_owned()));
+        let started = self.start(number);
+        self.servers[number].options.truncate(own);
+        started
+    }
+
+    pub(super) fn kill(&mut self, number: usize) {
+        if let Some(mut process) = self.servers[number].process.take() {
+            let _ = process.kill(); // it may have ended by itself
+            let _ = process.wait();
+        }
+    }
+
+    pub(super) fn is_running(&mut self, number: usize) -> bool {
+        let process = self.servers[number].process.as_mut();
+        process.is_some_and(|process| matches!(process.try_wait(), Ok(None)))
+    }
+
     /// The first server has the highest weight, and the others hand over to it.
     fn await_writer(&self) -> Result<()> {
         let state = "SELECT VARIABLE_VALUE FROM performance_schema.global_status
@@ -309,25 +342,36 @@ impl MysqlServers {
 
     /// Stops all servers, the primary last: an orderly shutdown.
     pub(super) fn down(&mut self) -> Result<()> {
-        for server in self.servers.iter_mut().rev() {
-            let Some(mut process) = server.process.take() else {
-                continue;
-            };
-            let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-            if let Some(pid) = pid {
-                let _ = kill_process(pid, Signal::TERM); // it may have ended by itself
-            }
-            let ended = wait_for(STOP_TIMEOUT, || process.try_wait().ok().flatten());
-            if ended.is_none() {
-                let _ = process.kill();
-                return Err(LabError::Timeout {
-                    what: format!("{} to end", server.host.name),
-                    seconds: STOP_TIMEOUT.as_secs(),
-                    now: end_of_log(server),
-                });
-            }
+        (0..self.servers.len())
+            .rev()
+            .try_for_each(|number| self.stop(number))
+    }
+
+    /// Stops a server in order.
+    pub(super) fn stop(&mut self, number: usize) -> Result<()> {
+        let server = &mut self.servers[number];
+        let Some(mut process) = server.process.take() else {
+            return Ok(());
+        };
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM); // it may have ended by itself
+        }
+        let ended = wait_for(STOP_TIMEOUT, || process.try_wait().ok().flatten());
+        if ended.is_none() {
+            let _ = process.kill();
+            return Err(LabError::Timeout {
+                what: format!("{} to end", server.host.name),
+                seconds: STOP_TIMEOUT.as_secs(),
+                now: end_of_log(server),
+            });
         }
         Ok(())
+    }
+
+    /// The first server's command line.
+    pub(super) fn settings(&self) -> String {
+        self.servers[0].options.join("\n")
     }
 
     pub(super) fn pid(&self, number: usize) -> Option<i32> {
@@ -470,7 +514,7 @@ fn shared_options(
 fn group_secret(setup: &Setup) -> Result<PathBuf> {
     let file = setup.data.join("synod-mysql.secret");
     if !file.exists() {
-        let secret = tools::output_of(Command::new(&setup.program).arg("keygen"))?;
+        let secret = new_secret(setup)?;
         fs::write(&file, secret).context("write", &file)?;
         let only_its_owner = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&file, only_its_owner).context("protect", &file)?;

@@ -1,0 +1,202 @@
+//! The faults of a certificate, whom they hit, and which of these belong to the short form.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::systems::kind::SystemKind;
+
+/// A fault of servers, or a planned change of them, under load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// SIGKILL; started again after 5 s.
+    Kill,
+    /// SIGSTOP, then SIGCONT.
+    Stop,
+    /// Loss of all that it sends to other servers.
+    CutOneWay,
+    /// Loss in both directions between it and the other servers. Clients reach all.
+    Cut,
+    /// Every write hangs.
+    HungDisk,
+    /// No block is left.
+    FullDisk,
+    /// Loss of what was not synced; started again after 5 s.
+    PowerLoss,
+    /// Planned change of the leader, and back.
+    HandOver,
+    /// Restart in order, one by one.
+    RollingRestart,
+}
+
+/// Servers that are hit by a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    Follower,
+    /// The leader, the primary; of equal servers, the first.
+    Leader,
+    /// The leader and as many others as make a majority.
+    Majority,
+    All,
+}
+
+const FAULTS: [(Fault, &str); 9] = [
+    (Fault::Kill, "kill"),
+    (Fault::Stop, "stop"),
+    (Fault::CutOneWay, "cut-one-way"),
+    (Fault::Cut, "cut"),
+    (Fault::HungDisk, "hung-disk"),
+    (Fault::FullDisk, "full-disk"),
+    (Fault::PowerLoss, "power-loss"),
+    (Fault::HandOver, "hand-over"),
+    (Fault::RollingRestart, "rolling-restart"),
+];
+
+/// The short form: for each fault the target that says most in a minute. The long form has all.
+const SHORT: [(Fault, Target); 9] = [
+    (Fault::Kill, Target::Leader),
+    (Fault::Kill, Target::All),
+    (Fault::Stop, Target::Leader),
+    (Fault::CutOneWay, Target::Leader),
+    (Fault::Cut, Target::Leader),
+    (Fault::HungDisk, Target::Leader),
+    (Fault::FullDisk, Target::Leader),
+    (Fault::PowerLoss, Target::All),
+    (Fault::HandOver, Target::Leader),
+];
+
+impl Fault {
+    pub fn name(self) -> &'static str {
+        let found = FAULTS.iter().find(|(fault, _)| *fault == self);
+        found.map_or("", |(_, name)| name)
+    }
+
+    /// Time from its begin to its repair.
+    pub(super) fn hold(self) -> Duration {
+        Duration::from_secs(match self {
+            Fault::Kill | Fault::PowerLoss => 5,
+            Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
+            Fault::FullDisk => 15,
+            Fault::HandOver => 10,
+            Fault::RollingRestart => 0,
+        })
+    }
+
+    fn targets(self) -> &'static [Target] {
+        use Target::{All, Follower, Leader, Majority};
+        match self {
+            Fault::HandOver => &[Leader],
+            Fault::RollingRestart => &[All],
+            // A majority that is cut off from each other is all of them.
+            Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All],
+            _ => &[Follower, Leader, Majority, All],
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fault, String> {
+        let found = FAULTS.iter().find(|(_, name)| *name == text);
+        let names: Vec<&str> = FAULTS.iter().map(|(_, name)| *name).collect();
+        found
+            .map(|(fault, _)| *fault)
+            .ok_or_else(|| format!("'{text}' is none of {}", names.join(", ")))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Target::Follower => "a follower",
+            Target::Leader => "the leader",
+            Target::Majority => "a majority",
+            Target::All => "all",
+        })
+    }
+}
+
+impl Target {
+    /// The servers that it means, of so many; `chosen` is any number.
+    pub(super) fn servers(self, leader: usize, count: usize, chosen: usize) -> Vec<usize> {
+        let others = |n: usize| (leader + 1 + (chosen + n) % (count - 1)) % count;
+        match self {
+            Target::Follower => vec![others(0)],
+            Target::Leader => vec![leader],
+            Target::Majority => std::iter::once(leader)
+                .chain((0..count / 2).map(others))
+                .collect(),
+            Target::All => (0..count).collect(),
+        }
+    }
+}
+
+/// Cells that are tried of every system.
+pub fn cells(is_short: bool, faults: &[Fault]) -> Vec<(Fault, Target)> {
+    let every = FAULTS.iter().map(|(fault, _)| *fault);
+    let all = every.flat_map(|fault| fault.targets().iter().map(move |target| (fault, *target)));
+    let mut cells: Vec<_> = match is_short {
+        true => SHORT.to_vec(),
+        false => all.collect(),
+    };
+    cells.retain(|(fault, _)| faults.is_empty() || faults.contains(fault));
+    cells
+}
+
+/// Why a fault cannot be made of a system. None: it can.
+pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
+    let reason = match kind {
+        _ if fault != Fault::HandOver => return None,
+        SystemKind::Galera { .. } => "it has no leader",
+        _ => return None,
+    };
+    Some(reason.to_owned())
+}
+
+/// Whether a certificate of a system can be made.
+pub fn is_certifiable(kind: SystemKind) -> bool {
+    matches!(
+        kind,
+        SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::Mgr(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_form_is_part_of_the_long_one_and_has_each_fault_but_the_slow_restart() {
+        let (short, long) = (cells(true, &[]), cells(false, &[]));
+        assert!(short.iter().all(|cell| long.contains(cell)));
+        for (fault, name) in FAULTS {
+            assert_eq!(name.parse(), Ok(fault));
+            let is_short = short.iter().any(|(of, _)| *of == fault);
+            assert_eq!(is_short, fault != Fault::RollingRestart, "{name}");
+        }
+        assert_eq!(cells(true, &[Fault::Kill]).len(), 2);
+    }
+
+    #[test]
+    fn majority_holds_the_leader_and_a_follower_is_another_server() {
+        for (leader, chosen) in [(0, 0), (1, 1), (2, 7)] {
+            let follower = Target::Follower.servers(leader, 3, chosen);
+            assert!(follower.len() == 1 && follower[0] != leader && follower[0] < 3);
+            let mut majority = Target::Majority.servers(leader, 3, chosen);
+            majority.dedup();
+            assert!(majority.len() == 2 && majority.contains(&leader));
+        }
+        assert_eq!(Target::All.servers(1, 3, 5), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,293 @@
+//! One trial: a load from all sides, a fault, its repair, and what is left afterwards.
+
+use std::collections::HashSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::{FromRow, Queryable};
+use rustix::process::Signal;
+use synod_local_cluster::wait_for;
+
+use super::figures::{self, Moments};
+use super::plan::{Fault, Target};
+use super::record::Round;
+use crate::disk::PoweredDisk;
+use crate::error::{LabError, Result};
+use crate::hosts::Host;
+use crate::meters::Server;
+use crate::meters::clients::{Crew, Work};
+use crate::meters::group::{DATABASE, Group};
+use crate::meters::timeline::Attempt;
+use crate::network::Network;
+use crate::systems::System;
+use crate::topology::Topology;
+
+/// Load before the fault, and after all servers are back.
+const BEFORE: Duration = Duration::from_secs(7);
+const AFTER: Duration = Duration::from_secs(5);
+/// A supervisor starts a server that has ended again after this time.
+const RESTART_AFTER: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A person's work, from its end until all servers are back.
+const HAND_TIMEOUT: Duration = Duration::from_secs(120);
+/// Servers apply what the last clients wrote.
+const AGREE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The account of clients: no server that is read-only takes its writes.
+pub(super) const CLIENT: &str = "app";
+/// Clients of each server, and their longest wait for an answer.
+pub(super) const CLIENTS: u32 = 4;
+pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The rows of a server.
+type Rows = Option<HashSet<u64>>;
+
+/// A system on disks that fail, and the network between its servers.
+pub(super) struct Bed<'a> {
+    pub system: System,
+    pub network: &'a Network,
+    pub topology: &'a Topology,
+    pub disks: Vec<PoweredDisk>,
+    /// Time within which the system comes back by itself.
+    pub patience: Duration,
+}
+
+impl Drop for Bed<'_> {
+    fn drop(&mut self) {
+        // A process whose write hangs does not end.
+        self.disks.iter().for_each(|disk| drop(disk.thaw()));
+        let all: Vec<usize> = (0..self.system.hosts().len()).collect();
+        if let Err(error) = self.system.kill(&all) {
+            eprintln!("synod-lab: {error}");
+        }
+    }
+}
+
+/// One of the trials of a cell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    pub fault: Fault,
+    pub target: Target,
+    /// Any number: it chooses the follower and the moment.
+    pub chosen: usize,
+    /// A table that no other trial uses.
+    pub number: usize,
+}
+
+impl Bed<'_> {
+    /// All servers are members when this begins, and when it ends without an error. What clients
+    /// saw is in `seen` also when the trial could not be ended.
+    pub(super) fn run(&mut self, trial: Trial, seen: &mut Option<Round>) -> Result<()> {
+        let leader = self.await_leader()?;
+        let count = self.system.hosts().len();
+        let hit = trial.target.servers(leader, count, trial.chosen);
+        let mut group = Group::of(&self.system, self.network, self.topology);
+        let table = format!("trial_{}", trial.number);
+        let sql = format!(
+            "CREATE DATABASE IF NOT EXISTS {DATABASE};
+             CREATE TABLE {DATABASE}.{table} (id BIGINT UNSIGNED PRIMARY KEY);
+             CREATE USER IF NOT EXISTS '{CLIENT}'@'%' IDENTIFIED BY '{CLIENT}';
+             GRANT ALL ON {DATABASE}.* TO '{CLIENT}'@'%'"
+        );
+        self.system.query(leader, &sql)?;
+        self.await_rows(&group, leader, &table)?;
+        let administrators = group.clone();
+        for server in &mut group.servers {
+            (server.user, server.password) = (CLIENT.to_owned(), CLIENT.to_owned());
+        }
+        let crew = Crew {
+            work: Work::UniqueRows(table.clone()),
+            clients: CLIENTS,
+            rate: None,
+            patience: Some(CLIENT_PATIENCE),
+        };
+        let clock = Instant::now();
+        let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
+        sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
+        let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut at = Moments {
+            fault_us: us(),
+            ..Moments::default()
+        };
+        let mut course = Round::default();
+        let ended = self.fail_and_return(trial.fault, &hit, leader, &us, &mut at, &mut course);
+        at.end_us = us();
+        let logs = running.finish()?;
+        let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
+        let round = seen.insert(figures::of_clients(&by_client, at));
+        round.hit = hit.iter().map(|at| self.name(*at)).collect();
+        (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
+        ended?;
+        let leader = self.await_leader()?;
+        let rows = self.await_rows(&administrators, leader, &table)?;
+        let none = HashSet::new();
+        let of_leader = rows[leader].as_ref().unwrap_or(&none);
+        figures::judge(round, &by_client, of_leader);
+        for (at, own) in (0..count).zip(rows.iter().map(|own| own.as_ref().unwrap_or(&none))) {
+            if !own.is_subset(of_leader) {
+                round.diverged.push(self.name(at));
+            } else if own.len() < of_leader.len() {
+                round.behind.push(self.name(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The fault, its repair, and the way back of all servers, by a person's work if need be.
+    fn fail_and_return(
+        &mut self,
+        fault: Fault,
+        hit: &[usize],
+        leader: usize,
+        us: &dyn Fn() -> u64,
+        at: &mut Moments,
+        round: &mut Round,
+    ) -> Result<()> {
+        let begun = self.begin(fault, hit, leader);
+        if begun.is_ok() {
+            sleep(fault.hold());
+        }
+        at.repair_us = us();
+        // What was begun is ended, whatever failed: a disk that stays frozen outlives this program.
+        let repaired = self.repair(fault, hit, leader);
+        begun.and(repaired)?;
+        let mut back = self.await_members(self.patience)?;
+        if back.is_none() {
+            round.by_hand = self.system.by_hand()?;
+            back = self.await_members(HAND_TIMEOUT)?;
+        }
+        round.back_s = back.map(|_| (us() - at.repair_us) as f64 / 1e6);
+        sleep(AFTER);
+        Ok(())
+    }
+
+    fn name(&self, server: usize) -> String {
+        self.system.hosts()[server].name.clone()
+    }
+
+    fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
+        let mut disks = hit.iter().map(|at| &self.disks[*at]);
+        match fault {
+            Fault::Kill => self.system.kill(hit)?,
+            Fault::Stop => self.system.signal(hit, Signal::STOP),
+            Fault::CutOneWay => self.network.cut(&self.links(hit))?,
+            Fault::Cut => {
+                let there = self.links(hit);
+                let back = there.iter().map(|(from, to)| (*to, *from));
+                self.network
+                    .cut(&back.chain(there.iter().copied()).collect::<Vec<_>>())?;
+            }
+            Fault::HungDisk => disks.try_for_each(PoweredDisk::freeze)?,
+            Fault::FullDisk => disks.try_for_each(PoweredDisk::fill)?,
+            Fault::PowerLoss => {
+                PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
+                self.system.kill(hit)?;
+            }
+            Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
+            Fault::RollingRestart => {
+                for server in hit {
+                    self.system.stop(*server)?;
+                    self.system.start(*server)?;
+                    if self.await_members(self.patience)?.is_none() {
+                        break; // what follows counts as by hand
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn repair(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
+        let mut disks = hit.iter().map(|at| &self.disks[*at]);
+        match fault {
+            Fault::Kill => {}
+            Fault::Stop => self.system.signal(hit, Signal::CONT),
+            Fault::CutOneWay | Fault::Cut => self.network.set(self.topology)?,
+            Fault::HungDisk => disks.try_for_each(PoweredDisk::thaw)?,
+            Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
+            Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
+            Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
+            Fault::RollingRestart => {}
+        }
+        if matches!(fault, Fault::Kill | Fault::PowerLoss) {
+            hit.iter()
+                .try_for_each(|server| self.system.start(*server))?;
+        }
+        Ok(())
+    }
+
+    fn next_to(&self, server: usize) -> usize {
+        (server + 1) % self.system.hosts().len()
+    }
+
+    /// The links from these servers to all others.
+    fn links(&self, from: &[usize]) -> Vec<(&Host, &Host)> {
+        let hosts = &self.network.hosts().servers;
+        let ends = from
+            .iter()
+            .flat_map(|from| (0..hosts.len()).map(move |to| (*from, to)));
+        let links = ends.filter(|(from, to)| from != to);
+        links.map(|(from, to)| (&hosts[from], &hosts[to])).collect()
+    }
+
+    /// Waits until all servers are members, and starts those that end meanwhile again. None: not in
+    /// time.
+    pub(super) fn await_members(&mut self, timeout: Duration) -> Result<Option<Duration>> {
+        let begin = Instant::now();
+        let servers = self.system.hosts().len();
+        let mut ended: Vec<Option<Instant>> = vec![None; servers];
+        while begin.elapsed() < timeout {
+            for (server, ended) in ended.iter_mut().enumerate() {
+                if self.system.is_running(server) {
+                    *ended = None;
+                } else if ended.get_or_insert_with(Instant::now).elapsed() >= RESTART_AFTER {
+                    self.system.start(server)?;
+                    *ended = None;
+                }
+            }
+            if self.system.is_whole() {
+                return Ok(Some(begin.elapsed()));
+            }
+            sleep(LOOK_EVERY);
+        }
+        Ok(None)
+    }
+
+    fn await_leader(&self) -> Result<usize> {
+        let found = wait_for(self.patience, || self.system.leader());
+        found.ok_or_else(|| LabError::Timeout {
+            what: format!("a leader of {}", self.system.measured()),
+            seconds: self.patience.as_secs(),
+            now: "there is none".into(),
+        })
+    }
+
+    /// The rows of all servers, once they are as many, or two minutes have passed. None: of a
+    /// server that does not answer.
+    fn await_rows(&self, group: &Group, leader: usize, table: &str) -> Result<Vec<Rows>> {
+        fn read<T: FromRow>(server: &Server, what: &str, table: &str) -> Result<Vec<T>> {
+            let sql = format!("SELECT {what} FROM {DATABASE}.{table}");
+            let rows = server.connect()?.query(&sql);
+            Ok(rows.map_err(|source| server.refused(&sql, source))?)
+        }
+        let begin = Instant::now();
+        let count = |server: &Server| read::<u64>(server, "COUNT(*)", table).ok();
+        let agree = || {
+            let of_leader = count(&group.servers[leader]);
+            let mut counts = group.servers.iter().map(count);
+            of_leader.is_some() && counts.all(|of_one| of_one == of_leader)
+        };
+        while !agree() && begin.elapsed() < AGREE_TIMEOUT {
+            sleep(LOOK_EVERY);
+        }
+        let rows = |server: &Server| -> Result<HashSet<u64>> {
+            Ok(read(server, "id", table)?.into_iter().collect())
+        };
+        let of_leader = rows(&group.servers[leader])?;
+        let others = group.servers.iter().enumerate();
+        let all = others.map(|(at, server)| match at == leader {
+            true => Some(of_leader.clone()),
+            false => rows(server).ok(),
+        });
+        Ok(all.collect())
+    }
+}

@@ -1,0 +1,65 @@
+//! The certificate judges: a library that is made wrong on purpose must fail it.
+
+use std::path::Path;
+use std::process::Command;
+
+use synod_e2e::{Outcome, Why, ensure, place};
+
+/// Exit code of a certificate that Synod does not pass.
+const FAILED: i32 = 1;
+
+/// Runs one fault on the library with this bug; gives the exit code and the cell.
+fn certify(bug: &str, fault: &str, patience_s: &str) -> Outcome<(Option<i32>, serde_json::Value)> {
+    let out = place::cluster_dir("certificate")?;
+    let mut lab = Command::new(place::lab()?);
+    lab.args([
+        "--name",
+        "e2ecertify",
+        "certify",
+        "--short",
+        "--systems",
+        "synod",
+    ]);
+    lab.args(["--faults", fault, "--seed", "7", "--patience", patience_s]);
+    lab.arg("--out").arg(&out);
+    lab.arg("--provider").arg(place::planted_provider()?);
+    let printed = lab
+        .env("SYNOD_PLANTED", bug)
+        .output()
+        .why("starting synod-lab")?;
+    eprintln!("{}", String::from_utf8_lossy(&printed.stdout));
+    eprintln!("{}", String::from_utf8_lossy(&printed.stderr));
+    Ok((printed.status.code(), cell(&out)?))
+}
+
+fn cell(out: &Path) -> Outcome<serde_json::Value> {
+    let text = std::fs::read_to_string(out.join("certificate.json")).why("the certificate")?;
+    let mut certificate: serde_json::Value = serde_json::from_str(&text).why("its JSON")?;
+    std::fs::remove_dir_all(out).why("removing the certificate")?;
+    Ok(certificate["cells"][0].take())
+}
+
+fn sum(cell: &serde_json::Value, figure: &str) -> u64 {
+    let rounds = cell["rounds"].as_array().into_iter().flatten();
+    rounds.filter_map(|round| round[figure].as_u64()).sum()
+}
+
+#[test]
+#[ignore = "needs root; scripts/run-e2e runs it"]
+fn library_that_acknowledges_before_the_sync_fails_and_the_same_one_without_it_passes() -> Outcome {
+    let (code, cell) = certify("", "power-loss", "120")?;
+    ensure(code == Some(0) && sum(&cell, "acknowledged") > 0, || {
+        format!("{code:?} of a library without a bug: {cell:#}")
+    })?;
+    let (code, cell) = certify("AckBeforeSync", "power-loss", "60")?;
+    ensure(code == Some(FAILED), || format!("{code:?}: {cell:#}"))
+}
+
+#[test]
+#[ignore = "needs root; scripts/run-e2e runs it"]
+fn library_that_answers_1213_for_what_is_committed_fails() -> Outcome {
+    // Its servers leave the group and return again and again: nothing waits until they are whole.
+    let (code, cell) = certify("RefuseOrdered", "stop", "5")?;
+    ensure(code == Some(FAILED), || format!("{code:?}: {cell:#}"))?;
+    ensure(sum(&cell, "wrongly_refused") > 0, || format!("{cell:#}"))
+}
