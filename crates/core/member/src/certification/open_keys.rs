@@ -17,7 +17,6 @@ struct InParts {
     id: OpenId,
     /// The chunk at which the certifier was given the first of them.
     since: LogIndex,
-    /// The chunks with keys.
     chunks: Vec<LogIndex>,
 }
 

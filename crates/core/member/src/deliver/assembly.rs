@@ -154,7 +154,6 @@ pub(super) struct Assembling {
 }
 
 enum Stage {
-    /// The chunks are looked for.
     Searching(ChunkSearch),
     /// Their data is read. The chunks are those that are not read yet.
     Reading {

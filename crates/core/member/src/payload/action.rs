@@ -168,7 +168,7 @@ impl ActionPiece {
 
 impl Chunk {
     /// Stands for what an origin does not send of an action, see [`WITHDRAWN`].
-    pub(crate) fn withdrawal(action_no: u64) -> Chunk {
+    fn withdrawal(action_no: u64) -> Chunk {
         Chunk {
             part: Part::Data,
             chunk_index: WITHDRAWN,

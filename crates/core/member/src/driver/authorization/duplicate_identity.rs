@@ -21,7 +21,6 @@ const WINDOW: Duration = Duration::from_secs(10);
 pub(super) enum Report {
     /// Not from a voter, or not the first of this voter within the window.
     Nothing,
-    /// Too few say so.
     TooFew,
     /// This member has to stop.
     Enough,

@@ -70,8 +70,9 @@ enum Step {
         appended: Appended,
         next: Vec<ConfigChange>,
     },
-    /// The leadership of this member.
-    Transfer { to: MemberId },
+    Transfer {
+        to: MemberId,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -131,10 +131,7 @@ mod tests {
         set_protocol(&facts, version, force)
     }
 
-    pub(in crate::driver) fn refused(
-        config: &Config,
-        version: Option<u16>,
-    ) -> (RefusalReason, String) {
+    fn refused(config: &Config, version: Option<u16>) -> (RefusalReason, String) {
         let refusal = ask(config, &[1, 2], version, false).expect_err("a refusal");
         (refusal.reason, refusal.text)
     }

@@ -37,7 +37,6 @@ pub enum CommitWait {
     Applied,
 }
 
-/// Nothing has to be waited for.
 const NO_WAIT: Seqno = Seqno(i64::MAX);
 
 /// The component that knows where the databases of others are, and who wants to know it of this

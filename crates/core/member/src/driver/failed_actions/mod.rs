@@ -136,7 +136,7 @@ impl FailedActions {
 
     /// The answer to the query about an action, if it has ended here: everything up to `applied`
     /// has.
-    pub(super) fn answer(&mut self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
+    fn answer(&mut self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
         let outcome = self.outcome(seqno, applied)?;
         self.queried.remove(&seqno);
         Some(outcome)
@@ -151,7 +151,7 @@ impl FailedActions {
 
     // --- the leader --------------------------------------------------------------------------
 
-    pub(super) fn leader_changed(&mut self) {
+    fn leader_changed(&mut self) {
         self.questions.clear();
         self.queried.clear();
     }
@@ -165,7 +165,7 @@ impl FailedActions {
         self.questions.keys().copied().collect()
     }
 
-    pub(super) fn report(
+    fn report(
         &mut self,
         decisions: &Decisions,
         now: Time,
@@ -201,7 +201,7 @@ impl FailedActions {
     }
 
     /// The decision about an action, if the answers allow for one.
-    pub(super) fn decide(
+    fn decide(
         &mut self,
         decisions: &Decisions,
         now: Time,
@@ -256,7 +256,7 @@ impl FailedActions {
     // --- the log -----------------------------------------------------------------------------
 
     /// The next decision that is committed and the first about its action.
-    pub(super) fn next_committed(
+    fn next_committed(
         &mut self,
         decisions: &mut Decisions,
         commit: LogIndex,

@@ -23,10 +23,7 @@ pub(in crate::driver) enum Cause {
         by: MemberId,
     },
     /// The leader before was silent, or had lost its quorum.
-    Lost {
-        /// The leader before.
-        before: MemberId,
-    },
+    Lost { before: MemberId },
     /// The same member as before: it was cut off, or restarted, for a while.
     Again,
 }

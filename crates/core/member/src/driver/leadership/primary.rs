@@ -160,7 +160,7 @@ mod tests {
         Time(1_000_000).plus(Duration::from_secs(seconds))
     }
 
-    pub(in crate::driver) fn change(term: u64, role: RoleName, leader: Option<u64>) -> RoleChange {
+    fn change(term: u64, role: RoleName, leader: Option<u64>) -> RoleChange {
         RoleChange {
             term: Term(term),
             role,

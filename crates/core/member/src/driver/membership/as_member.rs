@@ -73,7 +73,7 @@ impl Membership {
         follow_refusal(ctx, text, level, refusal);
     }
 
-    pub(super) fn refused_by_group(&mut self, ctx: &mut Context, text: &str, is_final: bool) {
+    fn refused_by_group(&mut self, ctx: &mut Context, text: &str, is_final: bool) {
         let refusal = self.join.refused_by_group(text, is_final);
         let level = match is_final {
             true => Level::Error,

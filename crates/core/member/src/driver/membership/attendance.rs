@@ -66,11 +66,7 @@ impl Membership {
 
     /// For how long nothing has come from a member, to this one or to a leader that it followed;
     /// none: since this process began.
-    pub(in crate::driver) fn silent_for(
-        &self,
-        ctx: &Context,
-        member: MemberId,
-    ) -> Option<Duration> {
+    fn silent_for(&self, ctx: &Context, member: MemberId) -> Option<Duration> {
         if member == ctx.identity.me.member {
             return Some(Duration::ZERO);
         }

@@ -58,7 +58,6 @@ pub(super) struct Membership {
     pub(super) readers_at: BTreeMap<MemberId, String>,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
-    /// The format in which the log is to be written.
     log_format: LogFormat,
     /// Leader only: the learner for which a dead voter has lost its vote, until it votes.
     pub(super) successor: Option<MemberId>,

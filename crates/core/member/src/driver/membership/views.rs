@@ -106,7 +106,7 @@ mod tests {
     use synod_consensus::{EntryHeader, Seqno, Term};
     use synod_log::{Entry, Log, LogOptions, MemoryFiles};
 
-    pub(in crate::driver) fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
+    fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
         let header = EntryHeader {
             payload_len: payload.len() as u32,
             payload_crc: crc32c::crc32c(&payload),

@@ -69,7 +69,7 @@ pub(super) struct Loss {
 
 /// The dead voter that loses its vote now. It does if a learner waits for its place; or if the
 /// group may go to the next smaller odd number of voters ([`VoterPolicy`]).
-pub(super) fn loss(policy: &VoterPolicy, facts: &Facts) -> Option<Loss> {
+fn loss(policy: &VoterPolicy, facts: &Facts) -> Option<Loss> {
     let voter = facts.dead(policy)?;
     if !facts.is_majority_without(voter) {
         return None;
@@ -96,7 +96,7 @@ fn promotable(facts: &Facts, successor: Option<MemberId>) -> BTreeSet<MemberId> 
 }
 
 /// The learner that has been silent for longest, and for at least so long.
-pub(super) fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
+fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
     let members = facts.config.members.iter();
     let learners = members.filter(|(_, member)| member.role == Role::Learner);
     let silent = learners
@@ -245,7 +245,7 @@ impl Membership {
         longest.is_some_and(|learner| self.forget(ctx, learner))
     }
 
-    pub(in crate::driver) fn forget(&self, ctx: &mut Context, learner: MemberId) -> bool {
+    fn forget(&self, ctx: &mut Context, learner: MemberId) -> bool {
         let (name, now) = (ctx.name_of(learner), ctx.turns.now);
         let silent = self.presence.silence(now, learner);
         let change = ConfigChange::Remove(learner);

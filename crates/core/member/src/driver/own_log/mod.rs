@@ -24,9 +24,7 @@ use crate::tuning::Tuning;
 pub(super) use repair_watch::{RepairNews, RepairWatch};
 
 pub(super) enum Replication {
-    /// In this message.
     Send(PeerMessage),
-    /// The disk has to be read.
     Read(OldEntries),
     /// The range is being read already, or too much is: the core repeats the request.
     UnderWay,
@@ -278,7 +276,6 @@ impl OwnLog {
     }
 }
 
-/// The payload that came with this header.
 fn checked(header: &EntryHeader, payload: Bytes, from: MemberId) -> Result<Bytes, String> {
     let is_whole = payload.len() == header.payload_len as usize
         && crc32c::crc32c(&payload) == header.payload_crc;
@@ -327,7 +324,7 @@ mod tests {
         }
     }
 
-    pub(super) fn append(entries: Vec<EntryHeader>) -> Message {
+    fn append(entries: Vec<EntryHeader>) -> Message {
         Message::new(
             LEADER,
             ME,

@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// Entry 1 of this term, or the proposal with this number.
-    pub(in crate::driver) fn entry(number: u64) -> EntryHeader {
+    fn entry(number: u64) -> EntryHeader {
         EntryHeader {
             origin: Origin::new(ME.member, ME.session, number),
             depends_on: Seqno(0),

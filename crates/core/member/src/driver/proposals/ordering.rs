@@ -21,7 +21,6 @@ use crate::payload::discard::PartialActionId;
 pub(super) enum ProposalAnswer {
     /// Nothing: it was appended already, or is meant for the leader of another term.
     Ignore,
-    /// The proposal waits for room.
     Wait,
     /// The proposal is refused, again if it was before.
     Refuse(ProposalRefusal),
@@ -29,7 +28,6 @@ pub(super) enum ProposalAnswer {
     TooMuch(String),
     /// The proposal is refused because this program cannot read it, or no log takes it.
     Malformed(PayloadError),
-    /// The proposal is appended.
     Append {
         /// The last action that must be applied before it.
         depends_on: Seqno,

@@ -195,7 +195,7 @@ impl PurgePolicy {
 
     /// Whether the log is to be looked at now. If so, the next look is a period later; a full log
     /// is looked at whenever this is asked.
-    pub(super) fn is_due(&mut self, now: Time, is_full: bool) -> bool {
+    fn is_due(&mut self, now: Time, is_full: bool) -> bool {
         let is_due = self.next <= now || is_full;
         if is_due {
             self.next = now.plus(self.period);
@@ -234,7 +234,7 @@ impl PurgePolicy {
     }
 
     /// The log was purged up to `base`, which is at `seqno`.
-    pub(super) fn purged(&mut self, base: LogIndex, seqno: Seqno) {
+    fn purged(&mut self, base: LogIndex, seqno: Seqno) {
         self.chunk_starts.purged(base, seqno);
     }
 

@@ -89,7 +89,7 @@ impl Redundancy {
 /// So `f + 1` databases, for one of them to be left (P1); but never more than there are while `f`
 /// are absent, or absent members would stop the group (P5). The two differ only where loggers vote
 /// in place of databases.
-pub(super) fn needed(voters: usize, databases: usize) -> usize {
+fn needed(voters: usize, databases: usize) -> usize {
     let may_fail = voters.saturating_sub(1) / 2;
     let right = (may_fail + 1)
         .min(databases.saturating_sub(may_fail))

@@ -206,10 +206,7 @@ mod tests {
     }
 
     /// The order, given to this member, where these members have these logs.
-    pub(in crate::driver) fn order(
-        me: u64,
-        survivors: &[(u64, SurvivorReport)],
-    ) -> Result<u64, (RefusalReason, String)> {
+    fn order(me: u64, survivors: &[(u64, SurvivorReport)]) -> Result<u64, (RefusalReason, String)> {
         order_by(me, survivors, false)
     }
 

@@ -16,7 +16,6 @@ pub(super) fn voters_and_learners(voters: u64, learners: u64) -> Config {
     of((1..=voters + learners).map(configured))
 }
 
-/// A voter with a database.
 pub(super) fn voter(name: &str, address: &str) -> Member {
     Member {
         role: Role::Voter,

@@ -75,10 +75,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    pub(in crate::driver) fn order(
-        orders: &mut WritersOrders,
-        writers: Writers,
-    ) -> Receiver<Result<(), WritersRefusal>> {
+    fn order(orders: &mut WritersOrders, writers: Writers) -> Receiver<Result<(), WritersRefusal>> {
         let (sender, receiver) = channel();
         let request = WritersRequest {
             writers,

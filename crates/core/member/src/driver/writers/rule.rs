@@ -22,7 +22,6 @@ pub(in crate::driver) enum WriterRule {
     Any,
     /// Writes of the leader only.
     Only {
-        /// The leader.
         leader: MemberId,
         /// The last action before its term.
         after: Seqno,

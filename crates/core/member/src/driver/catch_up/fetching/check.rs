@@ -114,7 +114,7 @@ mod tests {
     use synod_consensus::{EntryHeader, EntryKind, Term};
 
     /// An entry of the log: entries 1, 2, 3 ... are an action, a no-op, an action, and so on.
-    pub(in crate::driver) fn entry(index: u64) -> (EntryHeader, Option<Bytes>) {
+    fn entry(index: u64) -> (EntryHeader, Option<Bytes>) {
         let payload = Bytes::from(vec![index as u8; 10]);
         let is_action = !index.is_multiple_of(2);
         let kind = if is_action {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    pub(in crate::driver) fn refused(from: FetchFrom, fetched: FetchedEntries) -> String {
+    fn refused(from: FetchFrom, fetched: FetchedEntries) -> String {
         check_entries(&expected(from), fetched).unwrap_err()
     }
 

@@ -19,7 +19,6 @@ const ROUNDS_MAX: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Next {
-    /// This member is asked.
     Ask(MemberId),
     Wait,
     GiveUp,

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
     use synod_consensus::{EntryId, LogIndex, MemberId, Term, Time};
 
-    pub(in crate::driver) fn order(commit: u64) -> FeedOrder {
+    fn order(commit: u64) -> FeedOrder {
         FeedOrder {
             learner: MemberId(1),
             term: Term(1),

@@ -70,14 +70,14 @@ impl Donation {
 }
 
 impl StateTransfers {
-    pub(in crate::driver) fn asked(&mut self, request: StateRequest) {
+    fn asked(&mut self, request: StateRequest) {
         self.newest = Some((request.id, None));
         self.asked = Some(request);
     }
 
     /// An answer to a request of this member came, from a donor if one has accepted. False if it is
     /// not about the newest request.
-    pub(in crate::driver) fn answered(&mut self, id: u64, donor: Option<MemberId>) -> bool {
+    fn answered(&mut self, id: u64, donor: Option<MemberId>) -> bool {
         match &mut self.newest {
             Some((newest, accepted)) if *newest == id => *accepted = donor.or(*accepted),
             _ => return false,
@@ -146,7 +146,7 @@ impl StateTransfers {
         }
     }
 
-    pub(in crate::driver) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
+    fn finished(&mut self, joiner: MemberId, result: &StateResult) {
         if let Some(donation) = self.donation(joiner, result.id) {
             donation.result = Some(result.clone());
         }
@@ -178,7 +178,7 @@ impl StateTransfers {
     }
 }
 
-pub(in crate::driver) fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
+fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
     if known.len() >= JOINERS_MAX && !known.contains_key(&joiner) {
         known.pop_first();
     }
