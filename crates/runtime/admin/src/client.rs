@@ -66,10 +66,7 @@ pub enum ClientError {
          its directory with --dir",
         socket::path(dir).display()
     )]
-    Foreign {
-        dir: PathBuf,
-        user: u32,
-    },
+    Foreign { dir: PathBuf, user: u32 },
     /// The server did not do it.
     #[error("{}", .0.text)]
     Refused(Refusal),

@@ -14,7 +14,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A certificate that expires sooner should be renewed now.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * DAY.as_secs());
 
-pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
+/// `loads_galera`: these options are read by Galera's library, at whose next start the server ends
+/// if there is one that it does not know.
+pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path, loads_galera: bool) -> Finding {
     let Ok((options, _)) = &options.read else {
         return Finding::new(
             Subject::Credentials,
@@ -36,14 +38,23 @@ pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
                 "a server that others reach does not start without one".to_owned(),
             ),
         };
+        let place = match loads_galera {
+            true => {
+                "leave it as it is: Galera's library does not start with options of Synod. In \
+                     the file that will name libsynod.so (migration.md)"
+            }
+            false => "in it",
+        };
         return Finding::new(
             Subject::Credentials,
             severity,
             "wsrep_provider_options names no group secret and no certificates",
             why,
-            "add synod.secret_file=/etc/mysql/synod.secret to it. If there is no such file: \
-             synod keygen > /etc/mysql/synod.secret; chown mysql: /etc/mysql/synod.secret; \
-             and copy it to all servers",
+            format!(
+                "{place}, set synod.secret_file=/etc/mysql/synod.secret. If there is no such \
+                 file: synod keygen > /etc/mysql/synod.secret; chown mysql: \
+                 /etc/mysql/synod.secret; and copy it to all servers"
+            ),
         );
     };
     match tls.credentials.load() {
@@ -125,7 +136,25 @@ mod tests {
                 read,
             },
             data_dir,
+            false,
         )
+    }
+
+    #[test]
+    fn options_of_galera_are_left_as_they_are() {
+        let text = "gcache.size=1G".to_owned();
+        let read = Options::new(Defaults::default(), &text).map_err(|error| error.to_string());
+        let options = ConfiguredOptions { text, read };
+        let of_galera = judge(&options, Path::new("/"), true);
+        assert!(
+            of_galera.remedy.starts_with("leave it as it is"),
+            "{of_galera:?}"
+        );
+        let own = judge(&options, Path::new("/"), false);
+        assert!(
+            own.remedy.starts_with("in it, set synod.secret_file"),
+            "{own:?}"
+        );
     }
 
     #[test]

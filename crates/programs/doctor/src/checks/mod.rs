@@ -69,7 +69,9 @@ fn of_mariadb(facts: &Facts) -> Vec<Finding> {
             findings.extend(network::busy_ports(is_member, &local.busy_ports));
             findings.push(disk::judge_speed(&local.disk));
             findings.extend(disk::judge_space(&local.disk, &facts.options));
-            findings.push(credentials::judge(&facts.options, &local.data_dir));
+            let loads_galera = server.variable("wsrep_provider").contains("galera");
+            let (options, data_dir) = (&facts.options, &local.data_dir);
+            findings.push(credentials::judge(options, data_dir, loads_galera));
             findings.extend(leftovers::judge(server, &local.data_dir, &local.leftovers));
             findings.push(clock::judge(local.is_clock_synchronised));
             findings.extend(limits::judge(server, &local.machine));

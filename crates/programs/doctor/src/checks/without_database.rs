@@ -23,7 +23,7 @@ pub fn judge_member(facts: &MemberFacts) -> Vec<Finding> {
     findings.push(disk::judge_speed(&facts.disk));
     findings.extend(disk::judge_space(&facts.disk, &facts.options));
     if facts.log_dir.is_dir() {
-        findings.push(credentials::judge(&facts.options, &facts.log_dir));
+        findings.push(credentials::judge(&facts.options, &facts.log_dir, false));
     }
     findings.push(clock::judge(facts.is_clock_synchronised));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
