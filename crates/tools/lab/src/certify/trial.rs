@@ -79,7 +79,6 @@ impl Bed<'_> {
     pub(super) fn run(&mut self, trial: Trial, seen: &mut Option<Round>) -> Result<()> {
         let leader = self.await_leader()?;
         let count = self.system.hosts().len();
-        let hit = trial.target.servers(leader, count, trial.chosen);
         let mut group = Group::of(&self.system, self.network, self.topology);
         let table = format!("trial_{}", trial.number);
         let sql = format!(
@@ -104,12 +103,19 @@ impl Bed<'_> {
         let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
         sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
         let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Another server may lead by now.
+        let leader = self.await_leader();
+        let hit = leader.as_ref().map_or(Vec::new(), |leader| {
+            trial.target.servers(*leader, count, trial.chosen)
+        });
         let mut at = Moments {
             fault_us: us(),
             ..Moments::default()
         };
         let mut course = Round::default();
-        let ended = self.fail_and_return(trial.fault, &hit, leader, &us, &mut at, &mut course);
+        let ended = leader.and_then(|leader| {
+            self.fail_and_return(trial.fault, &hit, leader, &us, &mut at, &mut course)
+        });
         at.end_us = us();
         let logs = running.finish()?;
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
