@@ -137,6 +137,11 @@ fn member_of_another_region_does_not_speak_for_the_leader() {
     near.take_part();
     group.members.push(near);
     order_and_wait(&group, "before");
+    // Members tell their regions to the leader, which tells the learner.
+    eventually("regions", || {
+        let members = group.members[1].node().status().members;
+        members.len() == 4 && members.iter().all(|member| member.region.is_some())
+    });
     let ids = [2, 3].map(|at: usize| {
         let id = group.members[at].node().identity();
         group.members[at].leave();
