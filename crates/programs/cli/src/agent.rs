@@ -1,14 +1,11 @@
 //! `synod agent`: health checks and metrics of a server over HTTP, by a process of its own.
 
-use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::PathBuf;
 
 use clap::Args;
+use synod_admin::service_manager::ServiceManager;
 use synod_agent::{
     Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, Token, TokenError,
 };
@@ -155,15 +152,13 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
     let asker = Asker::start(Box::new(connect)).map_err(AgentError::from)?;
     let agent = Agent::listen(access, asker)?;
     announce(&agent).map_err(AgentError::from)?;
-    if let Some(manager) = std::env::var_os("NOTIFY_SOCKET") {
-        // Not told, it ends the agent after its limit for starts: the journal has to say why.
-        if let Err(error) = tell_ready(&manager) {
-            let _ = writeln!(
-                io::stderr(),
-                "synod agent: cannot tell the service manager at {} that the start is over: {error}",
-                manager.display()
-            );
-        }
+    // Not told, it ends the agent after its limit for starts: the journal has to say why.
+    if let Err(error) = tell_ready() {
+        let _ = writeln!(
+            io::stderr(),
+            "synod agent: cannot tell the service manager (NOTIFY_SOCKET) that the start is over: \
+             {error}"
+        );
     }
     agent.run();
     Ok(0)
@@ -179,12 +174,10 @@ fn announce(agent: &Agent) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the service manager whose socket this is that connections are accepted (`Type=notify`).
-fn tell_ready(manager: &OsStr) -> io::Result<()> {
-    let address = match manager.as_bytes() {
-        [b'@', name @ ..] => UnixAddr::from_abstract_name(name),
-        _ => UnixAddr::from_pathname(manager),
-    };
-    UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address?)?;
-    Ok(())
+/// Tells the service manager, if one has started it, that connections are accepted.
+fn tell_ready() -> io::Result<()> {
+    match ServiceManager::from_environment()? {
+        Some(manager) => manager.ready(),
+        None => Ok(()),
+    }
 }

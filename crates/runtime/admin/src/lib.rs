@@ -27,6 +27,7 @@ pub mod recovery;
 pub mod relay;
 mod remote;
 mod serve;
+pub mod service_manager;
 pub mod socket;
 pub mod span;
 pub mod status;

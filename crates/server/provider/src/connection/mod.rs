@@ -32,6 +32,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use synod_admin::service_manager::ServiceManager;
 use synod_node::{
     Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, OwnLogTimes, Remedy, Seqno,
     Setting, StateTransferEvent, Topic, View as GroupView, WritePermission,
@@ -52,7 +53,7 @@ use crate::transaction::streams_of_lost_members::LostStreams;
 use departure::Data;
 use joiner::{DonorPreference, Joiner};
 use session::{Server, Session};
-use start_watch::{ServiceManager, StartWatch};
+use start_watch::StartWatch;
 use write_gate::WriteGate;
 
 pub(crate) struct Connection {
@@ -92,7 +93,7 @@ impl Connection {
         self.session.start_thread("synod-outcomes", note_outcomes)?;
         if self.session.serial == FIRST_SERIAL {
             let watch = self.start_watch.clone();
-            let manager = ServiceManager::from_environment();
+            let manager = ServiceManager::from_environment().ok().flatten();
             let look = move |session: &Session| watch.look_after_start(session, manager.as_ref());
             self.session.start_thread("synod-start", look)?;
         }

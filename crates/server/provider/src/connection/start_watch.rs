@@ -9,13 +9,10 @@
 //! Only the connection that the server makes at its start is watched: a running server takes its
 //! signals itself.
 
-use std::ffi::OsStr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use synod_admin::service_manager::ServiceManager;
 use synod_node::Remedy;
 
 use crate::api::LogLevel;
@@ -53,7 +50,8 @@ impl StartWatch {
             }
             let now = Instant::now();
             if let Some(manager) = manager.filter(|_| now >= tell_at) {
-                manager.extend_start(EXTENSION, &self.start_status(session));
+                // Lost: the next one is sent long before the time is over.
+                let _ = manager.extend_start(EXTENSION, &self.start_status(session));
                 tell_at = now + TELL;
             }
             session.wait_for(Some(now + LOOK), |state| {
@@ -109,72 +107,9 @@ fn is_over(session: &Session, state: &State) -> bool {
     session.is_closing() || state.lifecycle.has_place()
 }
 
-pub(crate) struct ServiceManager {
-    socket: UnixDatagram,
-    address: SocketAddr,
-}
-
-impl ServiceManager {
-    /// The manager that the environment names, if there is one.
-    pub(crate) fn from_environment() -> Option<ServiceManager> {
-        ServiceManager::at(&std::env::var_os("NOTIFY_SOCKET")?)
-    }
-
-    fn at(name: &OsStr) -> Option<ServiceManager> {
-        let address = match name.as_bytes() {
-            [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-            _ => SocketAddr::from_pathname(name),
-        };
-        let socket = UnixDatagram::unbound().ok()?;
-        // A manager that does not read must not keep the server from starting.
-        socket.set_nonblocking(true).ok()?;
-        Some(ServiceManager {
-            socket,
-            address: address.ok()?,
-        })
-    }
-
-    /// The start may take so long again from now on, because of `status`.
-    fn extend_start(&self, by: Duration, status: &str) {
-        let status = status.replace('\n', " ");
-        let text = format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}\n", by.as_micros());
-        // Lost: the next one is sent long before the time is over.
-        let _ = self.socket.send_to_addr(text.as_bytes(), &self.address);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::transaction::tests::connection;
-
-    fn received(listener: &UnixDatagram, name: &OsStr) -> String {
-        let manager = ServiceManager::at(name).unwrap();
-        manager.extend_start(Duration::from_secs(60), "waiting\nfor b");
-        let mut text = [0; 200];
-        let length = listener.recv(&mut text).unwrap();
-        String::from_utf8_lossy(&text[..length]).into_owned()
-    }
-
-    const EXPECTED: &str = "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waiting for b\n";
-
-    #[test]
-    fn manager_at_a_path_is_told() {
-        let name = format!("synod-notify-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let listener = UnixDatagram::bind(&path).unwrap();
-        assert_eq!(received(&listener, path.as_os_str()), EXPECTED);
-        std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn manager_at_an_abstract_name_is_told() {
-        let name = format!("synod-test-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
-        let listener = UnixDatagram::bind_addr(&address).unwrap();
-        let name = format!("@{name}");
-        assert_eq!(received(&listener, OsStr::new(&name)), EXPECTED);
-    }
 
     #[test]
     fn service_manager_is_told_of_the_last_warning() {
