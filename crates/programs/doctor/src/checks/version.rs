@@ -3,53 +3,32 @@
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
 
+/// Series whose faults are known.
+const SERIES: [(u64, u64); 5] = [(10, 6), (10, 11), (11, 4), (11, 8), (12, 3)];
+
 /// A fault of servers that concerns members of a group.
 struct Fault {
-    /// The first version of each series that has the fix.
-    fixed: [(u64, u64, u64); 5],
+    /// The last number of the first version with the fix, in each of [`SERIES`].
+    fixed: [u64; 5],
     what: &'static str,
 }
 
 const FAULTS: [Fault; 4] = [
     Fault {
-        fixed: [
-            (10, 6, 26),
-            (10, 11, 17),
-            (11, 4, 11),
-            (11, 8, 7),
-            (12, 3, 0),
-        ],
+        fixed: [26, 17, 11, 7, 0],
         what: "clients of several servers that write the same rows can keep a server from \
                applying for the time of a lock wait (MDEV-39263)",
     },
     Fault {
-        fixed: [
-            (10, 6, 26),
-            (10, 11, 17),
-            (11, 4, 11),
-            (11, 8, 7),
-            (12, 3, 2),
-        ],
+        fixed: [26, 17, 11, 7, 2],
         what: "who asks for a full copy can run programs on its donor (CVE-2026-44168)",
     },
     Fault {
-        fixed: [
-            (10, 6, 27),
-            (10, 11, 18),
-            (11, 4, 12),
-            (11, 8, 8),
-            (12, 3, 2),
-        ],
+        fixed: [27, 18, 12, 8, 2],
         what: "a member's name can run programs where wsrep_notify_cmd is set (CVE-2026-49261)",
     },
     Fault {
-        fixed: [
-            (10, 6, 28),
-            (10, 11, 19),
-            (11, 4, 13),
-            (11, 8, 9),
-            (12, 3, 3),
-        ],
+        fixed: [28, 19, 13, 9, 3],
         what: "an account with SUPER can run programs by wsrep_sst_auth and wsrep_node_address \
                (MDEV-40027, MDEV-40056), and a full copy may fall back from TLS to clear text \
                (MDEV-28233)",
@@ -101,13 +80,11 @@ pub(super) fn judge(server: &ServerFacts) -> Finding {
     let mut missing = Vec::new();
     let mut needed = patch;
     for fault in &FAULTS {
-        let fixed = fault
-            .fixed
-            .iter()
-            .find(|(a, b, _)| (*a, *b) == (major, minor));
-        if let Some((_, _, fixed)) = fixed.filter(|(_, _, fixed)| patch < *fixed) {
+        let mut fixed = SERIES.iter().zip(fault.fixed);
+        let of_series = fixed.find(|(series, _)| **series == (major, minor));
+        if let Some((_, fixed)) = of_series.filter(|(_, fixed)| patch < *fixed) {
             missing.push(fault.what);
-            needed = needed.max(*fixed);
+            needed = needed.max(fixed);
         }
     }
     if !missing.is_empty() {
