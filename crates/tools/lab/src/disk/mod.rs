@@ -7,8 +7,8 @@
 //! use it; the test then kills them. The file system is mounted again from what the file holds.
 //! Options of the mount keep ext4 from syncing by itself what a program forgot to sync.
 //!
-//! What was given to the disk past the page cache, and not synced, is kept: a real disk's own cache
-//! may lose that, too.
+//! Bytes given to the disk past the page cache, and not synced, are kept: a real disk's own cache
+//! may lose these, too.
 //!
 //! Each loss of power proves itself: a file that was synced just before must be there afterwards,
 //! and one that was not synced must not.
