@@ -1,12 +1,13 @@
 //! The figures of one trial, from the records of clients and the rows of servers. Pure.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::record::Round;
 use crate::meters::clients::unique_id;
 use crate::meters::timeline::{
-    Attempt, Ending, commits, commits_by_second, errors_by_kind, is_refusal, longest_gap_ms,
+    Attempt, Ending, commits, commits_by_second, errors_by_kind, is_refusal, longest_gap_ms, ms,
 };
+use crate::meters::visibility::{Sighting, Written, staleness};
 use crate::statistics::{coefficient_of_variation, mean};
 
 /// Seconds with less than this share of the rate before count as a disturbance.
@@ -49,6 +50,35 @@ pub(super) fn of_clients(by_client: &[Vec<Attempt>], at: Moments) -> Round {
         fault_s: seconds(at.fault_us),
         repair_s: seconds(at.repair_us),
         ..Round::default()
+    }
+}
+
+/// Counts reads, and what they missed.
+pub(super) fn of_reads(
+    round: &mut Round,
+    by_client: &[Vec<Attempt>],
+    reads: &[Sighting],
+    at: Moments,
+) {
+    let mut written: BTreeMap<u32, Vec<Written>> = BTreeMap::new();
+    for (row, attempts) in (1..).zip(by_client) {
+        let acknowledged = (1..)
+            .zip(attempts)
+            .filter(|(_, attempt)| attempt.is_commit());
+        let write = |(number, attempt): (u64, &Attempt)| Written {
+            row,
+            number,
+            at_us: attempt.ended_us,
+        };
+        written.insert(row, acknowledged.map(write).collect());
+    }
+    for read in reads.iter().filter(|read| read.at_us >= at.fault_us) {
+        round.reads += 1;
+        let of_row = written.get(&read.row).map_or(&[][..], Vec::as_slice);
+        if let Some(us) = staleness(of_row, *read) {
+            round.stale_reads += 1;
+            round.stalest_ms = round.stalest_ms.max(ms(us));
+        }
     }
 }
 
@@ -124,6 +154,25 @@ mod tests {
         let round = of_clients(&[commits_at((0..3000).step_by(10))], at);
         assert!((round.outage_s - 27.0).abs() < 1e-9);
         assert_eq!((round.below_s, round.variation), (27, None));
+    }
+
+    #[test]
+    fn reads_are_judged_from_the_fault_on_by_what_was_acknowledged() {
+        let client = commits_at([100, 200, 300].into_iter());
+        let at = Moments {
+            fault_us: 250_000,
+            ..Moments::default()
+        };
+        let read = |number, at_ms: u64| Sighting {
+            row: 1,
+            number,
+            at_us: at_ms * 1000,
+        };
+        let mut round = Round::default();
+        let reads = [read(0, 240), read(2, 260), read(1, 260), read(2, 450)];
+        of_reads(&mut round, &[client], &reads, at);
+        assert_eq!((round.reads, round.stale_reads), (3, 2));
+        assert!((round.stalest_ms - 150.0).abs() < 1e-9);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod compare;
 mod figures;
 pub mod plan;
+mod readers;
 pub mod record;
 mod trial;
 

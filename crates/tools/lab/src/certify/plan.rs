@@ -22,6 +22,8 @@ pub enum Fault {
     Cut,
     /// Every write hangs.
     HungDisk,
+    /// Every write takes up to [`SLOW_WRITE`].
+    SlowDisk,
     /// No block is left.
     FullDisk,
     /// Loss of what was not synced; started again after 5 s.
@@ -44,12 +46,17 @@ pub enum Target {
     All,
 }
 
-const FAULTS: [(Fault, &str); 9] = [
+/// Time for which a slow disk takes no write, and then for which it takes some.
+pub(super) const SLOW_WRITE: Duration = Duration::from_millis(200);
+pub(super) const SLOW_PAUSE: Duration = Duration::from_millis(20);
+
+const FAULTS: [(Fault, &str); 10] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::CutOneWay, "cut-one-way"),
     (Fault::Cut, "cut"),
     (Fault::HungDisk, "hung-disk"),
+    (Fault::SlowDisk, "slow-disk"),
     (Fault::FullDisk, "full-disk"),
     (Fault::PowerLoss, "power-loss"),
     (Fault::HandOver, "hand-over"),
@@ -57,13 +64,14 @@ const FAULTS: [(Fault, &str); 9] = [
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 9] = [
+const SHORT: [(Fault, Target); 10] = [
     (Fault::Kill, Target::Leader),
     (Fault::Kill, Target::All),
     (Fault::Stop, Target::Leader),
     (Fault::CutOneWay, Target::Leader),
     (Fault::Cut, Target::Leader),
     (Fault::HungDisk, Target::Leader),
+    (Fault::SlowDisk, Target::Leader),
     (Fault::FullDisk, Target::Leader),
     (Fault::PowerLoss, Target::All),
     (Fault::HandOver, Target::Leader),
@@ -80,7 +88,7 @@ impl Fault {
         Duration::from_secs(match self {
             Fault::Kill | Fault::PowerLoss => 5,
             Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
-            Fault::FullDisk => 15,
+            Fault::FullDisk | Fault::SlowDisk => 15,
             Fault::HandOver => 10,
             Fault::RollingRestart => 0,
         })
@@ -159,6 +167,7 @@ pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
     let reason = match kind {
         _ if fault != Fault::HandOver => return None,
         SystemKind::Galera { .. } => "it has no leader",
+        SystemKind::SemiSync | SystemKind::MysqlSemiSync => "a person or a tool does it",
         _ => return None,
     };
     Some(reason.to_owned())
@@ -166,10 +175,7 @@ pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
 
 /// Whether a certificate of a system can be made.
 pub fn is_certifiable(kind: SystemKind) -> bool {
-    matches!(
-        kind,
-        SystemKind::Synod | SystemKind::Galera { .. } | SystemKind::Mgr(_)
-    )
+    !matches!(kind, SystemKind::Async | SystemKind::Standalone)
 }
 
 #[cfg(test)]

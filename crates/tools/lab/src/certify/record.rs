@@ -57,6 +57,7 @@ pub struct Cell {
 
 /// One trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)] // figures that a later version has begun to take
 pub struct Round {
     /// Names of the servers that were hit.
     pub hit: Vec<String>,
@@ -78,6 +79,12 @@ pub struct Round {
     pub unanswered: u64,
     /// Coefficient of variation of the commits per second from the fault on.
     pub variation: Option<f64>,
+    /// Reads without a wait that were answered, from the fault on, on all servers.
+    pub reads: u64,
+    /// Those of them that missed a transaction which had been acknowledged before they began.
+    pub stale_reads: u64,
+    /// Greatest age of such a transaction, milliseconds.
+    pub stalest_ms: f64,
     /// Commits per second before the fault.
     pub before_tps: f64,
     /// Time from the repair until all servers were full members, seconds. None: they were not.

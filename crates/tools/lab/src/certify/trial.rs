@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use synod_local_cluster::wait_for;
 
 use super::figures::{self, Moments};
-use super::plan::{Fault, Target};
+use super::plan::{Fault, SLOW_PAUSE, SLOW_WRITE, Target};
+use super::readers::Readers;
 use super::record::Round;
 use crate::disk::PoweredDisk;
 use crate::error::{LabError, Result};
@@ -101,6 +102,7 @@ impl Bed<'_> {
         };
         let clock = Instant::now();
         let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
+        let readers = Readers::start(&group, &table, clock);
         sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
         let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
         // Another server may lead by now.
@@ -120,6 +122,7 @@ impl Bed<'_> {
         let logs = running.finish()?;
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
         let round = seen.insert(figures::of_clients(&by_client, at));
+        figures::of_reads(round, &by_client, &readers.finish(), at);
         round.hit = hit.iter().map(|at| self.name(*at)).collect();
         (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
         ended?;
@@ -149,13 +152,11 @@ impl Bed<'_> {
         round: &mut Round,
     ) -> Result<()> {
         let begun = self.begin(fault, hit, leader);
-        if begun.is_ok() {
-            sleep(fault.hold());
-        }
+        let held = begun.and_then(|()| self.hold(fault, hit));
         at.repair_us = us();
         // What was begun is ended, whatever failed: a disk that stays frozen outlives this program.
         let repaired = self.repair(fault, hit, leader);
-        begun.and(repaired)?;
+        held.and(repaired)?;
         let mut back = self.await_members(self.patience)?;
         if back.is_none() {
             round.by_hand = self.system.by_hand()?;
@@ -183,6 +184,7 @@ impl Bed<'_> {
                     .cut(&back.chain(there.iter().copied()).collect::<Vec<_>>())?;
             }
             Fault::HungDisk => disks.try_for_each(PoweredDisk::freeze)?,
+            Fault::SlowDisk => {} // while it is held
             Fault::FullDisk => disks.try_for_each(PoweredDisk::fill)?,
             Fault::PowerLoss => {
                 PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
@@ -202,6 +204,22 @@ impl Bed<'_> {
         Ok(())
     }
 
+    fn hold(&self, fault: Fault, hit: &[usize]) -> Result<()> {
+        if fault != Fault::SlowDisk {
+            sleep(fault.hold());
+            return Ok(());
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < fault.hold() {
+            let mut disks = hit.iter().map(|at| &self.disks[*at]);
+            disks.clone().try_for_each(PoweredDisk::freeze)?;
+            sleep(SLOW_WRITE);
+            disks.try_for_each(PoweredDisk::thaw)?;
+            sleep(SLOW_PAUSE);
+        }
+        Ok(())
+    }
+
     fn repair(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
         let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
@@ -209,6 +227,8 @@ impl Bed<'_> {
             Fault::Stop => self.system.signal(hit, Signal::CONT),
             Fault::CutOneWay | Fault::Cut => self.network.set(self.topology)?,
             Fault::HungDisk => disks.try_for_each(PoweredDisk::thaw)?,
+            // A round that failed may have left one frozen; none is an error.
+            Fault::SlowDisk => disks.for_each(|disk| drop(disk.thaw())),
             Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
             Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,

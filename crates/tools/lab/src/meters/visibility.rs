@@ -67,6 +67,13 @@ pub fn lateness(written: &[Written], sightings: &[Sighting]) -> Vec<Option<u64>>
     written.iter().map(late).collect()
 }
 
+/// Age of the oldest write that was acknowledged before a read began and that the read missed, in
+/// microseconds; none if it missed none. The writes are those of the read's row, in their order.
+pub fn staleness(written: &[Written], read: Sighting) -> Option<u64> {
+    let missed = written.partition_point(|write| write.number <= read.number);
+    read.at_us.checked_sub(written.get(missed)?.at_us)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +83,27 @@ mod tests {
         number: 7,
         at_us: 1000,
     };
+
+    #[test]
+    fn read_is_as_stale_as_the_oldest_acknowledged_write_that_it_misses() {
+        let write = |number, at_us| Written {
+            row: 1,
+            number,
+            at_us,
+        };
+        let written = [write(1, 100), write(2, 200), write(4, 400)];
+        let read = |number, at_us| Sighting {
+            row: 1,
+            number,
+            at_us,
+        };
+        assert_eq!(staleness(&written, read(4, 900)), None);
+        assert_eq!(staleness(&written, read(1, 900)), Some(700));
+        assert_eq!(staleness(&written, read(2, 900)), Some(500));
+        // Shown before the client was told; missed before it was told.
+        assert_eq!(staleness(&written, read(2, 150)), None);
+        assert_eq!(staleness(&written, read(0, 50)), None);
+    }
 
     #[test]
     fn first_read_decides_whether_a_write_is_stale() {

@@ -11,7 +11,7 @@ const BUSY_FROM: f64 = 0.5;
 const LEGEND: &str = "Each cell: acknowledged transactions lost; longest time without a commit \
     (median and worst, if there are several rounds); seconds below 80 % of the rate before; \
     transactions without an answer; coefficient of variation of the rate from the fault on; \
-    whether a person was needed.";
+    age of the oldest acknowledged transaction that a read without a wait missed; whether a person was needed.";
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2em;max-width:110em}\
     table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.4em .6em;text-align:left;\
@@ -46,6 +46,8 @@ pub fn result(cell: &Cell) -> String {
         .filter_map(|round| round.variation)
         .fold(0.0, f64::max);
     text += &format!(", CV {}", number(varies));
+    let stalest = cell.rounds.iter().map(|round| round.stalest_ms);
+    text += &format!(", stale {} ms", number(stalest.fold(0.0, f64::max)));
     let refused = cell.most(|round| round.wrongly_refused);
     if refused > 0 {
         text += &format!(", {refused} committed ones answered as rolled back");

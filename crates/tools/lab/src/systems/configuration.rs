@@ -26,7 +26,7 @@ const EVERYWHERE: [&str; 5] = [
 
 /// A primary and its replicas, any of which may become the primary: each logs what it applies, and
 /// syncs.
-const REPLICATED: [&str; 9] = [
+const REPLICATED: [&str; 8] = [
     "innodb_flush_log_at_trx_commit = 1",
     "log_bin = binlog",
     "sync_binlog = 1",
@@ -35,7 +35,6 @@ const REPLICATED: [&str; 9] = [
     "slave_parallel_threads = 4",
     "slave_parallel_mode = optimistic",
     "expire_logs_days = 1",
-    "skip_slave_start = ON",
 ];
 
 /// A transaction is stored by a replica before others see it. The time is long, so that no

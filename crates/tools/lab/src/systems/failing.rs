@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::kind::SystemKind;
-use super::{Servers, System, node};
+use super::{Servers, System, node, replicas};
 use crate::error::{LabError, Result};
 
 /// A server that takes longer to answer is no member that clients could use.
@@ -19,6 +19,11 @@ const ROLE: &str = "SELECT MEMBER_ROLE FROM performance_schema.replication_group
      WHERE MEMBER_ID = @@server_uuid AND MEMBER_STATE = 'ONLINE'";
 const ONLINE: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members
      WHERE MEMBER_STATE = 'ONLINE'";
+/// A replica that neither receives nor applies has no row.
+const REPLICATES: &str = "SELECT c.SERVICE_STATE, a.SERVICE_STATE
+     FROM performance_schema.replication_connection_status c
+     JOIN performance_schema.replication_applier_status a USING (CHANNEL_NAME)
+     WHERE c.CHANNEL_NAME = ''";
 const LEADER_WEIGHT: &str = "SET GLOBAL wsrep_provider_options = 'synod.leader_weight=";
 
 impl System {
@@ -26,7 +31,12 @@ impl System {
     pub fn start(&mut self, server: usize) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.start_again(server),
-            Servers::Mariadb(cluster) => Ok(cluster.spawn(node(server), false)?),
+            Servers::Mariadb(cluster) => {
+                if server == 0 && self.measured.kind == SystemKind::SemiSync {
+                    replicas::wait_from_the_start(cluster);
+                }
+                Ok(cluster.spawn(node(server), false)?)
+            }
         }
     }
 
@@ -66,15 +76,23 @@ impl System {
         }
     }
 
-    /// Whether all servers are members of one group.
+    /// Whether all servers are members of one group, or all replicas replicate.
     pub fn is_whole(&self) -> bool {
         let (mut servers, count) = (0..self.hosts.len(), self.hosts.len());
+        let replicas = (count - 1).to_string();
         servers.all(|server| {
             let sees_all = match self.kind() {
-                SystemKind::Mgr(_) => {
+                SystemKind::SynodMysql | SystemKind::Mgr(_) => {
                     let online = self.look(server, ONLINE);
                     online.is_some_and(|row| row == [count.to_string()])
                 }
+                SystemKind::SemiSync if server == 0 => {
+                    self.has(0, "Rpl_semi_sync_master_clients", &replicas)
+                }
+                SystemKind::MysqlSemiSync if server == 0 => {
+                    self.has(0, "Rpl_semi_sync_source_clients", &replicas)
+                }
+                SystemKind::SemiSync | SystemKind::MysqlSemiSync => true,
                 _ => self.has(server, "wsrep_cluster_size", &count.to_string()),
             };
             sees_all && self.is_member(server)
@@ -85,7 +103,15 @@ impl System {
     fn is_member(&self, server: usize) -> bool {
         let has = |name: &str, value: &str| self.has(server, name, value);
         match self.kind() {
-            SystemKind::Mgr(_) => self.look(server, ROLE).is_some(),
+            SystemKind::SynodMysql | SystemKind::Mgr(_) => self.look(server, ROLE).is_some(),
+            SystemKind::SemiSync | SystemKind::MysqlSemiSync if server == 0 => {
+                self.look(server, "SELECT 1").is_some()
+            }
+            SystemKind::SemiSync => has("Slave_running", "ON"),
+            SystemKind::MysqlSemiSync => {
+                let states = self.look(server, REPLICATES);
+                states.is_some_and(|states| states == ["ON", "ON"])
+            }
             _ => {
                 has("wsrep_local_state_comment", "Synced")
                     && has("wsrep_ready", "ON")
@@ -99,13 +125,13 @@ impl System {
         row.is_some_and(|row| row.last().is_some_and(|found| found == value))
     }
 
-    /// The server that leads, or takes the writes; the first where all are equal. None: there is
-    /// none at present.
+    /// The server that leads, or takes the writes; the first where all are equal, or none takes
+    /// over from it by itself. None: there is none at present.
     pub fn leader(&self) -> Option<usize> {
         let mut servers = 0..self.hosts.len();
         match self.kind() {
             SystemKind::Synod => servers.find(|at| self.has(*at, "wsrep_synod_role", "leader")),
-            SystemKind::Mgr(_) => servers.find(|at| {
+            SystemKind::SynodMysql | SystemKind::Mgr(_) => servers.find(|at| {
                 let role = self.look(*at, ROLE);
                 role.is_some_and(|row| row == ["PRIMARY"])
             }),

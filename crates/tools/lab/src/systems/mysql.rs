@@ -55,6 +55,13 @@ const GROUP: [&str; 6] = [
     "group_replication_autorejoin_tries=3",
 ];
 
+/// Override what is for the first start only: replicas connect by themselves, and the primary waits
+/// for them.
+const RECONNECTS: [&str; 2] = [
+    "--skip_replica_start=OFF",
+    "--rpl_semi_sync_source_enabled=ON",
+];
+
 /// Override the option of [`GROUP`]: a server that returns joins by itself, and takes no write
 /// before it is a primary. These are what MySQL's own tool for clusters sets.
 const RETURNS: [&str; 2] = [
@@ -260,10 +267,14 @@ impl MysqlServers {
     }
 
     /// Starts a server that has ended; it joins its group by itself, which is the default of
-    /// Group Replication.
+    /// Group Replication, or replicates again.
     pub(super) fn start_again(&mut self, number: usize) -> Result<()> {
-        let joins = matches!(self.measured.kind, SystemKind::Mgr(_));
-        let returns = if joins { &RETURNS[..] } else { &[] };
+        let returns = match self.measured.kind {
+            SystemKind::Mgr(_) => &RETURNS[..],
+            SystemKind::MysqlSemiSync if number == 0 => &RECONNECTS[..],
+            SystemKind::MysqlSemiSync => &RECONNECTS[..1],
+            _ => &[],
+        };
         let options = &mut self.servers[number].options;
         let own = options.len();
         options.extend(returns.iter().map(|option| (*option).to_owned()));
@@ -502,6 +513,9 @@ fn shared_options(
         }
     } else {
         add(&SEMI_SYNC);
+        if number > 0 {
+            add(&["read_only=ON"]); // for accounts without SUPER
+        }
     }
     for line in &setup.extra_lines {
         let words: Vec<&str> = line.split('=').map(str::trim).collect();

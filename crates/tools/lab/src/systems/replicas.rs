@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use synod_local_cluster::wait_for;
+use synod_local_cluster::{Cluster, wait_for};
 
-use super::{PASSWORD, System, USER};
+use super::{PASSWORD, System, USER, node};
 use crate::error::{LabError, Result};
 
 /// A replica reconnects and catches up with what little was written since its last stop.
@@ -44,6 +44,15 @@ pub(super) fn wait_for_replicas(system: &System) -> Result<()> {
     let replicas = (system.hosts().len() - 1).to_string();
     let what = format!("{replicas} semi-synchronous replicas to be connected");
     await_status(system, 0, "Rpl_semi_sync_master_clients", &replicas, what)
+}
+
+/// Lets a primary that has replicas begin with its part switched on, as its operator would.
+pub(super) fn wait_from_the_start(cluster: &mut Cluster) {
+    let own = cluster.settings_mut().overrides.entry(node(0)).or_default();
+    let line = "rpl_semi_sync_master_enabled = ON".to_owned();
+    if !own.extra_lines.contains(&line) {
+        own.extra_lines.push(line);
+    }
 }
 
 fn await_receiving(system: &System, server: usize) -> Result<()> {
