@@ -1,6 +1,6 @@
 //! The state machine: its state, its inputs and outputs. The rules live in the sibling modules, one
-//! per concern, each as an `impl Core`. This file has what they share: the fields, the dispatch of
-//! messages, and the answers that wait for the disk.
+//! per concern, each as an `impl Core`. This file has what they share: the fields and the dispatch of
+//! messages.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,15 +15,13 @@ use crate::election::priority::{Deference, Priorities};
 use crate::election::slow_votes::VoteRound;
 use crate::election::succession::Succession;
 use crate::membership::config::{Config, ConfigAt};
-use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
+use crate::message::{Body, LogBase, Message};
 use crate::params::{CoreParams, Limits, Recovered, Timing};
 use crate::read_index::FollowerReads;
 use crate::replication::leader::Leading;
 use crate::tail::LogView;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
-
-/// Further answers are not given; the peers ask again.
-const WAITING_MAX: usize = 4096;
+use crate::unsent_answers::Waiting;
 
 /// One member's part of the protocol. Sans-IO: inputs say what happened, effects say what to do.
 ///
@@ -91,8 +89,8 @@ pub struct Core {
     pub(crate) succession: Succession,
     /// Write tickets that are pending or durable, and the durable index.
     pub(crate) durability: Durability,
-    waiting: VecDeque<Waiting>,
-    effects: VecDeque<Effect>,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) effects: VecDeque<Effect>,
     /// First entry of the log that no write effect covers yet: proposals gather until polled.
     unwritten_from: Option<LogIndex>,
     pub(crate) replicate: bool,
@@ -118,24 +116,6 @@ pub(crate) enum State {
         consents: Option<BTreeSet<MemberId>>,
     },
     Leader(Box<Leading>),
-}
-
-#[derive(Debug)]
-struct Waiting {
-    until: WriteTicket,
-    term: Term,
-    answer: Answer,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Message(Message),
-    /// "Durable up to `end`", or further if that is so when it leaves.
-    Durable {
-        to: MemberId,
-        end: LogIndex,
-        sent_at: Time,
-    },
 }
 
 impl Core {
@@ -486,75 +466,6 @@ impl Core {
         self.emit(Effect::Send(message));
     }
 
-    /// Sends once the current term and vote are durable.
-    pub(crate) fn send_when_term_durable(&mut self, to: MemberId, body: Body) {
-        let message = self.message(to, body);
-        self.wait(self.vote_ticket, Answer::Message(message));
-    }
-
-    pub(crate) fn answer_when_term_durable(&mut self, message: Message) {
-        self.wait(self.vote_ticket, Answer::Message(message));
-    }
-
-    /// Acknowledges "durable up to `end`" to the leader once the disk holds that, and the term.
-    pub(crate) fn acknowledge(&mut self, to: MemberId, end: LogIndex, sent_at: Time) {
-        let stored = end <= self.durability.index();
-        let until = if stored {
-            self.vote_ticket
-        } else {
-            self.durability.issued()
-        };
-        self.wait(until, Answer::Durable { to, end, sent_at });
-    }
-
-    fn wait(&mut self, until: WriteTicket, answer: Answer) {
-        if self.durability.covers(until) {
-            self.release(answer);
-        } else if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(Waiting {
-                until,
-                term: self.hard.term,
-                answer,
-            });
-        } else {
-            self.counters.waiting_overflow += 1;
-        }
-    }
-
-    fn release_waiting(&mut self) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            if waiting.term != self.hard.term {
-                continue;
-            }
-            if self.durability.covers(waiting.until) {
-                self.release(waiting.answer);
-            } else {
-                self.waiting.push_back(waiting);
-            }
-        }
-    }
-
-    /// An acknowledgement names what is durable of the log of this term's leader, and replaces an
-    /// earlier one that is not polled yet.
-    fn release(&mut self, answer: Answer) {
-        match answer {
-            Answer::Message(message) => self.emit(Effect::Send(message)),
-            Answer::Durable { to, end, sent_at } => {
-                let index = self.durability.index().min(self.matched);
-                if index < end {
-                    // The log was reset meanwhile; the reset has an acknowledgement of its own.
-                    return;
-                }
-                let outcome = AppendOutcome::Durable { index };
-                let message = self.message(to, Body::AppendReply(AppendReply { outcome, sent_at }));
-                match self.effects.back_mut() {
-                    Some(Effect::Send(last)) if supersedes(&message, last) => *last = message,
-                    _ => self.emit(Effect::Send(message)),
-                }
-            }
-        }
-    }
-
     /// Emits a storage effect, after the entries that gathered before it.
     pub(crate) fn write(&mut self, op: WriteOp) -> WriteTicket {
         self.write_gathered();
@@ -625,17 +536,4 @@ impl Core {
             self.emit(Effect::Role(change));
         }
     }
-}
-
-fn supersedes(new: &Message, old: &Message) -> bool {
-    let (Body::AppendReply(new_reply), Body::AppendReply(old_reply)) = (&new.body, &old.body)
-    else {
-        return false;
-    };
-    let durable = |reply: &AppendReply| matches!(reply.outcome, AppendOutcome::Durable { .. });
-    new.to == old.to
-        && new.term == old.term
-        && durable(new_reply)
-        && durable(old_reply)
-        && new_reply.sent_at >= old_reply.sent_at
 }

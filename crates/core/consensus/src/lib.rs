@@ -124,6 +124,7 @@ mod read_index;
 mod replication;
 mod tail;
 mod types;
+mod unsent_answers;
 
 pub use self::core::Core;
 pub use commands::{

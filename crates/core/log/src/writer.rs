@@ -9,6 +9,8 @@
 //! next one is ready. After any failed write or sync the writer refuses everything: what is on disk
 //! is unknown then.
 
+mod segments;
+
 use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
@@ -17,13 +19,14 @@ use crate::files::{FileLock, Files, write_all_at};
 use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::format::names::{segment_path, set_aside_files};
 use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promises, Record};
-use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
+use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::format::version::LogFormat;
 use crate::reader::LogReader;
 use crate::retention::purge::Removals;
 use crate::retention::spare::SegmentMaker;
-use crate::shared::{ControlKeeper, Segment, Shared, Tip};
+use crate::shared::{ControlKeeper, Shared, Tip};
 use crate::{Entry, LogError, LogOptions};
+pub(crate) use segments::ActiveSegment;
 
 /// A batch is closed when it has this many bytes; bounds the memory of a sync.
 const BATCH_BYTES: usize = 4 << 20;
@@ -50,16 +53,6 @@ pub struct LogWriter {
     needs_space: bool,
     // Last field: released after everything else is dropped.
     _lock: Box<dyn FileLock>,
-}
-
-pub(crate) struct ActiveSegment {
-    pub(crate) segment: Segment,
-    /// Everything before this offset is durable.
-    pub(crate) floor: u64,
-    /// Highest floor that some header or the control file states.
-    stated_floor: u64,
-    /// The complete header, until the first batch has written it.
-    header_due: Option<Box<SegmentHeader>>,
 }
 
 /// State of the log at the end of what was written of the stream.
@@ -453,79 +446,6 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Begins the next segment with room for a record of this size. All of the old one is durable.
-    fn next_segment(&mut self, record_bytes: usize) -> Result<(), LogError> {
-        let wanted = SegmentHeader {
-            size: segment_size(self.segment_bytes(), record_bytes),
-            ..self.next_open_header()
-        };
-        let ready = self.next.take(wanted).inspect_err(|error| {
-            self.needs_space = matches!(error, LogError::NoSpace { .. });
-        })?;
-        let old = &self.active.segment;
-        let header = SegmentHeader {
-            predecessor: Some(Predecessor {
-                number: old.number,
-                id: old.id,
-                end: old.end,
-            }),
-            last: self.stream.tip.id,
-            seqno: self.stream.tip.seqno,
-            vote: self.stream.vote,
-            first_batch: self.stream.next_batch,
-            created_ms: unix_ms(self.files.now()),
-            open: false,
-            ..ready.header
-        };
-        let segment = Segment::new(&header, ready.file);
-        self.shared
-            .state()
-            .segments
-            .insert(segment.number, segment.clone());
-        self.active = ActiveSegment {
-            header_due: Some(Box::new(header)),
-            ..ActiveSegment::new(segment)
-        };
-        Ok(())
-    }
-
-    fn prepare_next(&mut self) {
-        let Segment { end, size, .. } = self.active.segment;
-        if end > size / 4 {
-            self.next.start(self.next_open_header());
-        }
-        if end > size / 4 * 3 {
-            self.next.hurry();
-        }
-    }
-
-    fn next_open_header(&self) -> SegmentHeader {
-        let active = &self.active.segment;
-        let (identity, format) = {
-            let control = self.control.values();
-            (control.identity, control.format)
-        };
-        SegmentHeader {
-            format,
-            number: active.number + 1,
-            size: self.segment_bytes(),
-            member: identity.member,
-            group: identity.group,
-            predecessor: Some(Predecessor {
-                number: active.number,
-                id: active.id,
-                end: 0,
-            }),
-            open: true,
-            ..SegmentHeader::default()
-        }
-    }
-
-    fn segment_bytes(&self) -> u64 {
-        let member = self.control.values().identity.member;
-        self.options.spread_segment_bytes(member)
-    }
-
     /// Ends a repair once the durable log again has everything that the segments set aside had.
     pub(crate) fn note_repaired(&mut self) -> Result<(), LogError> {
         let until = self.control.values().repair_until;
@@ -602,24 +522,6 @@ impl LogWriter {
     }
 }
 
-impl ActiveSegment {
-    pub(crate) fn new(segment: Segment) -> ActiveSegment {
-        let floor = segment.end;
-        ActiveSegment {
-            segment,
-            floor,
-            stated_floor: floor,
-            header_due: None,
-        }
-    }
-}
-
-/// Size of a new segment with room for a record of this size: the option's, or larger.
-fn segment_size(segment_bytes: u64, record_bytes: usize) -> u64 {
-    let needed = SEGMENT_HEADER_BYTES + (BATCH_HEADER_BYTES + record_bytes) as u64;
-    segment_bytes.max(needed.next_multiple_of(SEGMENT_HEADER_BYTES))
-}
-
 fn check_next(last: Tip, entry: &Entry) -> Result<(), LogError> {
     let header = &entry.header;
     let expected = last.id.index.next();
@@ -657,47 +559,4 @@ fn too_large(base: &LogBase) -> LogError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Log, MemoryFiles};
-    use bytes::Bytes;
-    use std::path::Path;
-    use synod_consensus::{EntryHeader, Seqno, Term};
-
-    #[test]
-    fn configuration_of_a_later_program_is_no_damage() {
-        let files = MemoryFiles::new(1);
-        let open = |consent: &mut dyn FnMut(&crate::RepairPlan) -> bool| {
-            let (files, options) = (Arc::new(files.clone()), LogOptions::default());
-            Log::open_or_repair(files, Path::new("log"), options, consent)
-        };
-        let mut writer = open(&mut |_| true).unwrap().writer;
-        let header = EntryHeader {
-            depends_on: Seqno(0),
-            ..EntryHeader::bare(Term(1), LogIndex(1), Seqno(0), EntryKind::Config)
-        };
-        // Written as a later program does, with an encoding that this one refuses to append.
-        let entry = Entry::new(header, Bytes::from_static(&[99, 0, 0, 0, 0])).unwrap();
-        assert!(writer.append(std::slice::from_ref(&entry)).is_err());
-        let bytes = crate::format::record::entry_record_bytes(entry.payload.len());
-        writer.pending.push(PendingRecord {
-            record: Record::Entry(entry),
-            bytes,
-            tip: None,
-        });
-        writer.sync().unwrap();
-        writer.write_floor().unwrap();
-        drop(writer);
-        let image = files.content(&segment_path(Path::new("log"), 1));
-        let mut asked = false;
-        let refused = open(&mut |_| {
-            asked = true;
-            true
-        });
-        let Err(LogError::Version { what, found, .. }) = refused.map(drop) else {
-            panic!("it is neither cut nor repaired");
-        };
-        assert_eq!((what, found, asked), ("configuration", 99, false));
-        assert_eq!(files.content(&segment_path(Path::new("log"), 1)), image);
-    }
-}
+mod tests;

@@ -1,23 +1,103 @@
-//! Performs what the consensus core asks for, in the order in which it asks. The components that
+//! Hands messages of consensus to the core, and performs what it asks for, in the order in which it
+//! asks. The components that
 //! follow the log (certification, views, inconsistency, retention) see each entry when it is
 //! appended, and are informed of truncations, resets and commits here and nowhere else.
 
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Seqno,
-    WriteOp, WriteTicket,
+    Append, Body, Effect, EntryHeader, EntryKind, GroupId, LogIndex, MemberId, Message,
+    SendEntries, Seqno, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use super::own_log::Replication;
-use super::recovery::may_write;
+use super::own_log::{Arrived, Missing, Replication};
+use super::recovery::{may_obey, may_write};
+use crate::host::Level;
 use crate::read_for_peer::ReadForPeer;
 use crate::storage::Job;
 
 impl Driver {
+    pub(super) fn handle_consensus(
+        &mut self,
+        from: MemberId,
+        mut message: Message,
+        payloads: Vec<Option<Bytes>>,
+    ) {
+        if message.from != from || message.to != self.ctx.identity.me.member {
+            self.ctx.log(
+                Level::Warning,
+                format!("ignoring a message of member {from} that names other parties"),
+            );
+            return;
+        }
+        if self.ctx.identity.group == GroupId::NONE {
+            // Nothing may be written before the log knows which group it is for.
+            return;
+        }
+        self.leadership.elections.heard(&message);
+        if self.is_answer_to_this_leader(&message) {
+            // This turn performs what all such answers lead to: one commit, one message for each
+            // follower.
+            return self.ctx.core.handle_message(self.ctx.turns.now, message);
+        }
+        // The core wants its effects performed before it is given the next message. The payloads of
+        // that message come to hand only then: none is written with an entry that was there before.
+        self.perform_core_effects();
+        if self.is_stopped() || !may_obey(&mut self.ctx, &message) {
+            return;
+        }
+        let (core, proposals) = (&self.ctx.core, &self.proposals.local);
+        let arrived = self
+            .ctx
+            .own_log
+            .arrived(core, &mut message, payloads, |header| {
+                proposals.payload_of(header)
+            });
+        let Arrived { configs, missing } = match arrived {
+            Ok(arrived) => arrived,
+            Err(text) => {
+                self.ctx.own_log.forget_arrived();
+                return self.ctx.log(Level::Error, text);
+            }
+        };
+        let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
+        let before = self.ctx.core.counters().refused_entries();
+        let term = message.term;
+        self.ctx
+            .core
+            .handle_message_with(self.ctx.turns.now, message, &configs);
+        if let Some(Missing { index, sent_at }) = missing {
+            let now = self.ctx.turns.now;
+            self.ctx
+                .core
+                .payload_missing(now, (from, term), index, sent_at);
+        }
+        if has_entries && self.ctx.core.leader() == Some(from) {
+            self.catch_up.standstill.entries_came(
+                &self.ctx,
+                from,
+                self.ctx.core.counters().refused_entries() == before,
+            );
+        }
+        // The payloads' entries, if accepted, are in the effects now.
+        self.perform_core_effects();
+        self.ctx.own_log.forget_arrived();
+        // Learners may wait for entries that have just come.
+        self.catch_up.feeding.feed_waiting(&mut self.ctx);
+    }
+
+    fn is_answer_to_this_leader(&self, message: &Message) -> bool {
+        let is_answer = matches!(
+            message.body,
+            Body::AppendReply(_) | Body::HeartbeatReply { .. }
+        );
+        is_answer && self.ctx.core.is_leader() && message.term == self.ctx.core.term()
+    }
+
     pub(super) fn perform_core_effects(&mut self) {
         // A member that stops writes nothing more: the next write may rest on one that it did not
         // make.

@@ -65,12 +65,11 @@ mod writers;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use synod_consensus::{Body, GroupId, MemberId, Message, SessionId, Time};
+use synod_consensus::{MemberId, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::{DataState, PeerMessage};
 
-use crate::host::{Host, Level, Remedy};
+use crate::host::{Host, Remedy};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
@@ -85,10 +84,10 @@ use flow_control::FlowControl;
 use identity::Identity;
 use leadership::Leadership;
 use membership::{LEAVE_LIMIT, Membership, Views};
-use own_log::{Arrived, Missing, OwnLog, RepairWatch};
+use own_log::{OwnLog, RepairWatch};
 use proposals::{Link, Proposals};
 use purge_policy::PurgePolicy;
-use recovery::{Recovery, may_obey};
+use recovery::Recovery;
 
 pub use commands::{CommandReply, CommandRequest};
 pub use commit_wait::CommitWait;
@@ -538,83 +537,6 @@ impl Driver {
             // Between the transports, which measure with them.
             PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => {}
         }
-    }
-
-    fn handle_consensus(
-        &mut self,
-        from: MemberId,
-        mut message: Message,
-        payloads: Vec<Option<Bytes>>,
-    ) {
-        if message.from != from || message.to != self.ctx.identity.me.member {
-            self.ctx.log(
-                Level::Warning,
-                format!("ignoring a message of member {from} that names other parties"),
-            );
-            return;
-        }
-        if self.ctx.identity.group == GroupId::NONE {
-            // Nothing may be written before the log knows which group it is for.
-            return;
-        }
-        self.leadership.elections.heard(&message);
-        if self.is_answer_to_this_leader(&message) {
-            // This turn performs what all such answers lead to: one commit, one message for each
-            // follower.
-            return self.ctx.core.handle_message(self.ctx.turns.now, message);
-        }
-        // The core wants its effects performed before it is given the next message. The payloads of
-        // that message come to hand only then: none is written with an entry that was there before.
-        self.perform_core_effects();
-        if self.is_stopped() || !may_obey(&mut self.ctx, &message) {
-            return;
-        }
-        let (core, proposals) = (&self.ctx.core, &self.proposals.local);
-        let arrived = self
-            .ctx
-            .own_log
-            .arrived(core, &mut message, payloads, |header| {
-                proposals.payload_of(header)
-            });
-        let Arrived { configs, missing } = match arrived {
-            Ok(arrived) => arrived,
-            Err(text) => {
-                self.ctx.own_log.forget_arrived();
-                return self.ctx.log(Level::Error, text);
-            }
-        };
-        let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
-        let before = self.ctx.core.counters().refused_entries();
-        let term = message.term;
-        self.ctx
-            .core
-            .handle_message_with(self.ctx.turns.now, message, &configs);
-        if let Some(Missing { index, sent_at }) = missing {
-            let now = self.ctx.turns.now;
-            self.ctx
-                .core
-                .payload_missing(now, (from, term), index, sent_at);
-        }
-        if has_entries && self.ctx.core.leader() == Some(from) {
-            self.catch_up.standstill.entries_came(
-                &self.ctx,
-                from,
-                self.ctx.core.counters().refused_entries() == before,
-            );
-        }
-        // The payloads' entries, if accepted, are in the effects now.
-        self.perform_core_effects();
-        self.ctx.own_log.forget_arrived();
-        // Learners may wait for entries that have just come.
-        self.catch_up.feeding.feed_waiting(&mut self.ctx);
-    }
-
-    fn is_answer_to_this_leader(&self, message: &Message) -> bool {
-        let is_answer = matches!(
-            message.body,
-            Body::AppendReply(_) | Body::HeartbeatReply { .. }
-        );
-        is_answer && self.ctx.core.is_leader() && message.term == self.ctx.core.term()
     }
 
     fn perform(&mut self) {

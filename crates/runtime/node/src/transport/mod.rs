@@ -15,6 +15,7 @@ mod channel;
 mod compression;
 mod dial;
 mod discovery;
+mod driver_network;
 mod encryption;
 pub mod galera;
 mod greeting;
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Network, Setting, SignOfLife, lock};
+use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Setting, SignOfLife, lock};
 use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
@@ -53,6 +54,7 @@ pub use compression::{CompressionChoice, CompressionStatus};
 use dial::{CallLimits, DialError};
 use discovery::OutboundAnswers;
 pub(crate) use discovery::group_at;
+pub(crate) use driver_network::DriverNetwork;
 pub(crate) use encryption::ConnectionEncryption;
 pub use inbound::{CommandConnection, CommandHandler};
 use known_peers::{Admission, KnownPeers};
@@ -577,55 +579,6 @@ impl Transport {
     /// Sends an event that keeps its place among the messages of a lane.
     fn send_event_on(&self, lane: Lane, event: Event) {
         self.events.send(Incoming::on_lane(event, lane));
-    }
-}
-
-/// The transport, as the driver reaches it. Every call returns at once. Messages leave at the end
-/// of the turn ([`Transport::end_turn`]); those to members without a connection are lost.
-pub(crate) struct DriverNetwork(pub(crate) Arc<Transport>);
-
-impl Network for DriverNetwork {
-    fn send(&self, to: MemberId, message: PeerMessage) {
-        self.0.send_in_turn(to, None, message);
-    }
-
-    fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
-        self.0.send_in_turn(to, Some(connection), message);
-    }
-
-    fn knows(&self, member: MemberId) -> bool {
-        lock(&self.0.links).contains_key(&member)
-    }
-
-    fn connect(&self, member: MemberId, address: &str) {
-        self.0.connect(member, address);
-    }
-
-    fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
-        lock(&self.0.links).retain(|member, link| {
-            let keep = wanted(*member) || link.is_wanted_by_peer();
-            if !keep {
-                link.close();
-            }
-            keep
-        });
-    }
-
-    fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
-        self.0.set_known(known);
-    }
-
-    fn set_group(&self, group: GroupId) {
-        lock(&self.0.identity).group = group;
-        // A peer of another group, or of none that is known, has to repeat the handshake.
-        for link in lock(&self.0.links).values() {
-            link.reset_unless(group);
-        }
-        self.0.connections.close_other_groups(group);
-    }
-
-    fn stop_seeking(&self) {
-        self.0.seeking.stop();
     }
 }
 

@@ -19,12 +19,13 @@ use synod_node::{
     ApplyOutcome, DecisionSearch, MemberId, OutcomeDecision, Remedy, Seqno, shows_other_data,
 };
 
+use super::recorded_lack::{let_database_heal, note_ended};
 use super::{error_kinds, table_from_rows};
 use crate::api::LogLevel;
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::departure::Data;
-use crate::connection::session::{Session, State};
+use crate::connection::session::Session;
 
 /// Most errors and decisions that are remembered. They matter until the decision was delivered and
 /// its action has ended here.
@@ -519,11 +520,6 @@ pub(crate) fn error_text(bytes: &[u8]) -> String {
     text.trim_matches([' ', '\0', ';']).to_owned()
 }
 
-/// Steps in which the period of the engine's flushes is waited for.
-const STEPS: u32 = 8;
-/// Least period that is taken for true: an engine that always flushes needs time for that, too.
-const FLUSH_PERIOD_MIN: Duration = Duration::from_millis(100);
-
 /// An action is about to be applied. Costs nothing unless the database lacks one.
 pub(crate) fn note_beginning(session: &Session, seqno: i64) {
     let position = &session.server.position;
@@ -565,114 +561,5 @@ fn note_passed_over(session: &Session, seqno: i64) {
     }
 }
 
-/// An action was applied, or has failed as it should. Costs nothing unless the database lacked
-/// one.
-pub(crate) fn note_ended(session: &Session, seqno: i64, failed_alike: bool) {
-    let position = &session.server.position;
-    if position.was_lacking(seqno) && position.heals(seqno, failed_alike) {
-        session.log(
-            LogLevel::Info,
-            format!("the database has action {seqno}, which it lacked"),
-        );
-        forget_once_flushed(session);
-    }
-}
-
-fn forget_once_flushed(session: &Session) {
-    let forget = |session: &Session| {
-        let_engine_flush(session, |_| session.is_closing().then_some(()));
-    };
-    if let Err(error) = session.start_thread("synod-healed", forget) {
-        // The record stays until the next orderly stop.
-        session.log(LogLevel::Warn, error);
-    }
-}
-
-/// Waits until the engine must have flushed what was applied again, or until the end. A step
-/// in which this process stood still counts once only: its engine stood still, too.
-fn let_engine_flush(session: &Session, is_over: impl Fn(&mut State) -> Option<()>) {
-    let position = &session.server.position;
-    let period = session.server.restart.flush_period().max(FLUSH_PERIOD_MIN);
-    let step = period / STEPS;
-    while position.awaits_flush() {
-        if session
-            .wait_for(Some(Instant::now() + step), &is_over)
-            .is_some()
-        {
-            return;
-        }
-        position.count_run(step, period);
-    }
-}
-
-/// The record has room for one action: what is in the database by now is on its disk first.
-fn let_database_heal(session: &Session) {
-    let_engine_flush(session, |_| None);
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decision(seqno: i64, outcome: u64) -> OutcomeDecision {
-        OutcomeDecision {
-            seqno: Seqno(seqno),
-            outcome: ApplyOutcome(outcome),
-            answers: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn decisions_are_compared_with_what_happened_here() {
-        let mut outcomes = Outcomes::default();
-        assert_eq!(outcomes.compare(5), None, "nothing was decided");
-        outcomes.note(&decision(5, 0));
-        assert_eq!(outcomes.compare(5), None);
-        outcomes.note(&decision(6, 9));
-        assert_eq!(outcomes.compare(6), Some(ApplyOutcome(9)), "not so here");
-        outcomes.fail(7, ApplyOutcome(9));
-        outcomes.note(&decision(7, 9));
-        assert_eq!(outcomes.compare(7), None);
-    }
-
-    #[test]
-    fn decisions_that_were_never_delivered_are_found_once_their_actions_have_ended() {
-        let mut outcomes = Outcomes::default();
-        outcomes.begin_at(3);
-        for (seqno, outcome) in [(2, 9), (4, 0), (5, 9), (6, 9)] {
-            outcomes.note(&decision(seqno, outcome));
-        }
-        outcomes.fail(5, ApplyOutcome(9));
-        assert_eq!(outcomes.first_loser(5), None, "6 has not ended");
-        assert_eq!(outcomes.first_loser(6), Some((6, ApplyOutcome(9))));
-    }
-
-    #[test]
-    fn first_decision_counts() {
-        let mut outcomes = Outcomes::default();
-        outcomes.note(&decision(5, 0));
-        assert_eq!(outcomes.compare(5), None);
-        outcomes.note(&decision(5, 9));
-        assert_eq!(outcomes.compare(5), None);
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut outcomes = Outcomes::default();
-        for seqno in 0..2 * PAST_MAX as i64 {
-            outcomes.fail(seqno, ApplyOutcome(9));
-            outcomes.note(&decision(seqno, 9));
-        }
-        assert_eq!(
-            (outcomes.failed.len(), outcomes.decided.len()),
-            (PAST_MAX, PAST_MAX)
-        );
-        assert!(outcomes.failed.contains_key(&(2 * PAST_MAX as i64 - 1)));
-    }
-
-    #[test]
-    fn error_texts_lose_their_padding() {
-        assert_eq!(error_text(b" Error_code: 1060;\0"), "Error_code: 1060");
-        assert_eq!(error_text(b"\0\0"), "");
-    }
-}
+mod tests;

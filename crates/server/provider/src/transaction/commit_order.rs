@@ -25,7 +25,8 @@ use wsrep_sys as sys;
 
 use crate::api::{LogLevel, ReplayContext, Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
-use crate::apply::failed_action_here::{Failure, note_ended, note_failing};
+use crate::apply::failed_action_here::{Failure, note_failing};
+use crate::apply::recorded_lack::note_ended;
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::Connection;
