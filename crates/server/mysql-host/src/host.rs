@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,6 +62,9 @@ pub(crate) struct Member {
     applied: AtomicI64,
     /// Whether the group is asked how far the other databases are.
     pub(crate) knows_others: AtomicBool,
+    /// Bytes of the largest transaction of this server's clients that the group has ordered, since
+    /// the database last had everything.
+    pub(crate) largest_bytes: AtomicU64,
     /// Since when the server has been taking the event that it is given.
     pub(crate) queuing: Mutex<Option<Instant>>,
     state: Mutex<State>,
@@ -136,6 +139,7 @@ impl Member {
             had_at_start: Seqno(executed.last(settings.group) as i64),
             applied: AtomicI64::new(applied),
             knows_others: AtomicBool::new(false),
+            largest_bytes: AtomicU64::new(0),
             queuing: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -353,6 +357,8 @@ impl Member {
         });
         match result {
             ProposalResult::Ordered { seqno, .. } => {
+                self.largest_bytes
+                    .fetch_max(client.bytes(), Ordering::Relaxed);
                 if waits_for_others {
                     self.await_others(seqno, statement.as_ref());
                 }

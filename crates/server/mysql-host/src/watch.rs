@@ -5,9 +5,12 @@
 //! the group must hear how far the database is, and waits of killed clients must end.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers};
+use synod_node::{
+    Command, DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers,
+};
 
 use crate::host::{Member, State};
 use crate::server::{Opening, ServerError};
@@ -34,6 +37,10 @@ const LAG_MAX: Duration = Duration::from_secs(1);
 /// A writer that has not ended for so long what the group has committed should not lead either: a
 /// server whose disk is full waits for room, for as long as it takes.
 const ENDING_MAX: Duration = Duration::from_secs(5);
+/// Longer, by a second for so many bytes of the largest of them: it is written to the binlog first.
+const ENDED_BYTES_PER_S: u64 = 10 << 20;
+/// The group is told so long that it is to choose another leader.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(1);
 /// The group is asked so long for a change, and its answer is waited for so long.
 const WRITERS_LIMIT: Duration = Duration::from_secs(10);
 const WRITERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -209,26 +216,44 @@ impl Member {
     /// writer whose commits do not end.
     fn keep_weight(&self, lag: &mut Lag) {
         let (committed, now) = (self.node().commit_seqno(), Instant::now());
-        lag.note(self.applied(), committed, now);
+        let applied = self.applied();
+        lag.note(applied, committed, now);
+        if applied >= committed {
+            self.largest_bytes.store(0, Ordering::Relaxed);
+        }
         let (follows, is_open) = {
             let state = self.lock();
             (state.stage == Stage::Following, state.is_open == Some(true))
         };
-        let limit = if is_open { ENDING_MAX } else { LAG_MAX };
+        let largest_s = self.largest_bytes.load(Ordering::Relaxed) / ENDED_BYTES_PER_S;
+        let limit = match is_open {
+            true => ENDING_MAX + Duration::from_secs(largest_s),
+            false => LAG_MAX,
+        };
         let defers = follows.then_some(lag.exceeds(limit, now));
         if lag.told != defers {
             lag.told = defers;
-            if is_open && defers == Some(true) {
-                let text = format!(
-                    "commits that the group has do not end on this server for {} s: another one \
-                     becomes the writer. Is the disk of its binlog or data full? See its error log",
-                    ENDING_MAX.as_secs()
-                );
-                self.log(Level::Warning, text);
-            }
             if let Some(defers) = defers {
                 self.set_defers(defers);
             }
+            if is_open && defers == Some(true) {
+                self.give_up_writing(limit);
+            }
+        }
+    }
+
+    /// Has another server become the writer now: by its weight alone, it would after some election
+    /// timeouts.
+    fn give_up_writing(&self, limit: Duration) {
+        let text = format!(
+            "commits that the group has do not end on this server for {} s: another one becomes \
+             the writer. Is the disk of its binlog or data full? See its error log",
+            limit.as_secs()
+        );
+        self.log(Level::Warning, text);
+        let command = Command::TransferLeadership { to: None };
+        if let Err(error) = self.node().administrate(command, HAND_OVER_LIMIT) {
+            self.log(Level::Warning, error.to_string());
         }
     }
 
