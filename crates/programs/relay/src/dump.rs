@@ -10,8 +10,8 @@ use synod_binlog::writer::FIRST_POSITION;
 use synod_binlog::{BinlogWriter, EventError, EventType, Outgoing, Placed};
 use synod_node::{CommittedLog, FollowError, Level, Seqno};
 
-use crate::connected_readers::Seat;
 use crate::late_readers::LateReaderTurns;
+use crate::one_reader_per_server_id::Seat;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets, Refusal};
 use crate::reader_connection::{Relay, displaced_by};

@@ -12,7 +12,6 @@
 pub mod accounts;
 mod callers;
 pub mod config;
-mod connected_readers;
 mod consequences;
 mod dump;
 pub mod encryption;
@@ -20,6 +19,7 @@ pub mod encryption;
 #[doc(hidden)]
 pub mod fuzzing;
 mod late_readers;
+mod one_reader_per_server_id;
 mod protocol;
 mod pull;
 mod reader_connection;

@@ -18,10 +18,10 @@ use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
-use crate::connected_readers::Seat;
 use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encrypting;
 use crate::late_readers::LateReaderPermits;
+use crate::one_reader_per_server_id::Seat;
 use crate::protocol::packet::{Answer, Connection, Packets, Refusal};
 use crate::protocol::question::{Facts, ReaderVariables, answer};
 use crate::request::{Identity, Request};

@@ -18,7 +18,7 @@ use synod_node::{
     Action, Class, CommittedLog, KeySet, Node, Pending, ProposalResult, Seqno, WaitPolicy,
 };
 
-use crate::connected_readers::{At, Place};
+use crate::one_reader_per_server_id::{At, Place};
 use crate::pull::control::OrderRefusal;
 use crate::upstream_log::entry::Note;
 use crate::upstream_log::history::GtidState;
@@ -345,7 +345,7 @@ mod readers_order_tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::connected_readers::At;
+    use crate::one_reader_per_server_id::At;
 
     fn registry(passed: i64) -> RegisteredReaders {
         let mut registry = RegisteredReaders::default();

@@ -21,12 +21,12 @@ use synod_tls::Reading;
 
 use crate::callers::{self, CallerPlace, Callers, PROOF_LIMIT, admit};
 use crate::config::RelayConfig;
-use crate::connected_readers::{ConnectedReaders, NoSeat, Place, Seat};
 use crate::consequences::for_readers;
 use crate::dump::{DumpError, Origin};
 use crate::encryption::{Encrypting, Encryption, Link, Socket};
 use crate::late_readers::LateReaderPermits;
 use crate::lock;
+use crate::one_reader_per_server_id::{ConnectedReaders, NoSeat, Place, Seat};
 use crate::protocol::packet::{Answer, Packets, Refusal};
 use crate::reader_connection::{Ended, Reader, Relay};
 use crate::stalled_reader::limit_stalls;

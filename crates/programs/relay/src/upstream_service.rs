@@ -17,8 +17,8 @@ use synod_logger::output::Output;
 use synod_node::{FullLogPolicy, Level, Node, Seqno, WritePermission};
 
 use crate::config::UpstreamSettings;
-use crate::connected_readers::Place;
 use crate::lock;
+use crate::one_reader_per_server_id::Place;
 use crate::pull::control::{Control, Order, OrderRefusal};
 use crate::pull::puller::Puller;
 use crate::pull::session::Room;

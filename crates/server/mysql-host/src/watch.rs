@@ -31,6 +31,9 @@ const QUEUING_MAX: Duration = Duration::from_secs(10);
 /// A server that needs longer to apply what is committed should not lead: as the writer it would
 /// take writes only after that.
 const LAG_MAX: Duration = Duration::from_secs(1);
+/// A writer that has not ended for so long what the group has committed should not lead either: a
+/// server whose disk is full waits for room, for as long as it takes.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 /// The group is asked so long for a change, and its answer is waited for so long.
 const WRITERS_LIMIT: Duration = Duration::from_secs(10);
 const WRITERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -66,9 +69,9 @@ impl Lag {
         self.lacks.get_or_insert((committed, now));
     }
 
-    fn is_long(&self, now: Instant) -> bool {
+    fn exceeds(&self, limit: Duration, now: Instant) -> bool {
         let lacks = self.lacks.map(|(_, since)| now - since);
-        self.last.max(lacks.unwrap_or_default()) > LAG_MAX
+        self.last.max(lacks.unwrap_or_default()) > limit
     }
 }
 
@@ -202,7 +205,8 @@ impl Member {
         });
     }
 
-    /// Keeps leadership away from a server that lags: writers wait for its applier.
+    /// Keeps leadership away from a server that lags, for writers wait for its applier, and from a
+    /// writer whose commits do not end.
     fn keep_weight(&self, lag: &mut Lag) {
         let (committed, now) = (self.node().commit_seqno(), Instant::now());
         lag.note(self.applied(), committed, now);
@@ -210,9 +214,18 @@ impl Member {
             let state = self.lock();
             (state.stage == Stage::Following, state.is_open == Some(true))
         };
-        let defers = follows.then_some(lag.is_long(now) && !is_open);
+        let limit = if is_open { ENDING_MAX } else { LAG_MAX };
+        let defers = follows.then_some(lag.exceeds(limit, now));
         if lag.told != defers {
             lag.told = defers;
+            if is_open && defers == Some(true) {
+                let text = format!(
+                    "commits that the group has do not end on this server for {} s: another one \
+                     becomes the writer. Is the disk of its binlog or data full? See its error log",
+                    ENDING_MAX.as_secs()
+                );
+                self.log(Level::Warning, text);
+            }
             if let Some(defers) = defers {
                 self.set_defers(defers);
             }
@@ -362,15 +375,15 @@ mod tests {
         let at = |ms| begin + Duration::from_millis(ms);
         let mut lag = Lag::default();
         lag.note(Seqno(1), Seqno(5), at(0));
-        assert!(!lag.is_long(at(900)));
+        assert!(!lag.exceeds(LAG_MAX, at(900)));
         lag.note(Seqno(4), Seqno(9), at(1100));
-        assert!(lag.is_long(at(1100)));
+        assert!(lag.exceeds(LAG_MAX, at(1100)) && !lag.exceeds(ENDING_MAX, at(1100)));
         // What it lacked has taken so long; what it lacks now is younger.
         lag.note(Seqno(5), Seqno(9), at(1200));
-        assert!(lag.is_long(at(1200)));
+        assert!(lag.exceeds(LAG_MAX, at(1200)));
         lag.note(Seqno(9), Seqno(12), at(1300));
-        assert!(!lag.is_long(at(1300)));
+        assert!(!lag.exceeds(LAG_MAX, at(1300)));
         lag.note(Seqno(12), Seqno(12), at(9000));
-        assert!(!lag.is_long(at(9000)));
+        assert!(!lag.exceeds(LAG_MAX, at(9000)));
     }
 }

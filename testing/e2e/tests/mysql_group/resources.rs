@@ -1,4 +1,4 @@
-//! A disk that is full, and a transaction of a million rows.
+//! Disks that are full, and a transaction of a million rows.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use synod_local_cluster::wait_for;
 use crate::load::{ROWS, under_load};
 
 const PORT: u16 = 19780;
+const WRITER_PORT: u16 = 19880;
 const ROWS_PORT: u16 = 19800;
 /// A disk with room for the database and little more.
 const DISK_BYTES: u64 = 600 << 20;
@@ -55,6 +56,27 @@ fn secondary_with_a_full_disk_stops_no_other_server_and_follows_once_it_has_room
         begun.elapsed(),
         answers.longest_gap_after(since)
     );
+    answers.check(&group)
+}
+
+/// The disk of the writer is full: its server waits for room, and would for as long as it takes.
+/// Another one writes meanwhile, and nothing that was acknowledged is lost.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn another_server_writes_while_the_disk_of_the_writer_is_full() -> Outcome {
+    let (group, disks) = MysqlGroup::on_disks_of("full_writer", WRITER_PORT, DISK_BYTES)?;
+    let (writer, clients) = under_load(&group)?;
+    let since = Instant::now();
+    fill(disks[writer].path())?;
+    group.await_writer(&others(writer))?;
+    clients.await_more(ROWS, PATIENCE)?;
+    std::fs::remove_file(disks[writer].path().join("filler")).why("making room")?;
+    let answers = clients.finish();
+    eprintln!(
+        "{:?} at most without a commit",
+        answers.longest_gap_after(since)
+    );
+    group.await_whole()?;
     answers.check(&group)
 }
 

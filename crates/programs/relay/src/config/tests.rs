@@ -46,7 +46,7 @@ fn relay_has_less_in_memory_than_a_server_unless_its_file_says_otherwise() {
 
 #[test]
 fn file_in_the_package_is_right_but_for_the_password() {
-    let text = include_str!("../../../../packaging/relay.toml");
+    let text = include_str!("../../../../../packaging/relay.toml");
     let hash = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
     let path = Path::new("relay.toml");
     RelayConfig::parse(path, &text.replace("*...", hash)).unwrap();
