@@ -110,8 +110,8 @@ struct OldMark {
 }
 
 impl Certifier {
-    /// A certifier that knows nothing at or below `window_start`. The first action to ingest is the
-    /// next one.
+    /// A certifier that knows nothing at or below `window_start`. The next one is the first to
+    /// ingest.
     pub fn new(window_start: i64, limits: CertLimits) -> Certifier {
         Certifier {
             limits,
@@ -130,8 +130,7 @@ impl Certifier {
         }
     }
 
-    /// The verdict for an action that would get `seqno`, the one after the last ingested. Changes
-    /// nothing.
+    /// The verdict for an action that would get `seqno`, the next one. Changes nothing.
     pub fn certify(&self, seqno: i64, request: &Request<'_>) -> Verdict {
         debug_assert_eq!(seqno, self.last + 1, "verdicts are about the next seqno");
         match request.class {
@@ -322,8 +321,7 @@ impl Certifier {
         touched
     }
 
-    /// Keeps the holds of an action, in the index or as a run; returns the marks that they
-    /// replaced.
+    /// Keeps the holds of an action, in the index or as a run; returns the marks replaced.
     fn hold(&mut self, seqno: i64, source: SourceId, keys: &KeySet) -> Vec<OldMark> {
         if keys.len() <= self.limits.run_above {
             return self.record(seqno, source, keys);

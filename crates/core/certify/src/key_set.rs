@@ -265,10 +265,7 @@ impl ExactSizeIterator for KeySetIter<'_> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeKeysError {
     #[error("key set of {found} bytes is too short for its count")]
-    NoCount {
-        /// Bytes given.
-        found: usize,
-    },
+    NoCount { found: usize },
     #[error("key set claims {count} keys but {found} bytes follow")]
     WrongLength {
         count: u32,

@@ -1,9 +1,6 @@
 //! Certification: conflict detection and apply dependencies over key fingerprints.
 //!
-//! For each action that is proposed, the leader asks two questions before it appends the action to
-//! the log. Does it conflict with an action that its origin had not seen? Which earlier actions
-//! must be applied before it? The verdict is written into the entry, so that no other member
-//! decides again ("certify once, at the leader").
+//! DESIGN.md beside the crate has the way of a write set.
 //!
 //! # Rules
 //!

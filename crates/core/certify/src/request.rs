@@ -54,7 +54,6 @@ impl Class {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The action may be ordered.
     Pass {
         /// Last seqno that must be applied before the action; below its own seqno.
         depends_on: i64,
@@ -66,7 +65,6 @@ pub enum Verdict {
     },
     /// Its snapshot position is before the certification window. The client may try again.
     TooOld {
-        /// The snapshot position of the request.
         last_seen: i64,
         /// The smallest snapshot position that could have passed.
         window_start: i64,

@@ -52,7 +52,6 @@ pub enum ConfigChange {
         name: String,
         /// Its address from now on, `host:port`.
         address: String,
-        /// Protocol versions that it speaks now.
         versions: VersionRange,
         /// Subject of the certificate that it is bound to from now on; none leaves that as it is.
         certificate: Option<String>,
@@ -165,8 +164,7 @@ pub enum LeaderTransferError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub member: MemberId,
-    /// The member's log is durable, and the same as the leader's, up to here. Zero: nothing is
-    /// known.
+    /// The member's log is durable, and the same as the leader's, up to here. Zero: unknown.
     pub match_index: LogIndex,
     pub next_index: LogIndex,
     pub mode: ProgressMode,

@@ -1,6 +1,5 @@
-//! The state machine: its state, its inputs and outputs. The rules live in the sibling modules, one
-//! per concern, each as an `impl Core`. This file has what they share: the fields and the dispatch of
-//! messages.
+//! The state machine. The rules live in the sibling modules, one per concern, each as an `impl
+//! Core`. This file has what they share: the fields and the dispatch of messages.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,31 +23,8 @@ use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 use crate::unsent_answers::Waiting;
 
 /// One member's part of the protocol. Sans-IO: inputs say what happened, effects say what to do.
-///
-/// The methods are of four classes:
-///
-/// - inputs: [`Core::handle_message`], [`Core::handle_message_with`], [`Core::handle_tick`],
-///   [`Core::persisted`], [`Core::peer_connected`], [`Core::peer_disconnected`], [`Core::purged`];
-/// - commands: [`Core::bootstrap`], [`Core::propose`], [`Core::change_config`],
-///   [`Core::transfer_leadership`], [`Core::read`], [`Core::cancel_read`],
-///   [`Core::set_install_base`], [`Core::set_eligible`], [`Core::set_leader_preference`],
-///   [`Core::set_leader_weights`];
-/// - outputs: [`Core::poll_effect`] until `None`, then [`Core::poll_timeout`];
-/// - getters.
-///
-/// The driver polls all effects before it hands in the next message. Several commands or
-/// completions may precede one round of polling; they then share one write and one message per
-/// follower. So may answers to a leader in its term (an [`AppendReply`], a heartbeat's), which
-/// neither append nor truncate. Time must not go backwards. The crate's documentation has the
-/// driver's duties in order.
-///
-/// ```text
-///             timeout, hint            majority would             majority did
-///   Follower ---------------> PreCandidate ------------> Candidate ------------> Leader
-///     ^  ^ ^--- leader heard -----|                          |                     |
-///     |  '---------- leader heard, higher term --------------'                     |
-///     '------------- higher term, quorum lost, removed ----------------------------'
-/// ```
+/// The crate's documentation has the driver's duties in order; `docs/protocol.md` draws the states.
+/// Time must not go backwards.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) id: MemberId,
@@ -78,7 +54,7 @@ pub struct Core {
     /// Time before which no message raises the term by a leap; see `election/mod.rs`.
     pub(crate) next_leap_at: Time,
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
-    /// is heard.
+    /// heard.
     pub(crate) election_at: Option<Time>,
     pub(crate) vote_round: VoteRound,
     /// A candidate that cannot win counts this learner among the voters. Set by
@@ -203,8 +179,6 @@ impl Core {
         core
     }
 
-    // --- inputs -----------------------------------------------------------------------------
-
     /// Appends with config entries need [`Core::handle_message_with`].
     pub fn handle_message(&mut self, now: Time, message: Message) {
         self.handle_message_with(now, message, &[]);
@@ -315,8 +289,6 @@ impl Core {
         self.replicate = true;
     }
 
-    // --- outputs ----------------------------------------------------------------------------
-
     /// The next effect to perform, in order; `None`: all are polled. Proposed entries and
     /// followers' windows become writes and messages only here, so that what gathered since travels
     /// together.
@@ -338,8 +310,6 @@ impl Core {
         };
         role.into_iter().chain(self.reads_deadline()).min()
     }
-
-    // --- getters ----------------------------------------------------------------------------
 
     pub fn id(&self) -> MemberId {
         self.id
@@ -427,8 +397,6 @@ impl Core {
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
-
-    // --- shared by the rules ----------------------------------------------------------------
 
     pub(crate) fn observe(&mut self, now: Time) {
         self.now = self.now.max(now);

@@ -44,8 +44,7 @@ use crate::core::Core;
 use crate::types::EntryId;
 
 impl Core {
-    /// The entry that a log under repair has to reach before it counts as whole. `None`: it is
-    /// whole.
+    /// The entry that a log under repair has to reach to count as whole. `None`: it is.
     pub fn repairing_until(&self) -> Option<EntryId> {
         self.repair
     }

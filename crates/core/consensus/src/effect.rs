@@ -38,7 +38,6 @@ pub enum Effect {
     /// For an entry that this member appends as the leader it comes before the write, whose payload
     /// is its [`crate::Config::encode`].
     Config(ConfigAt),
-    /// Answer to [`crate::Core::read`].
     ReadReady {
         id: u64,
         /// The group's position: everything acknowledged before the question is at or below it.
@@ -70,8 +69,7 @@ pub struct SendEntries {
     /// None of these entries was sent to the receiver before in this term. Only then the driver may
     /// leave out payloads that the receiver has itself, as the origin.
     pub is_first_time: bool,
-    /// Whether the driver may stop before `last`, to keep the message small, after at least one
-    /// entry.
+    /// Whether the driver may stop before `last`, to keep it small, after at least one entry.
     pub may_shorten: bool,
     pub commit: LogIndex,
     pub sent_at: Time,

@@ -7,9 +7,7 @@
 //! Bridging Theory and Practice", 2014). Every rule names its section; `docs/protocol.md` lists the
 //! rules, and why they are safe.
 //!
-//! The crate is sans-IO: no sockets, files, threads or clocks. Inputs go in and effects come out.
-//! Time is an argument and randomness is seeded, so equal inputs give equal outputs. The core holds
-//! entry headers and sizes, never payloads, and never reads storage.
+//! The crate is sans-IO (DESIGN.md): equal inputs give equal outputs.
 //!
 //! - [`Core`]: one member's protocol state.
 //! - [`Outbox`] and [`ProposalDedup`]: both ends of a proposal's way from any member to the leader.
@@ -26,8 +24,8 @@
 //!    ([`Core::peer_connected`], [`Core::peer_disconnected`]), and commands such as
 //!    [`Core::propose`].
 //! 3. It then polls [`Core::poll_effect`] until `None`, before the next message. Several commands,
-//!    completions, or answers to a leader may precede one round of polling; they share one write
-//!    and one message per follower.
+//!    completions, or answers to a leader in its term (they neither append nor truncate) may
+//!    precede one round of polling; they share one write and one message per follower.
 //! 4. It performs the effects in the order given:
 //!    - [`Effect::Write`]: writes to the log in ticket order, and reports the latest durable ticket
 //!      with [`Core::persisted`]. It need not wait: writes and messages are concurrent. A failed

@@ -9,8 +9,7 @@ use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
 pub struct Message {
     pub from: MemberId,
     pub to: MemberId,
-    /// Sender's term. In a pre-vote and its consent: the term that the sender would be a candidate
-    /// in.
+    /// Sender's term. In a pre-vote and its consent: that of the candidacy.
     pub term: Term,
     pub body: Body,
 }
@@ -63,8 +62,7 @@ pub enum Body {
         sent_at: Time,
         read_round: u64,
     },
-    /// A commit index that no append carries. Asks for no answer: the next heartbeat makes up for a
-    /// loss.
+    /// A commit index that no append carries. No answer: the next heartbeat makes up for a loss.
     CommitNotice {
         /// Leader's commit index, as far as the receiver is expected to hold the log.
         commit: LogIndex,
@@ -84,7 +82,6 @@ pub enum Body {
         /// The sender's own number for the question.
         id: u64,
     },
-    /// Answer to [`Body::Read`].
     ReadReply {
         id: u64,
         /// The leader's commit index at a moment after the question was asked.

@@ -1,9 +1,7 @@
 //! The durable log of one member.
 //!
-//! Entries, truncations, votes and resets form one ordered stream of records. Records are written
-//! in batches: one `write` and one `fdatasync` per batch, however many gathered since the last
-//! (group commit). The stream lives in numbered segment files beside a small control file.
-//! `docs/log-format.md` gives every byte and the case analysis of crashes.
+//! DESIGN.md beside the crate has the way of an entry, `docs/log-format.md` every byte and the case
+//! analysis of crashes.
 //!
 //! # Rules
 //!
@@ -15,8 +13,6 @@
 //!   known durable are a *torn tail*, which the next start cuts.
 //! - A [`LogReader`] verifies every entry that it reads from disk. It is cheap to clone and works
 //!   on any thread; no lock is held over I/O, so a reader never delays the writer.
-//! - The crate never decides what may be appended, truncated or purged. That is the business of
-//!   `synod-consensus` and its driver.
 //!
 //! # The loop of the writer's thread
 //!

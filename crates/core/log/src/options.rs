@@ -23,8 +23,7 @@ pub struct LogOptions {
     /// eighth smaller. An entry that does not fit gets a segment of its own size. Applies to
     /// segments made from now on.
     pub segment_bytes: u64,
-    /// Bytes of payload kept in memory for readers. Zero keeps only entries that are not yet
-    /// written.
+    /// Bytes of payload kept in memory for readers. Zero: only entries not yet written.
     pub cache_bytes: u64,
     /// Log size in bytes above which the oldest segments are to be purged. Twice this size is the
     /// hard bound, see [`crate::LogWriter::retention_point`]. A log uses up to an eighth less, and
@@ -65,8 +64,7 @@ impl LogOptions {
         (self.retain_bytes > most).then_some(most)
     }
 
-    /// The size that a log of `size` bytes may have, so that the share stays free which this option
-    /// asks for.
+    /// The size that a log of `size` bytes may have, so that the share of this option stays free.
     pub(crate) fn size_beside(&self, space: Space, size: u64) -> u64 {
         let free_min = u128::from(space.total) * u128::from(self.free_percent_min.min(100)) / 100;
         let free_min = u64::try_from(free_min).unwrap_or(u64::MAX);
@@ -80,8 +78,7 @@ impl LogOptions {
         self.retain_bytes - self.retain_bytes / 8 / 16 * (member.0 % 16)
     }
 
-    /// Differs between members by up to an eighth: they do not all change segments at the same
-    /// entry.
+    /// Differs between members by up to an eighth: not all change segments at one entry.
     pub(crate) fn spread_segment_bytes(&self, member: MemberId) -> u64 {
         // Ids are random.
         let smaller = self.segment_bytes / 8 / 16 * (member.0 % 16);

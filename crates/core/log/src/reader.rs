@@ -91,11 +91,8 @@ impl LogReader {
 
     /// Entries from `from` to `to` (both inclusive), in order: at most `max_bytes` of payload, but
     /// at least one entry if there is one. Empty if `from` is above the last entry or above `to`.
-    /// Entries appended and not yet durable are included.
-    ///
-    /// # Errors
-    /// [`LogError::Purged`] if `from` is no longer held; [`LogError::Damaged`] or [`LogError::Io`]
-    /// if the disk does not give it back.
+    /// Entries appended and not yet durable are included. Errors: [`LogError::Purged`] if `from` is
+    /// no longer held; [`LogError::Damaged`] or [`LogError::Io`] if the disk does not give it back.
     pub fn read(
         &self,
         from: LogIndex,

@@ -141,11 +141,9 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Appends entries; readable at once, durable after the next sync.
-    ///
-    /// # Errors
-    /// Entries that do not follow each other and the log, or do not match their payload, are
-    /// refused; none of the call's entries is taken then.
+    /// Appends entries; readable at once, durable after the next sync. Entries that do not
+    /// follow each other and the log, or do not match their payload, are refused; none of the
+    /// call's entries is taken then.
     pub fn append(&mut self, entries: &[Entry]) -> Result<(), LogError> {
         self.check_usable()?;
         let mut last = self.shared.state().last;
@@ -243,9 +241,7 @@ impl LogWriter {
 
     /// Makes everything since the last sync durable: one write and one fdatasync, unless the
     /// records exceed a batch (4 MiB) or a segment ends. When it returns, they are *persisted*.
-    ///
-    /// # Errors
-    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned, unless
+    /// Errors: [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned, unless
     /// [`LogWriter::needs_space`] says that the sync may be tried again.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.check_usable()?;

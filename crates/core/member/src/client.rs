@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use synod_consensus::Seqno;
 use synod_planted::planted;
 
-/// How a proposed action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposalResult {
     /// Committed in the log at this position.
     Ordered {
-        /// The action's seqno.
         seqno: Seqno,
         /// The last action that other members must apply before it.
         depends_on: Seqno,
@@ -59,7 +57,6 @@ pub enum WaitPolicy {
 
 /// A client that waits for the result of its proposal. Its methods never block.
 pub trait Client: Send + Sync {
-    /// How long the client waits.
     fn patience(&self) -> WaitPolicy {
         WaitPolicy::default()
     }
@@ -86,7 +83,6 @@ impl ResultSlot {
         }
     }
 
-    /// The result, if there is one.
     pub fn result(&self) -> Option<ProposalResult> {
         self.result
     }

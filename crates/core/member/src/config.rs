@@ -10,7 +10,6 @@ use synod_wire::Region;
 use crate::driver::VoterPolicy;
 use crate::tuning::Tuning;
 
-/// Settings of a member. The host that parses them validates them.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
     /// Name of the member, unique in the group.
@@ -37,9 +36,7 @@ pub struct MemberConfig {
     pub wants_vote: bool,
     /// How many voters the group keeps while this member leads.
     pub voter_policy: VoterPolicy,
-    /// Timing of the consensus protocol: elections, heartbeats.
     pub timing: Timing,
-    /// Bounds of the consensus protocol: messages, bytes in flight.
     pub limits: Limits,
     /// A member that has sent nothing for this long leaves the view. A member that has heard no
     /// leader for this long is not primary; if voters have different leader weights, not before the
@@ -50,9 +47,7 @@ pub struct MemberConfig {
     pub apply_lag_max: Duration,
     /// Upper bound on the certification window, in actions.
     pub certification_span: u64,
-    /// The position of the database at start.
     pub database: DatabasePosition,
-    /// Versions of the group's protocol that this member speaks.
     pub versions: VersionRange,
 }
 
@@ -88,7 +83,6 @@ pub struct DatabasePosition {
 }
 
 impl DatabasePosition {
-    /// The position at this action of this group.
     pub const fn new(group: GroupId, seqno: Seqno) -> DatabasePosition {
         DatabasePosition { group, seqno }
     }
@@ -97,7 +91,6 @@ impl DatabasePosition {
     pub const NONE: DatabasePosition = DatabasePosition::new(GroupId::NONE, Seqno::UNDEFINED);
 }
 
-/// How a member starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMode {
     /// Begin a new group, unless the log already belongs to one. A database that belonged to
@@ -107,6 +100,5 @@ pub enum StartMode {
     /// Like [`StartMode::Bootstrap`], but the group is the one that the database belongs to, from
     /// its position on: it is taken over from another library, whose servers have all stopped.
     TakeOver,
-    /// Find the group, and join it.
     Join,
 }

@@ -20,28 +20,24 @@ pub fn check_action(payload: &[u8]) {
     }
 }
 
-/// Like [`check_action`], for a chunk.
 pub fn check_chunk(payload: &[u8]) {
     if let Ok(chunk) = Chunk::decode(Bytes::copy_from_slice(payload)) {
         assert_same_encoding(&chunk.encode(), payload);
     }
 }
 
-/// Like [`check_action`], for a view.
 pub fn check_view(payload: &[u8]) {
     if let Ok(view) = View::decode(Seqno(1), Bytes::copy_from_slice(payload)) {
         assert_eq!(view.encode(), payload);
     }
 }
 
-/// Like [`check_action`], for a decision.
 pub fn check_decision(payload: &[u8]) {
     if let Ok(decision) = OutcomeDecision::decode(Bytes::copy_from_slice(payload)) {
         assert_eq!(decision.encode(), payload);
     }
 }
 
-/// Like [`check_action`], for a discard.
 pub fn check_discard(payload: &[u8]) {
     if let Ok(discard) = Discard::decode(Bytes::copy_from_slice(payload)) {
         assert_eq!(discard.encode(), payload);

@@ -45,12 +45,9 @@ pub enum Topic {
     Clock,
 }
 
-/// A leader was elected, as this member has heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
-    /// The term.
     pub term: Term,
-    /// The leader's name.
     pub leader: String,
     /// Why, in a sentence without its full stop.
     pub why: String,
@@ -59,9 +56,7 @@ pub struct Election {
 /// One delivery to the host, in the order of the log.
 #[derive(Clone, Debug)]
 pub enum Delivery {
-    /// An ordered action.
     Action {
-        /// The action's seqno.
         seqno: Seqno,
         /// Everything up to this seqno must be applied before it.
         depends_on: Seqno,
@@ -78,18 +73,14 @@ pub enum Delivery {
 /// Data of a chunk of the action that is delivered next.
 #[derive(Clone, Debug)]
 pub struct DataChunk {
-    /// The action's seqno.
     pub seqno: Seqno,
-    /// Everything up to this seqno must be applied before it.
     pub depends_on: Seqno,
     /// Bytes of the action's data.
     pub action_bytes: usize,
-    /// Data of this chunk.
     pub data: Bytes,
 }
 
 impl Delivery {
-    /// The seqno of the action or view.
     pub fn seqno(&self) -> Seqno {
         match self {
             Delivery::Action { seqno, .. } => *seqno,
@@ -103,7 +94,6 @@ impl Delivery {
 pub struct DonorRequest {
     /// Names the request in answers.
     pub id: u64,
-    /// The member that asks.
     pub joiner: MemberId,
     /// The copy must contain everything up to here.
     pub after: Seqno,
@@ -114,26 +104,19 @@ pub struct DonorRequest {
 /// Progress of a state transfer, as the joiner receives it.
 #[derive(Clone, Debug)]
 pub enum StateTransferEvent {
-    /// A donor has begun.
     Accepted {
-        /// The donor.
         donor: MemberId,
     },
     /// No member can be the donor at present; ask again later.
     NoDonor {
-        /// The reason, for the log.
         text: String,
     },
-    /// The donor has finished.
     Done {
         /// The last action in the copy, as the donor knows it.
         seqno: Seqno,
     },
-    /// The donor failed.
     Failed {
-        /// The donor's error code.
         code: i32,
-        /// The reason, for the log.
         text: String,
     },
 }
@@ -236,7 +219,6 @@ pub trait Host: Send + Sync {
     /// Leader only: this member begins to certify an action, of this or another member. The host
     /// measures how long that takes: within a turn the member itself has no clock.
     fn certification_begins(&self) {}
-    /// The certification that has begun last is done.
     fn certification_ends(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str, remedy: Remedy);
@@ -245,15 +227,12 @@ pub trait Host: Send + Sync {
 /// A member as status output shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// The member.
     pub member: MemberId,
     /// Its session; none while it is not present.
     pub session: Option<SessionId>,
-    /// Its name.
     pub name: String,
     /// `host:port` at which peers reach it.
     pub address: String,
-    /// Whether it is a voter.
     pub voter: bool,
     /// Whether it has a database; a logger has none, and is never in a view.
     pub has_data: bool,
@@ -261,6 +240,5 @@ pub struct MemberStatus {
     pub leader_weight: Option<LeaderWeight>,
     /// The region that it is in; none if its operator has named none, or it is not known here.
     pub region: Option<Region>,
-    /// Protocol versions that it speaks.
     pub versions: VersionRange,
 }

@@ -25,11 +25,9 @@ use crate::start::StartError;
 const FIRST: EntryId = EntryId::new(Term(1), LogIndex(1));
 
 /// Decides which history this member starts with; a bootstrap begins one. `new_group` names it,
-/// unless the group of the database is taken over.
-///
-/// # Errors
-/// If the log cannot be written, or if this is a bootstrap and log and database belong to different
-/// groups, or this member's description is not valid.
+/// unless the group of the database is taken over. Fails if the log cannot be written, or if this
+/// is a bootstrap and log and database belong to different groups, or this member's description is
+/// not valid.
 pub(crate) fn begin_history(
     config: &mut MemberConfig,
     mode: StartMode,

@@ -21,7 +21,6 @@ pub struct KnownPeer {
     pub taken: Vec<String>,
 }
 
-/// The other members.
 pub trait Network: Send {
     /// Sends a message, if the member is known and reachable; otherwise the message is lost.
     fn send(&self, to: MemberId, message: PeerMessage);
@@ -54,6 +53,5 @@ pub trait Disk: Send {
 
 /// Sees the effects that the core asks for, before they are done. For checkers.
 pub trait Observer: Send {
-    /// The core asks for this effect.
     fn effect(&mut self, core: &Core, effect: &Effect);
 }

@@ -1,8 +1,7 @@
 //! A group member without threads, sockets, or a clock of its own.
 //!
-//! Consensus, log, certification and messages joined into one member: everything that decides. All
-//! that takes time or comes from outside is left to the program around it: `synod-node` runs a
-//! member with threads and sockets, `synod-sim` with simulated ones.
+//! DESIGN.md has its way and its owners. `synod-node` runs a member with threads and sockets,
+//! `synod-sim` with simulated ones.
 //!
 //! # Rules
 //!
@@ -47,7 +46,6 @@
 //! | [`Shared`] | positions and status that all parts read | no |
 //! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
-#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod certification;

@@ -76,9 +76,6 @@ impl OldEntries {
 
     /// Reads the range, or as much of it as fits into a message. Returns `None` if it was truncated
     /// or purged in the meantime: the core finds out and asks for other entries.
-    ///
-    /// # Errors
-    /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).
     pub(crate) fn answer(
         &self,
         reader: &LogReader,

@@ -25,20 +25,14 @@ pub enum OpenError {
         log_dir.display(), damage.damage().unwrap_or_default()
     )]
     SoleVoterDamaged {
-        /// Directory of the log.
         log_dir: PathBuf,
-        /// The damage found.
         damage: Box<LogError>,
-        /// Remedy, in sentences.
         remedy: &'static str,
     },
 }
 
 /// Opens the log in `dir`. If it is damaged, prepares its repair from the other members, provided
 /// that there can be any. `knows_others` says whether the address of some other member is known.
-///
-/// # Errors
-/// Errors of [`Log::open`]. Damage is an error only if it cannot be repaired.
 pub fn open_log(
     files: Arc<dyn Files>,
     dir: &Path,

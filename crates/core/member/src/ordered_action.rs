@@ -10,11 +10,8 @@ use crate::payload::action::ActionPiece;
 /// An action that travelled in one piece.
 #[derive(Clone, Debug)]
 pub struct OrderedAction {
-    /// The member and session that proposed it.
     pub origin: Origin,
-    /// The keys that it touched.
     pub keys: KeySet,
-    /// Data for the hosts.
     pub data: Bytes,
 }
 

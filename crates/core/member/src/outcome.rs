@@ -13,7 +13,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct ApplyOutcome(pub u64);
 
 impl ApplyOutcome {
-    /// The action was applied.
     pub const SUCCESS: ApplyOutcome = ApplyOutcome(0);
     /// The member was killed before it noted how the action had ended. Counts for nothing.
     pub const UNKNOWN: ApplyOutcome = ApplyOutcome(u64::MAX);
@@ -24,7 +23,6 @@ impl ApplyOutcome {
         ApplyOutcome(xxh3_64(text).clamp(1, u64::MAX - 1))
     }
 
-    /// Whether the action was applied.
     pub fn is_success(self) -> bool {
         self == ApplyOutcome::SUCCESS
     }
@@ -44,10 +42,8 @@ impl std::fmt::Display for ApplyOutcome {
     }
 }
 
-/// How outcomes are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InconsistencyPolicy {
-    /// The most frequent outcome wins.
     #[default]
     MostFrequent,
     /// Success wins if at least this many members had it, even if more had an error. Otherwise the

@@ -19,7 +19,6 @@ pub enum ReadForPeer {
 }
 
 impl ReadForPeer {
-    /// The member that needs the range.
     pub fn to(&self) -> MemberId {
         match self {
             ReadForPeer::OldEntries(read) => read.to(),
@@ -29,9 +28,6 @@ impl ReadForPeer {
 
     /// Reads the range, or as much of it as fits into a message. `None`: there is no answer, and
     /// the member that needs it asks again.
-    ///
-    /// # Errors
-    /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).
     pub fn answer(
         &self,
         reader: &LogReader,

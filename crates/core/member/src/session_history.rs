@@ -15,7 +15,6 @@ use crate::shared::Shared;
 
 const READ_BYTES: usize = 1 << 20;
 
-/// Why a history cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionHistoryError {
     /// The own log cannot be read.
@@ -23,12 +22,7 @@ pub enum SessionHistoryError {
     Log(#[from] LogError),
     /// The own log lacks a part of it, and so do the others.
     #[error("no member has all actions after {after}: {source}")]
-    NotFetched {
-        /// The action after which the history begins.
-        after: Seqno,
-        /// The members that were asked.
-        source: NotFetched,
-    },
+    NotFetched { after: Seqno, source: NotFetched },
 }
 
 /// The sessions whose actions are ordered after an action and up to another one, and those present
@@ -59,9 +53,6 @@ impl SessionHistory {
     /// Reads on. Returns the sessions once they are complete. `None`: entries have to be fetched;
     /// the caller hands the driver [`crate::Event::Fetch`], and continues when the log has moved
     /// ([`Shared::new`]).
-    ///
-    /// # Errors
-    /// If the log cannot be read, or no member has what it lacks.
     pub fn read_on(
         &mut self,
         reader: &LogReader,

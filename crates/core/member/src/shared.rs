@@ -33,17 +33,13 @@ use crate::snapshots::{Snapshot, Snapshots};
 /// Status of a member, for output to operators.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
-    /// This member.
     pub member: MemberId,
-    /// Its session.
     pub session: SessionId,
     /// The group; `NONE` before it joined.
     pub group: GroupId,
-    /// The current term.
     pub term: Term,
     /// Role in the term; none before the member has started.
     pub role: Option<RoleName>,
-    /// Whether it is a voter.
     pub voter: bool,
     /// The leader of the term, if known.
     pub leader: Option<MemberId>,
@@ -51,27 +47,22 @@ pub struct NodeStatus {
     pub leader_name: String,
     /// This member's preference for leadership.
     pub leader_weight: LeaderWeight,
-    /// Commit index.
     pub commit_index: LogIndex,
     /// Last index in the log.
     pub last_index: LogIndex,
     /// Seqno at the commit index.
     pub commit_seqno: Seqno,
-    /// The oldest action in the log.
     pub first_seqno: Seqno,
-    /// Size of the log in bytes.
     pub log_bytes: u64,
     /// How often the log was synced since its start.
     pub log_syncs: u64,
     /// When the oldest file of the log was begun, in milliseconds since 1970; zero: not known.
     pub log_begins_ms: u64,
-    /// Configured members.
     pub members: Vec<MemberStatus>,
     /// Keys in the certification index.
     pub cert_keys: usize,
     /// Number of actions proposed here that have no result yet.
     pub pending: usize,
-    /// The latest committed view.
     pub view: View,
     /// Whether the member hears a leader with a quorum.
     pub primary: bool,
@@ -110,9 +101,7 @@ pub struct NodeStatus {
 /// Whether a member is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberPresence {
-    /// The member.
     pub member: MemberId,
-    /// Whether it is there.
     pub presence: Presence,
     /// For how long nothing has come from it, to this member or to a leader that it followed; none:
     /// nothing has since this process began.
@@ -137,7 +126,6 @@ pub enum Presence {
 /// Status of a member when a majority is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurvivorStatus {
-    /// The member.
     pub member: MemberId,
     /// Its latest report; none if it does not report now.
     pub report: Option<SurvivorReport>,
@@ -146,9 +134,7 @@ pub struct SurvivorStatus {
 /// A database, as its member has reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseStatus {
-    /// The member.
     pub member: MemberId,
-    /// State of the database.
     pub state: DataState,
     /// The last action in it, with all before it.
     pub applied: Seqno,
@@ -180,7 +166,6 @@ pub struct PaceStatus {
     pub rate: u64,
     /// The member that lags most of the majority that keeps up best, by name; empty: not known.
     pub slowest: String,
-    /// Lag of the member `slowest`.
     pub slowest_lag: Duration,
     /// Time in which proposals of the group waited for their admission, since this member came.
     pub paused: Duration,
@@ -192,7 +177,6 @@ pub struct PaceStatus {
     pub lags: Vec<(String, u64, Duration)>,
 }
 
-/// State that the parts of a member share.
 pub struct Shared {
     pub(crate) status: Mutex<NodeStatus>,
     commit: Mutex<CommitPoint>,

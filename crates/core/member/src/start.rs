@@ -23,7 +23,6 @@ use crate::tuning::Tuning;
 const WARM_TOTAL_BYTES: u64 = 256 << 20;
 const WARM_BYTES: usize = 4 << 20;
 
-/// Why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The log cannot be read or written.
@@ -31,12 +30,7 @@ pub enum StartError {
     Log(#[from] LogError),
     /// The log and the database belong to different histories.
     #[error("the log belongs to group {log}, the database to {database}")]
-    OtherHistory {
-        /// The group that the log belongs to.
-        log: GroupId,
-        /// The group that the database belongs to.
-        database: GroupId,
-    },
+    OtherHistory { log: GroupId, database: GroupId },
     /// No group can begin with this member.
     #[error("cannot begin a new group: {0}")]
     Begin(#[from] BootstrapError),
@@ -67,10 +61,6 @@ pub struct Start {
 impl Start {
     /// Decides which history this member starts with (a bootstrap begins one), and rebuilds the
     /// protocol's and certification's state from the log.
-    ///
-    /// # Errors
-    /// If the log cannot be written, or if this is a bootstrap and log and database belong to
-    /// different groups, or this member's description is not valid.
     pub fn new(
         mut config: MemberConfig,
         tuning: Tuning,
@@ -107,7 +97,6 @@ impl Start {
         })
     }
 
-    /// The identity of the member.
     pub fn me(&self) -> Me {
         self.me
     }

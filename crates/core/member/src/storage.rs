@@ -38,36 +38,27 @@ pub const IDLE: Duration = Duration::from_secs(1);
 /// Work for the log. The field `era` counts truncations and resets: a write of an earlier era
 /// proves nothing about the log as it is now.
 pub enum Job {
-    /// Appends entries.
     Append {
         /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// The era of the write.
         era: u64,
         /// The entries, ascending by index.
         entries: Vec<Entry>,
     },
-    /// Truncates the log.
     Truncate {
-        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// The era of the write.
         era: u64,
         /// The first entry to remove.
         from: LogIndex,
     },
     /// Writes the term and the vote in it.
     Vote {
-        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
         /// The term, and the member voted for.
         vote: HardState,
     },
-    /// Resets the log.
     Reset {
-        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// The era of the write.
         era: u64,
         /// The position after which the log begins again.
         base: LogBase,
@@ -76,7 +67,6 @@ pub enum Job {
     SetGroup(GroupId),
     /// Writes the log in this format from now on.
     RaiseFormat(LogFormat),
-    /// Purges what need not be kept.
     Purge(PurgeJob),
 }
 
@@ -152,9 +142,6 @@ impl Storage {
 
     /// Does one job. `wall` is the wall clock, for the age of segments. Returns the new base if the
     /// log was purged, for [`crate::Event::Purged`]. Nothing is durable before [`Storage::sync`].
-    ///
-    /// # Errors
-    /// Errors of [`LogWriter`]; the log must not be written any more then.
     pub fn write(&mut self, job: Job, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
         self.batch_bytes += job_bytes(&job);
         if let Job::Purge(purge) = job {
@@ -248,7 +235,6 @@ impl Storage {
         Ok(true)
     }
 
-    /// No more jobs will come.
     pub fn finish(&mut self) -> Result<(), LogError> {
         self.sync_with_room()
     }

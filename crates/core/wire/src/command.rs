@@ -29,16 +29,13 @@ pub enum Command {
     },
     /// Removes one member; another one, which has caught up, votes in its place.
     Replace {
-        /// The member to be removed.
         old: String,
-        /// The member that takes its place.
         new: String,
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
     /// Binds a member to no certificate, until it shows one.
     Unbind { member: String },
-    /// Hands leadership over.
     TransferLeadership {
         /// The voter that is to lead; none: the one that the leader prefers.
         to: Option<String>,
@@ -91,15 +88,17 @@ pub enum Done {
         /// Index of the entry that changed it; of the last one, if there were two.
         index: LogIndex,
     },
-    /// This member leads now.
-    Leads { member: String },
-    /// The member has this weight now.
+    Leads {
+        member: String,
+    },
     WeightSet {
         member: String,
         weight: LeaderWeight,
     },
     /// This member continues without a majority, as the only voter.
-    Continues { member: String },
+    Continues {
+        member: String,
+    },
 }
 
 impl fmt::Display for Done {

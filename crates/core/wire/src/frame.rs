@@ -47,7 +47,6 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// The largest bodies that connections carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
     /// On the control lane, in bytes.

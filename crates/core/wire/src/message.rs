@@ -39,21 +39,18 @@ pub enum PeerMessage {
     Propose(Propose),
     /// From the leader: a refusal. The proposal was not ordered, and will not be.
     ProposalRefused {
-        /// The leader's term.
         term: Term,
-        /// The proposer's session.
         session: SessionId,
-        /// The proposal's number in it.
         number: u64,
-        /// Why it was refused.
         reason: ProposalRefusal,
     },
     /// To any member: the sender asks to take part.
     Join(Join),
-    /// Answer to [`PeerMessage::Join`].
     JoinReply(JoinReply),
     /// To the leader: the sender shuts down and asks to leave the voters.
-    Leave { session: SessionId },
+    Leave {
+        session: SessionId,
+    },
     /// Answer to [`PeerMessage::Leave`]: the configuration without the sender as a voter is
     /// committed.
     LeaveReply,
@@ -65,7 +62,6 @@ pub enum PeerMessage {
     OutcomeReport(OutcomeReport),
     /// From the leader: asks how an action ended on the receiver, which answers once it has ended.
     OutcomeQuery {
-        /// The leader's term.
         term: Term,
         seqno: Seqno,
     },
@@ -82,7 +78,9 @@ pub enum PeerMessage {
     AppliedPosition(AppliedPosition),
     /// To any member: asks how far the receiver's database is, now and, for a while, whenever an
     /// action of the sender's session is finished there.
-    AppliedQuery { session: SessionId },
+    AppliedQuery {
+        session: SessionId,
+    },
     /// From the leader: at which pace it admits actions.
     Pace(PaceReport),
     /// To the leader, or to the member that is to have another weight: an operator's order, which
@@ -93,7 +91,6 @@ pub enum PeerMessage {
         number: u64,
         command: Command,
     },
-    /// Answer to [`PeerMessage::Command`].
     CommandAnswer {
         session: SessionId,
         number: u64,
@@ -101,14 +98,17 @@ pub enum PeerMessage {
     },
     /// From the leader: an operator has ordered that the receiver votes, or does not. In force
     /// until the receiver's process ends.
-    VoteOrder { votes: bool },
+    VoteOrder {
+        votes: bool,
+    },
     /// To the leader: an operator of the sender wants the group to take these members' writes.
     /// Repeated until the sender knows a committed configuration that says so.
-    WritersOrder { writers: Writers },
+    WritersOrder {
+        writers: Writers,
+    },
     /// Answer to [`PeerMessage::WritersOrder`]: the setting is not made, and asking again does not
     /// help.
     WritersRefused {
-        /// The setting that was asked for.
         writers: Writers,
         /// The cause in words, for the operator.
         text: String,
@@ -141,7 +141,6 @@ pub enum PeerMessage {
     /// To a configured member: asks for committed entries that the sender's database needs and its
     /// log lacks.
     Fetch(FetchRequest),
-    /// Answer to [`PeerMessage::Fetch`].
     Fetched(FetchAnswer),
     /// From the leader, to all configured members, several times a second: which members are
     /// present, and when it heard each of them.
@@ -227,7 +226,6 @@ pub struct Join {
 pub enum JoinReply {
     /// The sender is, or is about to be, part of the configuration.
     Accepted { group: GroupId },
-    /// Another member leads; ask that one.
     NotLeader {
         /// The leader and its address, if known.
         leader: Option<(MemberId, String)>,
@@ -249,7 +247,6 @@ pub enum JoinReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum JoinRefusal {
-    /// Its log belongs to another group.
     WrongGroup = 0,
     /// A live member has that name, or that address.
     NameTaken = 1,

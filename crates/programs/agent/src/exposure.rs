@@ -76,7 +76,6 @@ impl Access {
         self.listen
     }
 
-    /// Scheme of the pages: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         match self.certificates {
             Some(_) => "https",
@@ -106,7 +105,6 @@ impl Access {
         })
     }
 
-    /// Certificates for connections, if they are encrypted.
     pub(crate) fn certificates(&self) -> Option<&ServiceCertificates> {
         self.certificates.as_ref()
     }

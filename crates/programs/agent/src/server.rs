@@ -69,7 +69,6 @@ pub struct Agent {
     reload: Signal,
 }
 
-/// State shared by connections.
 struct Serving {
     access: Access,
     asker: Asker,
@@ -110,7 +109,6 @@ impl Agent {
         self.listener.local_addr()
     }
 
-    /// Scheme of the pages: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         self.serving.access.scheme()
     }

@@ -13,13 +13,8 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file cannot be read.
     #[error("cannot read the token in {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// Every user may read or change it.
     #[error(
         "{} can be read by every user, so it protects nothing. Close it (chmod 600 {}), and put a \

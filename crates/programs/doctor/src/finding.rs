@@ -16,27 +16,21 @@ pub enum Severity {
     Problem,
 }
 
-/// Subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
-    /// The version of the server.
     Version,
     /// The server's place in the group, and its data.
     Data,
-    /// The group and its members.
     Group,
     Settings,
     Options,
-    /// Engines and keys of tables.
     Tables,
     /// Features of applications that do not replicate.
     Features,
     /// Files that another provider has left.
     Leftovers,
-    /// The group's secret, or certificates.
     Credentials,
-    /// The disk of the log.
     Disk,
     Network,
     Clock,
@@ -45,12 +39,10 @@ pub enum Subject {
     /// Start of the server by systemd when the machine boots.
     Boot,
     Memory,
-    /// Programs that full copies need.
     Programs,
 }
 
 impl Subject {
-    /// The name that is shown.
     pub fn name(self) -> &'static str {
         match self {
             Subject::Version => "version",
@@ -73,7 +65,6 @@ impl Subject {
     }
 }
 
-/// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub subject: Subject,

@@ -14,13 +14,8 @@ pub enum FixError {
         .0.display()
     )]
     Exists(PathBuf),
-    /// The operating system refuses.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// The file's content; none: no setting has to be changed.

@@ -25,7 +25,6 @@ pub enum ClusterError {
     )]
     ProgramMissing {
         program: &'static str,
-        /// The Debian package that has it.
         package: &'static str,
     },
     #[error(
@@ -43,11 +42,7 @@ pub enum ClusterError {
          directory of your own with --dir",
         path = path.display()
     )]
-    NotOwn {
-        /// The directory or the settings file.
-        path: PathBuf,
-        reason: String,
-    },
+    NotOwn { path: PathBuf, reason: String },
     #[error(
         "{path} is damaged ({reason}); if the data may be lost, remove the directory and run \
          'synod demo up'",
@@ -61,14 +56,12 @@ pub enum ClusterError {
     )]
     SettingsDiffer {
         dir: PathBuf,
-        /// The option, as on the command line.
         name: &'static str,
         stored: String,
         asked: String,
     },
     #[error("{name} {value} is not possible: {reason}")]
     SettingOutOfRange {
-        /// The option, as on the command line.
         name: &'static str,
         value: String,
         reason: &'static str,
@@ -129,11 +122,7 @@ pub enum ClusterError {
         max: usize,
     },
     #[error("node {node}: creating an empty database failed:\n{output}")]
-    InstallFailed {
-        node: u8,
-        /// The last lines it printed.
-        output: String,
-    },
+    InstallFailed { node: u8, output: String },
     #[error(
         "node {node}: mariadbd --wsrep-recover printed no position ({status}); its log {log} \
          ends:\n\
@@ -181,11 +170,7 @@ pub enum ClusterError {
         tail: Lines,
     },
     #[error("node {node}: {message}")]
-    Sql {
-        node: u8,
-        /// Message of the client program.
-        message: String,
-    },
+    Sql { node: u8, message: String },
 }
 
 impl ClusterError {

@@ -30,7 +30,6 @@ pub enum SstMethod {
 }
 
 impl SstMethod {
-    /// The value of `wsrep_sst_method`.
     pub fn name(self) -> &'static str {
         match self {
             SstMethod::Rsync => "rsync",
@@ -77,7 +76,6 @@ pub struct NodeOverrides {
     pub environment: BTreeMap<String, String>,
 }
 
-/// Everything that defines a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Absolute path of the cluster's directory. Not stored: the file lies in it.
@@ -88,7 +86,6 @@ pub struct Settings {
     pub base_port: u16,
     /// Number of nodes, 1 to [`NODES_MAX`].
     pub nodes: u8,
-    /// Absolute path of the wsrep provider library.
     pub provider: PathBuf,
     pub sst_method: SstMethod,
     /// Password of the user that copies with `mariabackup`; generated.

@@ -23,7 +23,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct NodeStatus {
     /// `node1`, `node2`, …
     pub name: String,
-    /// Process id of the server.
     pub pid: Option<i32>,
     /// SQL port on 127.0.0.1.
     pub port: u16,
@@ -42,9 +41,7 @@ pub struct NodeStatus {
     pub commit_index: Option<u64>,
     /// Seqno of the last transaction committed in its database.
     pub last_committed: Option<i64>,
-    /// Number of members in its view.
     pub view_size: Option<u32>,
-    /// Whether its view is primary.
     pub primary: bool,
 }
 

@@ -225,12 +225,7 @@ pub enum Corruption {
     #[error("an event of type {0} is outside a transaction")]
     Outside(u8),
     #[error("transaction {next} begins before {open} has ended")]
-    Open {
-        /// The transaction that has not ended.
-        open: String,
-        /// The one that begins.
-        next: String,
-    },
+    Open { open: String, next: String },
     #[error("there are rows of table number {0}, which no event before them names")]
     UnknownTable(u64),
     #[error("a statement names more than {0} tables")]

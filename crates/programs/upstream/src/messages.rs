@@ -197,7 +197,6 @@ pub(crate) enum Answer {
     Failed(ServerError),
     /// So many columns follow, then rows.
     Columns(u64),
-    /// No answer that is known here.
     Unknown,
 }
 

@@ -34,7 +34,6 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// All transactions that lost.
     pub fn total(&self) -> u64 {
         self.refused + self.too_old + self.given_up + self.aborted
     }
@@ -91,7 +90,6 @@ pub struct LostTransaction {
     /// The first key that conflicted; none if none is known.
     pub key: Option<String>,
     pub lost_to: Option<i64>,
-    /// The server whose action that is.
     pub winner: Option<String>,
     pub winner_connection: Option<u64>,
 }

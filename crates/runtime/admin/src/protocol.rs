@@ -171,7 +171,6 @@ impl Request {
 pub enum Reply {
     Hello(Hello),
     Answer(Answer),
-    /// Not done, with the reason.
     Refused(Refusal),
 }
 
@@ -185,16 +184,13 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The group and the server.
     Status(Box<Status>),
     /// Recent events, oldest first.
     Events(Vec<Event>),
-    /// Transactions that were refused.
     Conflicts(Conflicts),
     /// Holdings of the survivors of a lost majority.
     Recovery(Box<Recovery>),
     Relay(Box<RelayStatus>),
-    /// An order was carried out.
     Done(Done),
 }
 
@@ -202,13 +198,11 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Done {
-    /// Result, in a sentence.
     pub text: String,
     /// Log index of the change, if it is an entry of the log.
     pub log_index: Option<u64>,
 }
 
-/// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub reason: Reason,
@@ -216,7 +210,6 @@ pub struct Refusal {
     pub text: String,
 }
 
-/// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

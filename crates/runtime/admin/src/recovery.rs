@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Recovery {
     /// Time of the answer, in milliseconds since 1970, by the server's clock.
     pub at_unix_ms: u64,
-    /// Name of the server that answers.
     pub server: String,
     pub group_id: String,
     /// `wsrep_cluster_name`.

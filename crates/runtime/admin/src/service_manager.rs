@@ -14,10 +14,8 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The manager that the environment names; none: it names none.
-    ///
-    /// # Errors
-    /// When its name is no address of a socket.
+    /// The manager that the environment names; none: it names none. Fails when its name is no
+    /// address of a socket.
     pub fn from_environment() -> io::Result<Option<ServiceManager>> {
         let name = std::env::var_os("NOTIFY_SOCKET");
         name.map(|name| ServiceManager::at(&name)).transpose()

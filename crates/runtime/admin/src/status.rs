@@ -19,7 +19,6 @@ pub struct Status {
     /// Why the server hears no leader although its group may run, and what to do: sentences. None:
     /// it hears one, or all other voters are gone.
     pub unheard: Vec<String>,
-    /// Its members, by name.
     pub members: Vec<Member>,
     pub log: Log,
     pub queues: Queues,
@@ -47,7 +46,6 @@ impl Status {
         group.is_some_and(|group| group.is_primary && group.can_commit)
     }
 
-    /// The server's own row.
     pub fn own(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.is_own)
     }

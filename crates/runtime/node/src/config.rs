@@ -156,7 +156,6 @@ pub enum NodeError {
     DuplicateIdentity {
         /// Address at which the other process answers.
         address: String,
-        /// Advice to the operator.
         text: String,
     },
     /// This member states the address of another one.
@@ -184,7 +183,6 @@ pub enum NodeError {
     )]
     GroupRuns {
         address: String,
-        /// The member that answers there.
         name: String,
         group: GroupId,
         setting: &'static str,

@@ -1,9 +1,6 @@
 //! A running group member: `synod-member`, which decides, with the threads, sockets and timers that
 //! it runs on.
 //!
-//! A program that hosts a node implements [`Host`], starts a [`Node`], proposes [`Action`]s and
-//! takes [`Delivery`]s. The node knows no database.
-//!
 //! ```text
 //! let node = Node::start(config, StartMode::Join, host)?;   // Host::joined follows
 //! node.deliver_after(applied)?;                             // Host::deliver, in order

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 /// Version of the file's format: changes when a reader of the old one would misunderstand.
 pub const FORMAT: u32 = 1;
 
-/// One run of the bench.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`FORMAT`] of the program that wrote the file.
@@ -62,7 +61,6 @@ pub struct Plan {
     pub table_rows: u32,
 }
 
-/// A network, as it was emulated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopologyRecord {
     /// Its name: `three-dc`, or that of its file.
@@ -111,8 +109,7 @@ pub struct Measurement {
     pub repetition: u32,
     /// Start of the measured time: seconds since the run began.
     pub begun_s: f64,
-    /// Reason for the failure. Everything below is empty or incomplete then, and must not be
-    /// counted.
+    /// Reason for the failure. All below is incomplete then, and must not be counted.
     pub failure: Option<String>,
     /// Transactions per second over the measured time, all clients.
     pub tps: f64,
@@ -127,12 +124,10 @@ pub struct Measurement {
     pub servers: Vec<ServerUse>,
     /// Traffic on the network in the measured time.
     pub network: NetworkUse,
-    /// Flush requests that the disks completed in the measured time, those of other programs
-    /// included.
+    /// Flush requests that the disks completed in the measured time, for other programs, too.
     #[serde(default)]
     pub disk_flushes: u64,
-    /// Bytes that the disks completed to write in the measured time, those of other programs
-    /// included.
+    /// Bytes that the disks wrote in the measured time, for other programs, too.
     #[serde(default)]
     pub disk_written_bytes: u64,
     /// Disturbances by the machine during this measurement.
@@ -152,7 +147,6 @@ pub struct Latency {
     pub max_ms: f64,
 }
 
-/// The load on one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Its host: `db1`.
@@ -216,7 +210,6 @@ pub struct NetworkUse {
     pub dropped_packets: u64,
 }
 
-/// Traffic from one host to another.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PairUse {
     pub from: String,

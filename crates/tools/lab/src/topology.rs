@@ -171,7 +171,6 @@ pub fn parse_bandwidth(text: &str) -> std::result::Result<u64, String> {
     bits.ok_or_else(wrong)
 }
 
-/// The file of a topology.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -444,9 +444,7 @@ impl Core {
 
 /// Limits on the terms in messages: which a message may name, and which this member adopts.
 ///
-/// A term that was adopted is on disk for ever, and elections only go up. If a message could bring
-/// any term, one with the last term would leave the group without elections, also after a restart
-/// of all members. So every message leaves room above the term that it brings:
+/// So no message uses up the terms (E1 of `docs/protocol.md`):
 ///
 /// - up to `NEAR_TERMS` above the own term: as elections raise it;
 /// - further, up to `LEAP_TERMS` above the own term and up to `LEAP_MAX`: a *leap*. A forced
@@ -457,9 +455,7 @@ impl Core {
 ///
 /// Leaps are rare, so a member makes at most one within the shortest election timeout. A peer that
 /// names ever higher terms would have to do so for months, and a leader that a member has to follow
-/// repeats itself.
-///
-/// Raft (section 5.1) adopts any higher term. A message that is refused here counts as lost.
+/// repeats itself. A message that is refused here counts as lost.
 impl Core {
     /// Whether a message may name its term. A pre-vote and the consent to one do not raise the term
     /// of the member that receives them.

@@ -89,7 +89,7 @@ pub struct WritingPlace {
 pub(crate) struct Succession {
     pub(crate) stalled_disk: Option<StalledDisk>,
     writing: Option<WritingPlace>,
-    /// The latest handover, and how often the trial time had doubled then, that handover's doubling
+    /// The latest handover, and how often the trial time had doubled then, its own doubling
     /// included.
     latest: Option<(Time, u32)>,
     handovers: BTreeMap<Reason, u64>,
@@ -234,8 +234,6 @@ impl Core {
         });
         best.max().map(|(_, _, _, id)| id)
     }
-
-    // --- limits of the rate -----------------------------------------------------------------
 
     fn has_rested(&self, because: Reason) -> bool {
         let latest = self.succession.latest.map(|(at, _)| at);

@@ -48,11 +48,8 @@ impl Config {
 
 impl Core {
     /// Starts a new group: appends the first configuration as entry 1, in the first term, with the
-    /// vote for itself. The member leads as soon as that is durable.
-    /// # Errors
-    ///
-    /// [`BootstrapError`] if this member's log is not empty, it takes part in a group, or its
-    /// description is not valid.
+    /// vote for itself. The member leads as soon as that is durable. Errors: [`BootstrapError`] if
+    /// this member's log is not empty, it takes part in a group, or its description is not valid.
     pub fn bootstrap(&mut self, now: Time, me: Member) -> Result<(), BootstrapError> {
         self.observe(now);
         // A log under repair had entries, even if it has none now.
@@ -78,12 +75,9 @@ impl Core {
     /// **This is not safe**, unlike everything else here. Entries that a majority has committed and
     /// this member lacks are lost. If that majority continues, there are two histories. Members
     /// detect that when they meet, and the member that would have to undo committed entries stops.
-    ///
-    /// # Errors
-    ///
-    /// [`ForceError`] if there is a leader, this member is not configured, or its log is under
-    /// repair, so that it may lack any entry. A learner may be forced: it may have more than all
-    /// voters that are left.
+    /// Errors: [`ForceError`] if there is a leader, this member is not configured, or its log is
+    /// under repair, so that it may lack any entry. A learner may be forced: it may have more than
+    /// all voters that are left.
     pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
         self.observe(now);
         if let Some(leader) = self.leader {
@@ -127,12 +121,9 @@ impl Core {
     }
 
     /// Changes the configuration; at most one change may be uncommitted. Returns the index of its
-    /// entry, which is in force at once and final when committed.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] if this member cannot make that change, or cannot make it now. A learner
-    /// becomes a voter only while it answers and its log has caught up.
+    /// entry, which is in force at once and final when committed. Errors: [`ConfigError`] if this
+    /// member cannot make that change, or cannot make it now. A learner becomes a voter only while
+    /// it answers and its log has caught up.
     pub fn change_config(
         &mut self,
         now: Time,

@@ -191,15 +191,9 @@ pub enum DecodeConfigError {
     Incomplete,
     /// Bytes follow after the last member.
     #[error("{count} bytes after the end of an encoded configuration")]
-    TrailingBytes {
-        /// Number of bytes too many.
-        count: usize,
-    },
+    TrailingBytes { count: usize },
     #[error("encoded configuration with {found} members")]
-    TooMany {
-        /// Number of members.
-        found: usize,
-    },
+    TooMany { found: usize },
     #[error("member {id} is out of order or twice in an encoded configuration")]
     MemberOrder { id: MemberId },
     #[error("member '{name}' at {address} is twice in an encoded configuration")]
@@ -207,12 +201,7 @@ pub enum DecodeConfigError {
     #[error("unknown value {found} for {field} in an encoded configuration")]
     BadValue { field: &'static str, found: u8 },
     #[error("protocol versions {min} to {max} in an encoded configuration")]
-    BadVersions {
-        /// Oldest version.
-        min: u16,
-        /// Newest version.
-        max: u16,
-    },
+    BadVersions { min: u16, max: u16 },
     #[error("bad text in an encoded configuration")]
     BadText,
 }
@@ -363,8 +352,7 @@ impl Config {
     }
 }
 
-/// The core only keeps the setting, in force from its entry on; the code that orders proposals
-/// obeys it.
+/// The core only keeps the setting, in force from its entry on; who orders proposals obeys it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Writers {

@@ -34,7 +34,6 @@ pub struct ProposalDedup {
     members: BTreeMap<MemberId, MemberSessions>,
 }
 
-/// Verdict on a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DedupVerdict {
     /// Not seen in this term: certify it, append or refuse it, and report which.

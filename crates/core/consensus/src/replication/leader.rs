@@ -82,14 +82,8 @@ impl Leading {
 }
 
 impl Core {
-    // --- appending --------------------------------------------------------------------------
-
-    /// Appends a proposal. The next poll of effects writes and sends it.
-    ///
-    /// # Errors
-    ///
-    /// [`ProposeError`] if this member does not lead, hands leadership over, or has too many
-    /// uncommitted bytes.
+    /// Appends a proposal. The next poll of effects writes and sends it. Errors: [`ProposeError`]
+    /// if this member does not lead, hands leadership over, or has too many uncommitted bytes.
     ///
     /// # Panics
     ///
@@ -189,8 +183,6 @@ impl Core {
             peers.for_each(|peer| peer.entry_appended(header.index, now));
         }
     }
-
-    // --- sending ----------------------------------------------------------------------------
 
     /// Fills every follower's window, and sends commit indexes. Called when all else is polled.
     pub(crate) fn replicate(&mut self) {
@@ -304,8 +296,6 @@ impl Core {
         );
     }
 
-    // --- answers ----------------------------------------------------------------------------
-
     /// A member of the group has answered in this term what was sent at `sent_at`.
     fn heard_from(&mut self, from: MemberId, sent_at: Time) -> Option<&mut Peer> {
         let now = self.now;
@@ -411,8 +401,6 @@ impl Core {
         self.maybe_promote();
     }
 
-    // --- time -------------------------------------------------------------------------------
-
     pub(crate) fn tick_leader(&mut self) {
         let (now, id) = (self.now, self.id);
         let Some(leading) = self.leading() else {
@@ -486,8 +474,6 @@ impl Core {
         .min()
         .unwrap_or(leading.heartbeat_at)
     }
-
-    // --- hints ------------------------------------------------------------------------------
 
     /// The connection to this member broke. Only a hint: it saves waiting for timeouts.
     pub fn peer_disconnected(&mut self, now: Time, peer: MemberId) {

@@ -86,8 +86,7 @@ enum Mode {
     Probe {
         /// When the outstanding message was sent; `None`: none is outstanding.
         sent: Option<Time>,
-        /// Whether the next message goes without entries, because the one before may have been
-        /// lost.
+        /// Whether the next message goes without entries: the one before may be lost.
         empty: bool,
     },
     /// Sends from memory, without waiting, as far as the window allows.

@@ -35,15 +35,12 @@ pub enum OpenMode {
 /// A held lock; dropping it releases the lock.
 pub trait FileLock: Send + Sync {}
 
-/// Why a lock was not granted.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process has it.
     Held {
         /// The holder's process number, if it left one.
         pid: Option<u32>,
     },
-    /// The operating system refused.
     Io(io::Error),
 }
 
@@ -70,8 +67,7 @@ pub trait Files: Send + Sync {
     fn now(&self) -> SystemTime;
     /// Waits, so that others have the disk. Deterministic files return at once.
     fn rest(&self, time: Duration);
-    /// Runs a job beside the caller; deterministic files run it at once. The caller joins the
-    /// handle.
+    /// Runs a job beside the caller, which joins the handle; deterministic files run it at once.
     fn run_aside(
         &self,
         name: &str,
@@ -79,7 +75,6 @@ pub trait Files: Send + Sync {
     ) -> io::Result<Option<JoinHandle<()>>>;
 }
 
-/// An open file.
 pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes; zero at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;

@@ -51,8 +51,7 @@ pub(crate) struct Control {
     pub(crate) first_segment: u64,
     /// Everything before this was durable when the file was written.
     pub(crate) floor: StreamPosition,
-    /// The highest segment that was made, used or not: a start notices if its file is lost. Zero:
-    /// none.
+    /// The highest segment made, used or not: a start notices if its file is lost. Zero: none.
     pub(crate) newest_segment: u64,
     /// Start of the log, unless the stream holds a reset: the base of a reset is as new or newer.
     /// (A purge that moves the base beyond that of a reset removes the segment with the reset.)
@@ -148,8 +147,7 @@ impl Control {
         }
     }
 
-    /// Whether no segment was ever made: before the first one nothing was written, purged, reset or
-    /// damaged.
+    /// Whether no segment was ever made: so nothing was written, purged, reset or damaged.
     pub(crate) fn is_unstarted(&self) -> bool {
         self.first_segment == 0
             && self.floor == StreamPosition::default()

@@ -44,7 +44,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) first_batch: u64,
     /// Creation time, in milliseconds since 1970: all entries of the predecessor are older.
     pub(crate) created_ms: u64,
-    /// No batch has completed the header. The predecessor's end and all fields from `last` on are
+    /// No batch has completed the header: the predecessor's end and all fields from `last` on are
     /// zero.
     pub(crate) open: bool,
 }

@@ -90,7 +90,6 @@ pub struct Opened {
     pub created: bool,
 }
 
-/// Opens logs: [`Log::open`] and [`Log::open_or_repair`].
 pub struct Log;
 
 impl Log {
@@ -108,12 +107,9 @@ impl Log {
     ///
     /// The good beginning is kept, and what follows is set aside. [`Recovered::repair`] states how
     /// far the log has to grow again before its member may lead. The caller must hand that to the
-    /// core; otherwise the member breaks its promises to the group.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`Log::open`]. Damage is one if `consent` refuses, or if it cannot be repaired
-    /// (damage to the control file, which holds the log's identity).
+    /// core; otherwise the member breaks its promises to the group. Errors: those of [`Log::open`].
+    /// Damage is one if `consent` refuses, or if it cannot be repaired (damage to the control file,
+    /// which holds the log's identity).
     pub fn open_or_repair(
         files: Arc<dyn Files>,
         dir: &Path,

@@ -73,10 +73,8 @@ impl RepairPlan {
     }
 }
 
-/// Finds out how a log that could not be replayed (`error`) can be repaired.
-///
-/// # Errors
-/// `error` itself if no byte is damaged. The damage if the terms are used up. Those of reading.
+/// Finds out how a log that could not be replayed (`error`) can be repaired. Errors: `error` itself
+/// if no byte is damaged. The damage if the terms are used up. Those of reading.
 pub(crate) fn plan(
     files: &dyn Files,
     dir: &Path,

@@ -36,8 +36,7 @@ impl BlockReader {
         }
     }
 
-    /// Bytes from `offset`: `len` of them, or fewer at the end. Earlier slices keep their block
-    /// alive.
+    /// `len` bytes from `offset`, or fewer at the end. Earlier slices keep their block alive.
     pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> io::Result<Bytes> {
         let range = self.range(offset, len)?;
         Ok(self.block.slice(range))

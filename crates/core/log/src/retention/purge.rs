@@ -47,12 +47,10 @@ impl LogWriter {
     /// gives the configuration in force at an index. Answers the log's new base if it changed.
     ///
     /// How far to purge is the caller's decision alone. Syncs first. The files are removed later; a
-    /// crash until then may undo the purge.
-    ///
-    /// # Errors
-    /// [`LogError::NoConfig`] if `base_config` has no answer (nothing is removed), and those of
-    /// [`LogWriter::sync`]. If the control file cannot be replaced, a later call fails; if a purged
-    /// segment cannot be removed, [`LogWriter::leftover`] says so.
+    /// crash until then may undo the purge. Errors: [`LogError::NoConfig`] if `base_config` has no
+    /// answer (nothing is removed), and those of [`LogWriter::sync`]. If the control file cannot be
+    /// replaced, a later call fails; if a purged segment cannot be removed, [`LogWriter::leftover`]
+    /// says so.
     pub fn purge(
         &mut self,
         up_to: LogIndex,

@@ -1,4 +1,4 @@
-//! From one segment to the next: what is ready before the writer needs it, and what its header says.
+//! From one segment to the next: what is ready before the writer needs it, and its header.
 
 use super::LogWriter;
 use crate::LogError;

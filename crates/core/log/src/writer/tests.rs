@@ -1,3 +1,5 @@
+//! Configurations that the writer cannot read.
+
 use super::*;
 use crate::{Log, MemoryFiles};
 use bytes::Bytes;

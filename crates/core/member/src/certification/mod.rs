@@ -44,7 +44,6 @@ const WAITING_PARTS: usize = 4;
 pub(crate) enum CertifyError {
     /// This log lacks chunks that precede the proposal, or the action was discarded or ordered.
     ChunksUnknown,
-    /// The payload is not what the entry kind says.
     Malformed(PayloadError),
     /// The action conflicts with this one for certain: its end would be refused.
     Doomed {
@@ -189,10 +188,8 @@ impl CertificationState {
         self.partial_actions.is_partial(&id).then_some(id)
     }
 
-    /// Feeds an entry that was appended to this member's log.
-    ///
-    /// # Errors
-    /// If the payload cannot be decoded. The entry then counts as conflicting with everything.
+    /// Feeds an entry that was appended to this member's log. Fails if the payload cannot be
+    /// decoded. The entry then counts as conflicting with everything.
     pub(crate) fn appended(
         &mut self,
         now: Time,

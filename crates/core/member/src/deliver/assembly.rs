@@ -92,8 +92,7 @@ impl Assembly {
     }
 }
 
-/// The chunks of an action whose last piece is `last`, all from a log. `passed` are those that were
-/// passed.
+/// The chunks of an action whose last piece is `last`, all from a log. `passed` were passed.
 pub(super) fn all_chunks(
     reader: &LogReader,
     last: &Entry,
@@ -115,9 +114,7 @@ pub(super) trait EntrySource {
     fn held_from(&self) -> LogIndex;
 
     /// Entries from `from` to `to`, at least one and at most a few. `None`: they are not here yet.
-    ///
-    /// # Errors
-    /// [`ReadError::Purged`] if no member has the first one.
+    /// Errors: [`ReadError::Purged`] if no member has the first one.
     fn read(&self, from: LogIndex, to: LogIndex) -> Result<Option<Vec<Entry>>, ReadError>;
 }
 

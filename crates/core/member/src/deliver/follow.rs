@@ -24,7 +24,6 @@ use crate::shared::Shared;
 /// and what is looked at while it is in the processor's cache is looked at faster.
 const READ_BYTES: usize = 256 << 10;
 
-/// Why a follower cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The next entry was purged from the log.
@@ -41,7 +40,6 @@ pub enum FollowError {
 /// An ordered entry of the log.
 #[derive(Debug)]
 pub enum Followed {
-    /// An action.
     Action(FollowedAction),
     /// The members that are present from here on.
     View(View),
@@ -50,9 +48,7 @@ pub enum Followed {
 /// An action, and where its data is.
 #[derive(Debug)]
 pub struct FollowedAction {
-    /// Its seqno.
     pub seqno: Seqno,
-    /// The session that proposed it.
     pub origin: (MemberId, SessionId),
     /// The entries that hold its data, in the order of the data. The last one is the action's own.
     pub places: Vec<LogIndex>,
@@ -75,9 +71,6 @@ pub struct Follower {
 
 impl Follower {
     /// Reads everything after the action `after`.
-    ///
-    /// # Errors
-    /// If the log does not have the next entry any more, or cannot be read.
     pub fn after(
         reader: LogReader,
         shared: Arc<Shared>,
@@ -116,9 +109,6 @@ impl Follower {
     }
 
     /// The next action or view; none while the group has committed no other.
-    ///
-    /// # Errors
-    /// If the log does not have the next entry any more, or cannot be read.
     pub fn advance(&mut self) -> Result<Option<Followed>, FollowError> {
         while let Some(entry) = self.entry()? {
             let header = &entry.header;
@@ -140,9 +130,6 @@ impl Follower {
     }
 
     /// The data of an action in one of its places.
-    ///
-    /// # Errors
-    /// If the log does not have the entry any more, or cannot be read.
     pub fn data_at(&self, place: LogIndex) -> Result<Bytes, FollowError> {
         let read = self.reader.read(place, place, READ_BYTES);
         let entries = read.map_err(|error| self.log_error(error))?;
@@ -179,9 +166,6 @@ impl Follower {
 
     /// Hands out the views, and the actions of this session, from `start` to before `end`, in
     /// order, until `take` breaks; all of it must be committed. Does not change what comes next.
-    ///
-    /// # Errors
-    /// If the log does not have the entries any more, or cannot be read.
     pub fn look_at(
         &self,
         start: LogIndex,
@@ -293,8 +277,7 @@ fn pass(assembly: &mut Assembly, entry: &Entry) -> Result<(), FollowError> {
     Ok(())
 }
 
-/// Value to hand out for an entry, if it is an ordered one. `assembly` has the chunks that were
-/// passed.
+/// Value to hand out for an entry, if it is an ordered one. `assembly` has the passed chunks.
 fn ordered(
     reader: &LogReader,
     assembly: &mut Assembly,

@@ -52,10 +52,8 @@ const READ_BYTES: usize = 1 << 20;
 /// Entries that [`Deliverer::step_now`] hands over at a time, at most.
 const NOW_MAX: u64 = 64;
 
-/// Why delivery cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
-    /// The log cannot be read.
     #[error("{0}")]
     Log(LogError),
     /// The next action was purged from the log, and from those of all members that are present.
@@ -67,25 +65,17 @@ pub enum DeliverError {
     Purged {
         /// The last action in the database.
         after: Seqno,
-        /// The first action in the log.
         first: Seqno,
         /// The members that were asked, and the first actions of their logs, in words.
         asked: String,
     },
     /// The log has another action where the next one should be.
     #[error("the log has action {found} where {expected} is next: it is damaged")]
-    Gap {
-        /// The next action.
-        expected: Seqno,
-        /// The action found in its place.
-        found: Seqno,
-    },
+    Gap { expected: Seqno, found: Seqno },
     /// The payload of an entry is not what its kind says.
     #[error("entry {index} cannot be read: {source}")]
     Payload {
-        /// The entry.
         index: LogIndex,
-        /// Fault of its payload.
         source: PayloadError,
     },
     /// Chunks of an action were purged from the log.
@@ -94,19 +84,14 @@ pub enum DeliverError {
          log. This member needs a full copy (SST), which it takes when it is started again"
     )]
     MissingChunks {
-        /// The action.
         seqno: Seqno,
-        /// The member that proposed it.
         member: MemberId,
-        /// Number of its chunks in the log.
         found: usize,
-        /// Number of its chunks in all.
         expected: usize,
     },
 }
 
 impl DeliverError {
-    /// Action that brings the member back.
     pub fn remedy(&self) -> Remedy {
         match self {
             // A start sees by the position of the database whether it needs a full copy.
@@ -125,7 +110,6 @@ impl From<LogError> for DeliverError {
     }
 }
 
-/// Result of a step of delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// Entries were handed over or skipped; there may be more.
@@ -198,9 +182,6 @@ impl Deliverer {
 
     /// Hands over what can be read, at most `entries_max` entries of the log. Waits as long as
     /// [`Host::deliver`] does, and for the disk.
-    ///
-    /// # Errors
-    /// If the log does not have what the host needs next. Delivery has then ended.
     pub fn step(&mut self, entries_max: u64) -> Result<Delivered, DeliverError> {
         self.find_position()?;
         let (next, last) = match self.position {
@@ -509,10 +490,8 @@ impl Deliverer {
     }
 }
 
-/// Index of the first entry to read after an action; none if the log begins later.
-///
-/// # Errors
-/// If the log does not reach the action.
+/// Index of the first entry to read after an action; none if the log begins later. Fails if the log
+/// does not reach the action.
 pub(crate) fn start_index(reader: &LogReader, after: Seqno) -> Result<Option<LogIndex>, LogError> {
     // In this order. If the log is purged between the two calls, the index is one that the log no
     // longer has; the next step fails to read it and comes back here.

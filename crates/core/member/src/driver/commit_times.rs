@@ -13,8 +13,7 @@ const STEP: Duration = Duration::from_millis(2);
 /// Most samples. When there are more, neighbours are joined.
 const SAMPLES_MAX: usize = 4096;
 
-/// When actions were committed that a database lacks. Invariant: the samples ascend by time and by
-/// seqno.
+/// When actions were committed that a database lacks. Invariant: samples ascend by time and seqno.
 #[derive(Default)]
 pub(super) struct CommitTimes {
     /// At this time, the first action after those of the sample before was committed; the sample

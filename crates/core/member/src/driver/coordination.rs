@@ -38,8 +38,7 @@ impl Driver {
         }
     }
 
-    /// Connects to the members that the log knows, or begins a group if this member was started to
-    /// do so.
+    /// Connects to the members that the log knows, or begins a group if this member is to.
     pub(in crate::driver) fn start_membership(&mut self) {
         let config = self.ctx.core.config().clone();
         self.config_changed(&config);
@@ -66,8 +65,8 @@ impl Driver {
         self.drop_strangers();
     }
 
-    /// Forgets processes that are not in the group, and closes connections to them unless they ask
-    /// to be.
+    /// Forgets processes outside the group, and closes connections to them unless they ask to be in
+    /// it.
     pub(in crate::driver) fn drop_strangers(&mut self) {
         self.ctx.links.peers.keep_only(&|member| {
             self.authorization

@@ -40,8 +40,7 @@ impl Driver {
         }
         self.leadership.elections.heard(&message);
         if self.is_answer_to_this_leader(&message) {
-            // This turn performs what all such answers lead to: one commit, one message for each
-            // follower.
+            // This turn performs what all such answers lead to: one commit, one message a follower.
             return self.ctx.core.handle_message(self.ctx.turns.now, message);
         }
         // The core wants its effects performed before it is given the next message. The payloads of
@@ -99,8 +98,7 @@ impl Driver {
     }
 
     pub(super) fn perform_core_effects(&mut self) {
-        // A member that stops writes nothing more: the next write may rest on one that it did not
-        // make.
+        // A member that stops writes nothing more: it may rest on a write that was not made.
         while !self.ctx.turns.is_stopped()
             && let Some(effect) = self.ctx.core.poll_effect()
         {

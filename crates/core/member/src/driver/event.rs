@@ -64,7 +64,6 @@ pub struct FailedCall {
     pub member: Option<MemberId>,
     /// The reason: the rest of a sentence that begins with the address.
     pub why: String,
-    /// Sign of life at the address.
     pub sign: SignOfLife,
 }
 
@@ -75,8 +74,7 @@ pub enum SignOfLife {
     NoneListens,
     /// None: nothing has answered. The machine may be off, or the network between cut.
     Silence,
-    /// A program has accepted the connection, and has not answered as a member, or not yet: it may
-    /// hang.
+    /// A program has accepted the connection, and not answered as a member (yet): it may hang.
     Listens,
     /// This member has answered, which may be the caller itself, and not the one that was called.
     OtherMember(MemberId),
@@ -96,30 +94,22 @@ impl SignOfLife {
 /// A setting of a member that may change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveSetting {
-    /// Action of this member when the majority is gone.
     QuorumLossPolicy(QuorumLossPolicy),
-    /// Number of voters that the group keeps while this member leads.
     VoterPolicy(VoterPolicy),
-    /// Behaviour of a leader whose log is full of what too few databases have.
     FullLogPolicy(FullLogPolicy),
-    /// Preference of this member for leadership, and whether it hands leadership over.
     LeaderPreference(LeaderPreference),
     /// Handover by this member. Its weight stays, also one that an operator has
     /// ordered by a command.
     LeaderHandover(bool),
-    /// Place of leadership when writes come from elsewhere.
     LeaderPlacement(LeaderPlacement),
-    /// The bound on the best majority's lag, see
-    /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
+    /// Bound of [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
     ApplyLagMax(Duration),
     /// Wait of the host's clients before they are told that an action is committed. In
     /// force for actions submitted afterwards;
     /// [`crate::Host::applied_everywhere`] then says how far the other databases are.
     CommitWait(CommitWait),
-    /// Silence after which a member is suspected, see
-    /// [`MemberConfig::suspect`](crate::MemberConfig::suspect).
+    /// Silence of [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     SuspectTimeout(Duration),
-    /// Count of outcomes while this member leads.
     InconsistencyPolicy(InconsistencyPolicy),
 }
 
@@ -127,41 +117,33 @@ pub enum LiveSetting {
 pub enum Event {
     /// A message of another member arrived.
     Peer {
-        /// The sender.
         from: MemberId,
         /// Subject of the certificate that the sender's connection showed. None if the transport
         /// requires none from it: it has the group's secret, or connections in clear are accepted.
         certificate: Option<Arc<str>>,
         /// The group the sender was in when it connected.
         group: GroupId,
-        /// The message.
         message: PeerMessage,
     },
     /// Both lanes to a member are up. Proposals go out over this connection only.
     LinkUp {
-        /// The other end.
         member: MemberId,
         /// Names the connection, see [`crate::Network::send_over`].
         connection: u64,
-        /// The session of the process at the other end.
         session: SessionId,
     },
     /// A member has connected to this one.
     InboundLink {
-        /// The member that has connected.
         member: MemberId,
     },
     /// A connection to or from a member broke.
     LinkDown {
-        /// The other end.
         member: MemberId,
     },
     /// A member was found: this member has called an address of its own, and that member answered.
     /// A call of another process is not one of these.
     MemberFound {
-        /// The member found.
         member: MemberId,
-        /// Its address, `host:port`.
         address: String,
         /// The group it is in; `NONE` if it has none yet.
         group: GroupId,
@@ -177,7 +159,6 @@ pub enum Event {
     },
     /// Storage effects up to here are durable.
     Persisted {
-        /// The last of them.
         ticket: WriteTicket,
         /// When the sync began that made them durable: all of them were written then.
         sync_began: Time,
@@ -203,14 +184,11 @@ pub enum Event {
     RequestState(StateRequest),
     /// The host, as a donor, accepts or declines.
     StateOffer {
-        /// The member that asked for the copy.
         joiner: MemberId,
-        /// The host's answer.
         offer: StateOffer,
     },
     /// The host, as a donor, has finished.
     StateResult {
-        /// The member that asked for the copy.
         joiner: MemberId,
         /// The result, with the position of the copy or the error.
         result: StateResult,
@@ -219,27 +197,22 @@ pub enum Event {
     Command(CommandRequest),
     /// An operator orders this member to continue without a majority, now.
     ForcePrimary(ForceDone),
-    /// A setting changes.
     Set(LiveSetting),
     /// An operator wants the group to take the writes of these members. Any member accepts it, and
     /// asks the leader.
     OrderWriters(WritersRequest),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].
     ActionFailed {
-        /// The action.
         seqno: Seqno,
-        /// The error.
         outcome: ApplyOutcome,
     },
-    /// The host has applied the action of which [`crate::Shared::set_applied`] was to inform the
-    /// driver.
+    /// The host has applied the action of which [`crate::Shared::set_applied`] was to tell.
     Applied,
     /// An orderly shutdown begins; it ends without the group's consent if that takes too long.
     Leave(LeaveDone),
     /// Like [`Event::Leave`], but without a deadline: as long as the other members need this
     /// member's vote, it remains a voter and keeps its log, without a database.
     LeaveWhenNotNeeded(LeaveDone),
-    /// This member stops at once.
     Stop,
 }
 

@@ -8,8 +8,7 @@ use super::purge_policy::discard_unknown;
 
 impl Driver {
     pub(super) fn slow_tick(&mut self) {
-        // Before the next step: by its policy a member may continue instead of ceasing to be
-        // primary.
+        // Before the next step: by its policy a member may continue instead.
         self.leadership
             .watch_quorum_loss(&mut self.ctx, &self.membership);
         // Before anything that clients wait for: those that wait in vain are released first.

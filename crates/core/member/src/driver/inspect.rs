@@ -4,7 +4,7 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno};
 
 use super::Driver;
 
-/// Quantities that grow with the load, and are bounded. For metrics and checkers.
+/// Quantities that grow with the load, and are bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Payload bytes of newest entries.
@@ -22,7 +22,6 @@ pub struct Load {
 }
 
 impl Driver {
-    /// The state of the consensus protocol.
     pub fn core(&self) -> &Core {
         &self.ctx.core
     }
@@ -68,7 +67,6 @@ impl Driver {
         self.catch_up.fetching.search.source()
     }
 
-    /// Quantities that grow with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {
             entry_cache_bytes: self.ctx.own_log.cached_bytes(),

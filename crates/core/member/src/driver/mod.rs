@@ -1,34 +1,10 @@
 //! The driver: turns what happens (messages, completed writes, clients, time) into calls of the
 //! consensus core, and performs the core's effects. It owns all protocol state of a member.
 //!
-//! The loop that a host runs:
-//!
-//! ```text
-//! until an event comes, or Driver::wake_at():
-//!   Driver::handle(now, event)    a component or the core takes note; messages may be sent
-//!   Driver::turn(now)             the core's timeout, its effects, then the slow tick
-//! ```
-//!
-//! Nothing here waits for a disk, a socket or the host, and time is an argument.
-//!
-//! [`Driver`] itself hands each event and message to the component that it concerns. A component
-//! owns its state. Its methods take the [`Context`] and each other component that they need, so a
-//! signature says what may be touched:
-//!
-//! | component | question |
-//! |---|---|
-//! | [`Context`] | who is this member, what is in its log, what time is it? |
-//! | [`Proposals`] | which proposals have no result; is one appended, refused, or does it wait? |
-//! | [`FlowControl`] | how far do databases lag, and may the leader append another action now? |
-//! | [`CommitWaits`] | up to where have all databases applied; who wants to know it of this one? |
-//! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
-//! | [`PurgePolicy`] | how far may the log be purged? |
-//! | [`FailedActions`] | which outcome of a failed action wins? |
-//! | [`Recovery`] | what do the survivors of a lost majority have, and which one may continue? |
-//! | [`Leadership`] | who leads, who should, and is this member primary? |
-//! | [`CatchUp`] | how does a member get what it lacks: entries, or a full copy? |
-//! | [`Authorization`] | who may send which message? |
-//! | [`Commands`] | which orders of operators have no answer yet? |
+//! After [`Driver::handle`], by which a component or the core takes note of an event (messages may
+//! be sent), [`Driver::turn`] has the core's timeout, its effects, then the slow tick. [`Driver`]
+//! hands each event and message to the component that it concerns: the table of owners is in the
+//! crate's DESIGN.md, and so are the rules of their signatures.
 //!
 //! What concerns several components is done here, in an order that matters: `effects` (what the
 //! core asks for), `coordination` (changes of role, configuration and view; orders; reports) and
@@ -102,26 +78,18 @@ pub use membership::VoterPolicy;
 pub use purge_policy::FullLogPolicy;
 pub use writers::{WritePermission, WritersRefusal, WritersRequest};
 
-/// A member, as the group names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Me {
-    /// The identity of its disk.
     pub member: MemberId,
-    /// The identity of its process.
     pub session: SessionId,
 }
 
 /// Connections of the driver to its surroundings.
 pub struct DriverLinks {
-    /// The other members.
     pub peers: Box<dyn Network>,
-    /// Its own disk.
     pub disk: Box<dyn Disk>,
-    /// The program it runs in.
     pub host: Arc<dyn Host>,
-    /// State of the driver that other threads see.
     pub shared: Arc<Shared>,
-    /// Its log, for reading.
     pub reader: LogReader,
     /// A checker that sees each effect before it is performed; none in production.
     pub observer: Option<Box<dyn Observer>>,
@@ -146,7 +114,6 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver that has not done anything yet; see [`Driver::begin`].
     pub fn new(start: Start, links: DriverLinks, now: Time) -> Driver {
         let Start {
             me,

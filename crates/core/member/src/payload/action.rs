@@ -40,24 +40,20 @@ const _: () = assert!(CHUNK_HEADER_BYTES <= ACTION_HEADER_BYTES);
 pub struct Action {
     /// Its kind for certification: whether and how it conflicts.
     pub class: Class,
-    /// The keys that it touches.
     pub keys: KeySet,
     /// Snapshot position: what was ordered up to this seqno cannot conflict with the action,
     /// because the origin's locks have kept them apart. See [`ChunkSplitter::see`].
     pub last_seen: i64,
-    /// Data for the hosts that apply it.
     pub data: Bytes,
 }
 
 /// The payload of an action entry: the last piece of an action, or all of it.
 #[derive(Clone, Debug)]
 pub struct ActionPiece {
-    /// Its kind for certification: whether and how it conflicts.
     pub class: Class,
     /// Epoch of the origin's locks: actions of one session and epoch do not conflict with each
     /// other.
     pub epoch: u64,
-    /// Snapshot position, see [`Action::last_seen`].
     pub last_seen: i64,
     /// The origin's number of an action in chunks; zero if the piece is the whole action.
     pub action_no: u64,
@@ -69,23 +65,18 @@ pub struct ActionPiece {
     pub data: Bytes,
 }
 
-/// Part of an action that a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Encoded keys.
     Keys = 0,
-    /// Data for the host.
     Data = 1,
 }
 
 /// The payload of a chunk entry: a slice of an action's keys or data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The part that the chunk is a slice of.
     pub part: Part,
     /// Number of the action's chunks before this one.
     pub chunk_index: u32,
-    /// The origin's number of the action.
     pub action_no: u64,
     /// This chunk's slice of the encoded keys or data.
     pub bytes: Bytes,
@@ -97,7 +88,6 @@ pub struct Chunk {
 pub struct PayloadError {
     /// The kind of payload, as a word for messages.
     pub what: &'static str,
-    /// The cause.
     pub why: String,
 }
 
@@ -133,7 +123,6 @@ impl ActionPiece {
         out.freeze()
     }
 
-    /// Reads the payload of an action entry.
     pub fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
         const WHAT: &str = "action";
         if payload.len() < ACTION_HEADER_BYTES {
@@ -188,7 +177,6 @@ impl Chunk {
         out.freeze()
     }
 
-    /// Reads the payload of a chunk entry.
     pub fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
         const WHAT: &str = "chunk";
         if payload.len() < CHUNK_HEADER_BYTES {

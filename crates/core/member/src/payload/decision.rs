@@ -20,14 +20,10 @@ const HEADER_BYTES: usize = 1 + 8 + 8 + 2;
 const ANSWER_BYTES: usize = 24;
 const READ_BYTES: usize = 1 << 20;
 
-/// How an action ended on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberOutcome {
-    /// The member.
     pub member: MemberId,
-    /// The session in which it answered.
     pub session: SessionId,
-    /// How the action ended there.
     pub outcome: ApplyOutcome,
 }
 
@@ -35,7 +31,6 @@ pub struct MemberOutcome {
 /// counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeDecision {
-    /// The action.
     pub seqno: Seqno,
     /// The winning outcome. Members with another one are inconsistent, and leave.
     pub outcome: ApplyOutcome,
@@ -60,7 +55,6 @@ impl OutcomeDecision {
         out.freeze()
     }
 
-    /// Reads the payload of a decision entry.
     pub fn decode(mut payload: Bytes) -> Result<OutcomeDecision, PayloadError> {
         let bad = |why: String| PayloadError {
             what: "decision",
@@ -101,7 +95,6 @@ pub struct DecisionSearch {
 }
 
 impl DecisionSearch {
-    /// A search for the decision about this action.
     pub fn new(seqno: Seqno) -> DecisionSearch {
         DecisionSearch { seqno, next: None }
     }

@@ -14,16 +14,13 @@ use crate::payload::action::PayloadError;
 /// Names an action in chunks, from its first chunk to its last piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartialActionId {
-    /// The member that proposes it.
     pub member: MemberId,
-    /// The session of that member.
     pub session: SessionId,
     /// The origin's number for the action; not zero.
     pub action_no: u64,
 }
 
 impl PartialActionId {
-    /// The action with this number of an origin.
     pub fn of(origin: &Origin, action_no: u64) -> PartialActionId {
         PartialActionId {
             member: origin.member,
@@ -36,7 +33,6 @@ impl PartialActionId {
 /// The partial actions that a discard entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
-    /// This action.
     Action(PartialActionId),
     /// Every partial action whose first chunk is at or before this index.
     BegunBy(LogIndex),
@@ -56,7 +52,6 @@ impl Discard {
         out.freeze()
     }
 
-    /// Reads the payload of a discard entry.
     pub fn decode(mut payload: Bytes) -> Result<Discard, PayloadError> {
         match payload.len() {
             24 => Ok(Discard::Action(PartialActionId {

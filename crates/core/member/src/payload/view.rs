@@ -16,14 +16,10 @@ const VERSIONS: Versions = Versions::new("view", 1..=1);
 /// Upper bound on the members of a view, larger than any group; bounds what a decoder allocates.
 const MEMBERS_MAX: usize = 1024;
 
-/// One present member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMember {
-    /// The member.
     pub member: MemberId,
-    /// Its session.
     pub session: SessionId,
-    /// Its name.
     pub name: String,
     /// `host:port` for clients.
     pub incoming: String,
@@ -64,7 +60,6 @@ impl View {
         out.freeze()
     }
 
-    /// Reads the payload of a view entry.
     pub fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
         let bad = |why: &str| PayloadError {
             what: "view",

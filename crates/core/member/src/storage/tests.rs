@@ -1,3 +1,5 @@
+//! Jobs, syncs and purges on files in memory.
+
 use super::*;
 use crate::deliver::tests::Sink;
 use bytes::Bytes;

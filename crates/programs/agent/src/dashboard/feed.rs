@@ -38,7 +38,6 @@ pub(crate) struct Feed {
     places: Arc<Semaphore>,
 }
 
-/// The latest look, and what came before.
 #[derive(Clone, Debug, Default)]
 struct Latest {
     /// Number of the look; zero: there was none yet.
@@ -56,7 +55,6 @@ struct Happened {
     message: Bytes,
 }
 
-/// A look, as it is written.
 #[derive(Serialize)]
 struct Look<'a> {
     point: &'a Point,

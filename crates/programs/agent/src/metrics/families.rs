@@ -70,7 +70,6 @@ impl<'a> Families<'a> {
         metric.encode_counter(&value, None::<&Exemplar<NoLabelSet, f64>>)
     }
 
-    /// Values that only grow.
     pub(super) fn counters<'l, const N: usize>(
         &mut self,
         name: &str,

@@ -185,7 +185,6 @@ fn plugins(server: &ServerFacts) -> Vec<Finding> {
     findings
 }
 
-/// State of the plugin that runs.
 fn state(server: &ServerFacts) -> Finding {
     let of = |name: &str| server.status.get(name).map_or("", String::as_str);
     let (state, problem) = (of("synod_state"), of("synod_problem"));

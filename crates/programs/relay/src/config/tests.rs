@@ -1,3 +1,5 @@
+//! A relay's file: keys, defaults and refusals.
+
 use super::*;
 
 const WHOLE: &str = r#"

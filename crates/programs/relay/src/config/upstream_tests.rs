@@ -1,3 +1,5 @@
+//! The keys of a relay's file about an upstream.
+
 use std::path::Path;
 
 use super::*;

@@ -358,8 +358,7 @@ pub type CommandHandler = dyn Fn(&mut CommandConnection<'_>) -> Result<(), Strin
 /// A client's connection, encrypted and authenticated. Nothing of it reaches the driver: the host's
 /// handler serves it, on the thread of the connection. It counts as no member: it is judged by what
 /// it shows only, has a pool of its own, and is not called back. The node breaks it when it stops,
-/// when the credentials that the client has shown are withdrawn, and to make room for other
-/// clients.
+/// when the credentials that the client has shown are withdrawn, and to make room.
 pub struct CommandConnection<'a> {
     channel: Channel,
     /// Read behind the hello, and not used yet.

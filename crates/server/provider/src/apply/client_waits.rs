@@ -203,7 +203,6 @@ impl HeldCommits {
         true
     }
 
-    /// Number of waiting clients.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waits.len()

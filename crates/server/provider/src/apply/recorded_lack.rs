@@ -10,8 +10,7 @@ const STEPS: u32 = 8;
 /// Least period that is taken for true: an engine that always flushes needs time for that, too.
 const FLUSH_PERIOD_MIN: Duration = Duration::from_millis(100);
 
-/// An action was applied, or has failed as it should. Costs nothing unless the database lacked
-/// one.
+/// An action was applied, or has failed as it should. Costs nothing unless one was lacking.
 pub(crate) fn note_ended(session: &Session, seqno: i64, failed_alike: bool) {
     let position = &session.server.position;
     if position.was_lacking(seqno) && position.heals(seqno, failed_alike) {

@@ -469,8 +469,7 @@ impl Session {
         }
     }
 
-    /// Why the server has left by itself, and whether only a person brings it back; none: it has
-    /// not.
+    /// Why the server has left, and whether only a person brings it back; none: it has not.
     pub(crate) fn departure(&self) -> Option<(String, bool)> {
         let (why, remedy) = {
             let state = self.state();

@@ -448,10 +448,8 @@ impl DonorSearch {
         Ok(None)
     }
 
-    /// Nothing was reported: whether to ask again.
-    ///
-    /// # Errors
-    /// The donor is gone. A donor that was restarted does not remember the copy.
+    /// Nothing was reported: whether to ask again. Errors: the donor is gone. A donor that was
+    /// restarted does not remember the copy.
     fn must_ask(&self, session_of: impl Fn(MemberId) -> Option<SessionId>) -> Result<bool, String> {
         let Some(donor) = self.donor else {
             return Ok(true);

@@ -94,8 +94,7 @@ impl Lifecycle {
         self.tracked = true;
     }
 
-    /// Whether the sequencer's position is the database's. Before, the database may be being
-    /// replaced.
+    /// Whether the sequencer's position is the database's. Before, a copy may replace it.
     pub(crate) fn is_tracked(&self) -> bool {
         self.tracked
     }

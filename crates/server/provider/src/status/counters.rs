@@ -58,7 +58,6 @@ impl PausedShare {
     }
 }
 
-/// Makes the counters, and their values.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// All counts, since start or since `FLUSH STATUS`.
@@ -74,7 +73,6 @@ macro_rules! counters {
             pub(crate) conflicts: ConflictTable,
         }
 
-        /// Values of the counters.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct Counted {
             $($(#[$doc])* pub $name: i64,)*

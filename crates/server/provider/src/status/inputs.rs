@@ -129,7 +129,6 @@ pub struct GroupStatus {
     pub latency: LatencyStats,
     /// Share of the time since `FLUSH STATUS` in which writes of the group waited, 0 to 1.
     pub paused: f64,
-    /// Whether this server takes writes.
     pub takes_writes: bool,
     /// This session's name in views.
     pub member: Uuid,

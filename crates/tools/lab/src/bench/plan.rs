@@ -38,7 +38,7 @@ pub struct Turn<'a> {
 }
 
 impl Plan {
-    /// The turns in their order. Systems alternate fastest: what is compared is measured within
+    /// The turns in their order. Systems alternate fastest: the compared is measured within
     /// minutes.
     pub fn turns(&self) -> Vec<Turn<'_>> {
         let mut turns = Vec::new();

@@ -7,7 +7,6 @@ use super::record::{Cell, Certificate};
 const NOISE_SHARE: f64 = 0.5;
 const NOISE_S: f64 = 1.0;
 
-/// Differences of two certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// A line for each cell that both have.

@@ -38,7 +38,6 @@ use trial::{Bed, CLIENT_PATIENCE, CLIENTS, Trial};
 /// is not written.
 const DISK_BYTES: u64 = 3 << 30;
 
-/// Choice of what is tried.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub systems: Vec<MeasuredSystem>,

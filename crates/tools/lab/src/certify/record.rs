@@ -11,7 +11,6 @@ use crate::statistics::median;
 /// Version of the file's format: changes when a reader of the old one would misunderstand.
 pub const FORMAT: u32 = 1;
 
-/// One run of `synod-lab certify`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// [`FORMAT`] of the program that wrote the file.
@@ -42,7 +41,6 @@ pub struct Certificate {
     pub cells: Vec<Cell>,
 }
 
-/// One fault of one system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     pub system: String,
@@ -55,7 +53,6 @@ pub struct Cell {
     pub rounds: Vec<Round>,
 }
 
-/// One trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)] // figures that a later version has begun to take
 pub struct Round {
@@ -81,7 +78,7 @@ pub struct Round {
     pub variation: Option<f64>,
     /// Reads without a wait that were answered, from the fault on, on all servers.
     pub reads: u64,
-    /// Those of them that missed a transaction which had been acknowledged before they began.
+    /// Reads among them that missed a transaction acknowledged before they began.
     pub stale_reads: u64,
     /// Greatest age of such a transaction, milliseconds.
     pub stalest_ms: f64,

@@ -47,9 +47,8 @@ pub struct PoweredDisk {
 
 impl PoweredDisk {
     /// Mounts an empty one of so many bytes at this directory, in place of one of an earlier run.
-    ///
-    /// # Errors
-    /// When this user may not mount, there is no loop device, or the file system cannot be made.
+    /// Fails when this user may not mount, there is no loop device, or the file system cannot be
+    /// made.
     pub fn mount(dir: &Path, bytes: u64) -> Result<PoweredDisk> {
         mounts::unmount_below(dir)?;
         fs::create_dir_all(dir).context("create", dir)?;
@@ -83,10 +82,8 @@ impl PoweredDisk {
         output_of(&mut lose).map(|_| ())
     }
 
-    /// Gives the power back: mounts what is on the disk. No process uses the disk any more.
-    ///
-    /// # Errors
-    /// When a process does, or the disk does not hold just what was synced.
+    /// Gives the power back: mounts what is on the disk. No process uses the disk any more. Fails
+    /// when a process does, or the disk does not hold just what was synced.
     pub fn regain_power(&self) -> Result<()> {
         until_it_works(|| {
             let mut umount = Command::new("umount");

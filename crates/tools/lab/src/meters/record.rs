@@ -36,7 +36,6 @@ pub struct MeterRecord {
     pub findings: Findings,
 }
 
-/// Findings of each meter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
@@ -80,7 +79,6 @@ pub enum LoadOn {
     Reader,
 }
 
-/// A part of `delay`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayPhase {
     /// Server with the load.
@@ -115,7 +113,6 @@ impl DelayPhase {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyFindings {
-    /// Server that was written to.
     pub origin: String,
     pub clients: u32,
     /// Duration of the load, seconds.
@@ -142,7 +139,6 @@ pub struct GiantFindings {
     pub rows: u64,
     /// `wsrep_trx_fragment_size` of the session, bytes; 0: no fragments.
     pub fragment_bytes: u64,
-    /// Server that ran the statement.
     pub origin: String,
     /// Small transactions per second that were to be made, all servers.
     pub rate: f64,
@@ -189,7 +185,6 @@ pub struct LagFindings {
     pub slow_server: String,
     /// Means by which it was slowed down, in words.
     pub slowed_by: String,
-    /// Server that was written to.
     pub origin: String,
     pub clients: u32,
     /// The group before, with the server as fast as the others.
@@ -211,7 +206,6 @@ pub struct LagFindings {
     pub caught_up_without_load_ms: Option<f64>,
 }
 
-/// The pace of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     pub tps: f64,

@@ -40,7 +40,6 @@ impl System {
         }
     }
 
-    /// Kills these servers, all at once.
     pub fn kill(&mut self, servers: &[usize]) -> Result<()> {
         self.signal(servers, Signal::KILL);
         servers.iter().try_for_each(|server| {
@@ -68,7 +67,6 @@ impl System {
         }
     }
 
-    /// Whether a server's process runs.
     pub fn is_running(&mut self, server: usize) -> bool {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.is_running(server),

@@ -21,7 +21,6 @@ pub enum SystemKind {
     /// MariaDB's semi-synchronous replication: one replica has stored it.
     SemiSync,
     Async,
-    /// One server without replication.
     Standalone,
 }
 

@@ -148,7 +148,6 @@ impl System {
         self.await_leader()
     }
 
-    /// Stops all servers: an orderly shutdown.
     pub fn down(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.down(),

@@ -1,3 +1,5 @@
+//! A peer that is probed, streamed to, and caught up.
+
 use super::*;
 use crate::tail::tests::log;
 use crate::types::Term;

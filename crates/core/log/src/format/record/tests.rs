@@ -1,3 +1,5 @@
+//! Records and batches, whole, damaged and cut short.
+
 use super::*;
 use synod_consensus::{ConfigAt, EntryId};
 

@@ -1,3 +1,5 @@
+//! Partial actions that are continued, completed, discarded and truncated.
+
 use super::*;
 use proptest::prelude::*;
 use synod_consensus::{MemberId, SessionId};

@@ -50,8 +50,6 @@ pub(super) struct Authorization {
 }
 
 impl Authorization {
-    // --- judging messages --------------------------------------------------------------------
-
     pub(super) fn may_send(
         &mut self,
         ctx: &Context,
@@ -253,8 +251,6 @@ impl Authorization {
         self.publish_known(ctx, membership);
     }
 
-    // --- what the network is told ------------------------------------------------------------
-
     pub(super) fn publish_known(&self, ctx: &Context, membership: &Membership) {
         let latest = &ctx.core.config().config;
         let committed = ctx.core.config_at(ctx.core.commit_index());
@@ -297,8 +293,6 @@ impl Authorization {
             || self.introduction_of(ctx, member).is_some()
             || membership.is_searching(ctx) && membership.join.is_contact(member)
     }
-
-    // --- identity ----------------------------------------------------------------------------
 
     pub(super) fn duplicate_identity(
         &mut self,
@@ -366,8 +360,6 @@ fn holder_of(ctx: &Context, member: MemberId, shown: Option<&Arc<str>>) -> Optio
     let is_configured = config.members.contains_key(&member);
     other_holder(config, member, None, shown).filter(|_| is_configured)
 }
-
-// --- introductions -----------------------------------------------------------------------
 
 pub(super) fn introduce_to(ctx: &Context, member: MemberId) {
     if ctx.is_configured(member) {

@@ -37,11 +37,9 @@ pub type CommandReply = Box<dyn FnOnce(Result<Done, CommandRefusal>) + Send>;
 
 /// An order that an operator gives to this member, for whichever member it is.
 pub struct CommandRequest {
-    /// The order.
     pub command: Command,
     /// The operator waits for so long.
     pub limit: Duration,
-    /// Takes the answer.
     pub reply: CommandReply,
 }
 
@@ -62,7 +60,6 @@ struct Appended {
     term: Term,
 }
 
-/// Event that the leader waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// The commit of a change, after which others follow.

@@ -5,8 +5,7 @@ use synod_wire::{CommandRefusal, RefusalReason};
 
 use super::plan::refuse;
 
-/// The member that an operator has named: by its id, its address, or its name if no other member
-/// has that.
+/// The member that an operator has named: by its id, its address, or its name if that is its alone.
 pub(in crate::driver) fn find(config: &Config, text: &str) -> Result<MemberId, CommandRefusal> {
     let members = || config.members.iter();
     let exact = members().find(|(id, member)| member.address == text || id.to_string() == text);

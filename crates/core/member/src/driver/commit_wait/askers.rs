@@ -10,8 +10,7 @@ const ASKED_FOR: Duration = Duration::from_secs(3);
 /// Most actions that are awaited one by one. Further ones are awaited together with the last.
 const TARGETS_MAX: usize = 4096;
 
-/// Members that have asked, and the actions that they wait for. Invariant: the targets ascend by
-/// seqno.
+/// Members that have asked, and the actions that they wait for. Invariant: targets ascend.
 #[derive(Default)]
 pub(super) struct Askers {
     /// The session that has asked, and until when that counts.

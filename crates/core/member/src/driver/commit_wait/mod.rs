@@ -1,10 +1,9 @@
 //! Applied everywhere: one component, [`CommitWaits`], answers up to which action every present
 //! database that follows the group has applied what is ordered.
 //!
-//! A member whose clients wait for that ([`CommitWait::Applied`]) asks the others, again with each
-//! slow tick. A member that was asked tells its position at once, and for a while whenever an
-//! action of the asking session is finished on its database. So a commit costs one small message
-//! of each other member, and nothing while no member asks.
+//! A member whose clients wait for that ([`CommitWait::Applied`]) asks the others (decision 020),
+//! again with each slow tick. So a commit costs one small message of each other member, and nothing
+//! while no member asks.
 //!
 //! ```text
 //! the asking member   others    positions of the other databases, and which are waited for
@@ -39,8 +38,7 @@ pub enum CommitWait {
 
 const NO_WAIT: Seqno = Seqno(i64::MAX);
 
-/// The component that knows where the databases of others are, and who wants to know it of this
-/// one.
+/// The component that knows where others' databases are, and who wants to know it of this one.
 pub(super) struct CommitWaits {
     wanted: CommitWait,
     others: Others,
@@ -75,8 +73,6 @@ impl CommitWaits {
 }
 
 impl CommitWaits {
-    // --- asking ------------------------------------------------------------------------------
-
     pub(super) fn set_commit_wait(&mut self, ctx: &Context, wanted: CommitWait) {
         self.wanted = wanted;
         if self.is_on() {
@@ -165,8 +161,6 @@ impl CommitWaits {
         shown.excluded = excluded;
         shown.exclusions = self.others.exclusions();
     }
-
-    // --- telling -----------------------------------------------------------------------------
 
     pub(super) fn handle_applied_query(
         &mut self,

@@ -83,8 +83,7 @@ impl Others {
         other.position = Some((now, position));
     }
 
-    /// An action of a client of this member is committed; up to `everywhere` none is waited for any
-    /// more.
+    /// An action of a client of this member is committed; up to `everywhere` none is waited for.
     pub(super) fn own_committed(&mut self, now: Time, seqno: Seqno, everywhere: Seqno) {
         let done = if everywhere == NO_WAIT {
             seqno.prev()

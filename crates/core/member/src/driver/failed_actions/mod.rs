@@ -8,17 +8,11 @@
 //!        |<------- Decision: an entry of the log, committed --------------->|
 //! ```
 //!
-//! The leader collects the reports, and forgets them with its leadership: members with an error
-//! repeat theirs. Only the decision lasts. It is an entry, so that every member gets the same one,
-//! whichever member leads when it is committed. The first decision about an action counts.
-//!
-//! A member without an error never waits. One that was killed before it noted how the action had
-//! ended says so ([`ApplyOutcome::UNKNOWN`]), and is not counted. The answers that count are those
-//! of the present members whose databases follow the group (`Presence::electorate`). A member that
-//! does not answer within the suspect timeout is left out if a majority of them has answered.
-//!
-//! [`FailedActions`] owns both sides, that of the member and that of the leader. The driver feeds
-//! it with reports, queries and commits, sends what it answers, and appends the decision.
+//! The rule is in decision 010. The leader collects the reports, and forgets them with its
+//! leadership: members with an error repeat theirs. The first decision about an action counts. A
+//! member that was killed before it noted how the action had ended says so
+//! ([`ApplyOutcome::UNKNOWN`]), and is not counted. [`FailedActions`] owns both sides, that of the
+//! member and that of the leader.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,8 +26,7 @@ use crate::host::{Level, Topic};
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy, winning_outcome};
 use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 
-/// So many past decisions are remembered. The leader only queries an action while a member waits
-/// for it.
+/// So many past decisions are remembered: the leader queries while a member waits.
 const PAST_MAX: usize = 1024;
 
 /// Invariant: an action that is decided has no question, and is not waited for.
@@ -117,8 +110,7 @@ impl FailedActions {
         is_open
     }
 
-    /// The action that has failed here and is not decided, with its error: reported again and
-    /// again.
+    /// The undecided action that has failed here, with its error: reported again and again.
     fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
         self.failed
     }
@@ -134,8 +126,7 @@ impl FailedActions {
         self.queried.first().copied()
     }
 
-    /// The answer to the query about an action, if it has ended here: everything up to `applied`
-    /// has.
+    /// The answer to the query about an action, if it has ended here, as all up to `applied` have.
     fn answer(&mut self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
         let outcome = self.outcome(seqno, applied)?;
         self.queried.remove(&seqno);

@@ -1,3 +1,5 @@
+//! Questions, answers and decisions about failed actions.
+
 use super::*;
 
 const NOW: Time = Time(1_000);

@@ -1,4 +1,4 @@
-//! FlowControl: one component, [`FlowControl`], decides at which pace actions are admitted.
+//! Flow control: one component, [`FlowControl`], decides at which pace actions are admitted.
 //!
 //! A database applies what is ordered, and may be slower than the group orders. The leader admits
 //! actions so that the lag of the majority that keeps up best stays within a bound. A minority that
@@ -109,8 +109,6 @@ impl FlowControl {
 }
 
 impl FlowControl {
-    // --- feedback ----------------------------------------------------------------------------
-
     pub(super) fn pace_committed(&mut self, ctx: &Context, seqno: Seqno) {
         let left = ctx.links.shared.left();
         self.own_lag.committed(ctx.turns.now, seqno, left);
@@ -162,8 +160,6 @@ impl FlowControl {
             self.tell_position(ctx, leader);
         }
     }
-
-    // --- admission, as the leader ------------------------------------------------------------
 
     pub(super) fn note_position(
         &mut self,
@@ -241,8 +237,6 @@ impl FlowControl {
             self.announced.note(ctx.identity.me.member, report);
         }
     }
-
-    // --- status ------------------------------------------------------------------------------
 
     pub(super) fn watch_throttling(&mut self, ctx: &Context) {
         let (paused, pauses, _) = self.announced.counters();

@@ -18,10 +18,7 @@ pub(in crate::driver) enum Cause {
     /// This member knew no leader before.
     First,
     /// The leader before has ordered it.
-    HandedOver {
-        /// The leader before.
-        by: MemberId,
-    },
+    HandedOver { by: MemberId },
     /// The leader before was silent, or had lost its quorum.
     Lost { before: MemberId },
     /// The same member as before: it was cut off, or restarted, for a while.

@@ -99,8 +99,6 @@ impl Leadership {
         ctx.links.host.elected(&Election { term, leader, why });
     }
 
-    // --- without a majority ------------------------------------------------------------------
-
     pub(super) fn force_new_primary(&mut self, ctx: &mut Context) -> Result<(), ForceError> {
         ctx.core.force(ctx.turns.now)?;
         self.forced_primary.ordered();
@@ -155,8 +153,6 @@ impl Leadership {
             }
         }
     }
-
-    // --- who should lead ---------------------------------------------------------------------
 
     pub(super) fn begin_leading(&mut self, ctx: &mut Context) {
         self.writers.forget(ctx.turns.now);

@@ -80,10 +80,8 @@ pub enum QuorumLossPolicy {
     /// The member waits until it hears a majority again. The only safe policy.
     #[default]
     Wait,
-    /// The member continues if at least half of the voters are still connected: one of two may
-    /// serve.
+    /// The member continues if at least half of the voters are connected: one of two may serve.
     ContinueWithHalf,
-    /// The member continues, however many are gone.
     ContinueAlone,
 }
 

@@ -1,15 +1,8 @@
 //! Counts who writes, and says from where nearly all writes come.
 //!
-//! A commit costs its client the way to the leader, and the leader the way to the nearest majority.
-//! Clients of the leader's own region save the first. So where nearly all writes come from another
-//! region, the leader should be there: one of the reasons to hand over ([`Reason::Writers`]), whose
-//! limits keep leadership from moving back and forth.
-//!
-//! The leader counts the actions that it orders, by the region of their origin; a member without a
-//! region counts by itself. A *sample* is the actions of a second, the *window* the last five
-//! samples. Two regions cannot both have [`SHARE_PERCENT`] of a window.
-//!
-//! [`Reason::Writers`]: synod_consensus::Reason
+//! The leader counts the actions that it orders, by the region of their origin (decision 028); a
+//! member without a region counts by itself. A *sample* is the actions of a second, the *window*
+//! the last five samples. Two regions cannot both have [`SHARE_PERCENT`] of a window.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -28,7 +21,6 @@ const ACTIONS_MIN: u64 = SAMPLES as u64;
 /// Policy of a leader when writes come from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaderPlacement {
-    /// The leader stays.
     #[default]
     Stay,
     /// The leader hands over to a voter in the region that nearly all writes come from.

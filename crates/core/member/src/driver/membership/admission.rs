@@ -20,8 +20,7 @@ pub(super) const MEMBERS_MAX: usize = 64;
 pub(super) enum Standing {
     /// No message of it came for the suspect timeout.
     Silent,
-    /// Within its grace period: no message of it came since this leader was elected, and it still
-    /// has time.
+    /// Within its grace period: silent since this leader was elected, and it still has time.
     InGracePeriod,
     /// The member sends messages.
     Live,

@@ -24,8 +24,6 @@ const REMOVED: &str = "an operator has removed this member from the group, or an
                        it. To join again, as a new member, start it again";
 
 impl Membership {
-    // --- the way in --------------------------------------------------------------------------
-
     /// A member was found at an address. It concerns only a member that looks for its group: the
     /// others are found by the configuration.
     pub(in crate::driver) fn found(
@@ -258,8 +256,6 @@ impl Membership {
             ctx.log(Level::Info, text);
         }
     }
-
-    // --- the way out -------------------------------------------------------------------------
 
     pub(in crate::driver) fn begin_leave(
         &mut self,

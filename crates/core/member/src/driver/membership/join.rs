@@ -17,8 +17,7 @@ const RETRY: Duration = Duration::from_millis(400);
 const REFUSALS_MAX: usize = 64;
 /// A new member gives up when all addresses that answered have refused it for so long.
 const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
-/// A member of a group waits longer: one misconfigured server must not keep the others from
-/// starting.
+/// A member of a group waits longer: one wrong setting must not keep others from starting.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

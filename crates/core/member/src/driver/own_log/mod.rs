@@ -100,14 +100,10 @@ impl OwnLog {
         self.cache.bytes() > self.undurable_bytes_max && durable < self.committed
     }
 
-    // --- entries that come -------------------------------------------------------------------
-
     /// Keeps the payloads of an append at hand, and decodes the configurations among them.
     /// `proposed` answers the payload of an entry that this member has proposed, if it has it. The
     /// append is cut before an entry whose payload is nowhere, unless the core has that entry.
-    ///
-    /// # Errors
-    /// If the message is not whole: the cause, for the log of this member.
+    /// Fails if the message is not whole: the cause, for the log of this member.
     pub(super) fn arrived(
         &mut self,
         core: &Core,
@@ -216,8 +212,6 @@ impl OwnLog {
         }
     }
 
-    // --- entries that go ---------------------------------------------------------------------
-
     pub(super) fn header(&self, index: LogIndex) -> Option<EntryHeader> {
         self.cache.get(index).map(|entry| entry.header)
     }
@@ -247,8 +241,6 @@ impl OwnLog {
         let request = self.reading.ask(sender, range, bytes_max, most);
         request.map_or(Replication::UnderWay, Replication::Read)
     }
-
-    // --- the life of the log -----------------------------------------------------------------
 
     pub(super) fn commit(&mut self, index: LogIndex) {
         self.committed = index;

@@ -68,7 +68,6 @@ impl Proposals {
         }
     }
 
-    // --- this member's own proposals ---------------------------------------------------------
     pub(super) fn submit(
         &mut self,
         ctx: &Context,
@@ -173,8 +172,6 @@ impl Proposals {
         let withdrawn = self.local.group_lost();
         end_unknown(ctx, withdrawn);
     }
-
-    // --- ordering, as the leader -------------------------------------------------------------
 
     pub(super) fn handle_propose(
         &mut self,
@@ -342,7 +339,6 @@ impl Proposals {
         }
     }
 
-    // --- reads -------------------------------------------------------------------------------
     pub(super) fn read(&mut self, ctx: &mut Context, read: ReadDone) {
         let id = read.id;
         self.reads.begin(read);
@@ -353,8 +349,6 @@ impl Proposals {
         self.reads.cancel(id);
         ctx.core.cancel_read(id);
     }
-
-    // --- whose writes are taken ---------------------------------------------------------------
 
     /// The rule by which this member, as the leader, orders proposals now. The configuration is in
     /// force from its entry on, committed or not: what is ordered now comes after it.
@@ -414,8 +408,7 @@ fn discard_refused(ctx: &mut Context, propose: &Propose) {
     }
 }
 
-/// Leaves out the payloads of entries that this session of this member has proposed; whether there
-/// were any.
+/// Leaves out the payloads of entries that this session has proposed; whether there were any.
 fn leave_out_payloads(message: &mut PeerMessage, member: MemberId, session: SessionId) -> bool {
     let PeerMessage::Append { message, payloads } = message else {
         return false;

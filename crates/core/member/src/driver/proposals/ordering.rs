@@ -69,8 +69,7 @@ impl Ordering {
         self.deferred.clear();
     }
 
-    /// A proposal of member `from` arrived. Answers it if it is to be ruled on now: not if others
-    /// wait.
+    /// A proposal of member `from` arrived. Answers it if it is ruled on now: not if others wait.
     pub(super) fn arrived(
         &mut self,
         from: MemberId,

@@ -128,8 +128,6 @@ impl PurgePolicy {
         }
     }
 
-    // --- what the driver reports to it -------------------------------------------------------
-
     pub(super) fn database_is_at(
         &mut self,
         now: Time,
@@ -191,8 +189,6 @@ impl PurgePolicy {
         self.drop_is_announced = false;
     }
 
-    // --- what it answers ---------------------------------------------------------------------
-
     /// Whether the log is to be looked at now. If so, the next look is a period later; a full log
     /// is looked at whenever this is asked.
     fn is_due(&mut self, now: Time, is_full: bool) -> bool {
@@ -253,9 +249,6 @@ impl PurgePolicy {
 
     /// Leader only: computes the purge limit of a log that is full or not. `search` finds an
     /// action's entry in the log.
-    ///
-    /// # Errors
-    /// If the log is damaged; the limit is zero.
     fn compute_purge_limit(
         &mut self,
         config: &Config,

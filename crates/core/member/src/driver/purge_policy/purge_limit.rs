@@ -43,9 +43,6 @@ impl PurgeLimit {
     /// Leader only: computes the limit. Enough databases have flushed everything up to `flushed`,
     /// and `first_chunk` is the first chunk of any action after that. Zero if this member does not
     /// know enough.
-    ///
-    /// # Errors
-    /// If the log is damaged where it was searched; the limit is zero.
     pub(super) fn compute(
         &mut self,
         log: &CertifiedLog,

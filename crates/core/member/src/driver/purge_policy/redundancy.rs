@@ -1,11 +1,8 @@
 //! Number of databases that have flushed what is committed: the condition for purging a log that is
 //! full.
 //!
-//! A log that reaches its size bound purges what some members still need. It must not purge what
-//! too few databases have (promise P1). The entries of an action are durable on a majority of the
-//! voters. Once their logs purge these entries, so many databases must have flushed the action that
-//! it survives the loss of any minority ([`needed`]). Until they have, the leader takes no new
-//! actions.
+//! Before the logs of a majority purge an action, so many databases must have flushed it that it
+//! survives the loss of any minority ([`needed`]; decision 011).
 //!
 //! A group that keeps its log only has no database. A full log is not purged there of what readers
 //! of a present member need, which each member reports in the place of a database.

@@ -1,3 +1,5 @@
+//! Bounds of a purge, of logs with room and full ones.
+
 use super::*;
 use crate::driver::example_groups::voters_and_learners;
 use synod_consensus::{MemberId, SessionId};

@@ -41,8 +41,6 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    // --- reports -----------------------------------------------------------------------------
-
     /// Reports to all other members while no leader is heard, and shows what they have reported.
     /// At each slow tick.
     pub(super) fn recovery_tick(&mut self, ctx: &Context, membership: &Membership) {
@@ -147,8 +145,6 @@ impl Recovery {
             lines => lines.join(". "),
         }
     }
-
-    // --- the order ---------------------------------------------------------------------------
 
     pub(super) fn choose_survivor(
         &self,

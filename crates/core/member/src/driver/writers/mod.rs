@@ -31,8 +31,6 @@ pub(super) struct WritersSetting {
 }
 
 impl WritersSetting {
-    // --- the setting -------------------------------------------------------------------------
-
     pub(super) fn order_writers(&mut self, ctx: &mut Context, request: WritersRequest) {
         self.orders.add(ctx.turns.now, request);
         self.look_at_orders(ctx);

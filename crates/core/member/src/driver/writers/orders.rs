@@ -16,9 +16,7 @@ pub enum WritersRefusal {
     NotInTime,
 }
 
-/// An operator's order.
 pub struct WritersRequest {
-    /// Members whose writes the group is to take.
     pub writers: Writers,
     /// For how long the order is pursued.
     pub limit: Duration,

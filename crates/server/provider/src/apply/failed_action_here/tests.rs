@@ -1,3 +1,5 @@
+//! Outcomes here beside decisions of the group.
+
 use super::*;
 
 fn decision(seqno: i64, outcome: u64) -> OutcomeDecision {

@@ -40,7 +40,6 @@ use crate::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use state::{Course, Milestone, State};
 
-/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// The caller owns the order.

@@ -21,7 +21,6 @@ use crate::waiting::Gate;
 pub(crate) enum Task {
     /// Show the server that the group is lost.
     ShowLost,
-    /// The server has caught up.
     Synced,
     /// This server is the writer, and has everything of the one before.
     OpenWriteGate,
@@ -29,7 +28,6 @@ pub(crate) enum Task {
     Donate(synod_node::DonorRequest),
 }
 
-/// Next task of an applier.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Apply(Queued),
@@ -103,10 +101,8 @@ impl Sequencer {
         true
     }
 
-    /// The client of a local action is gone without finishing it: an applier has to.
-    ///
-    /// # Errors
-    /// No applier is left that could apply it, so the order cannot advance.
+    /// The client of a local action is gone without finishing it: an applier has to. Errors: no
+    /// applier is left that could apply it, so the order cannot advance.
     pub(crate) fn adopt(&self, item: Queued) -> Result<(), NoApplier> {
         let mut state = self.lock();
         let seqno = item.seqno();
@@ -123,8 +119,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Adds a task: done once everything delivered so far, and everything up to `after`, is
-    /// released.
+    /// Adds a task: done once all delivered so far, and all up to `after`, is released.
     pub(crate) fn add_task(&self, after: i64, task: Task) {
         let mut state = self.lock();
         if state.is_open() {
@@ -140,7 +135,6 @@ impl Sequencer {
         state.wake_worker();
     }
 
-    /// An applier thread arrives.
     pub(crate) fn applier_enters(&self) {
         self.lock().appliers += 1;
     }
@@ -351,7 +345,6 @@ impl Waiting {
         self.items.first_key_value().map(|(seqno, _)| *seqno)
     }
 
-    /// The first item that may start.
     pub(super) fn first_ready(&self) -> Option<i64> {
         self.ready.first().copied()
     }

@@ -1,3 +1,5 @@
+//! Leaves, and returns by a restart.
+
 use super::*;
 use crate::connection::lifecycle::Lifecycle;
 use crate::transaction::tests::connection;

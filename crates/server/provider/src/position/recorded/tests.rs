@@ -1,3 +1,5 @@
+//! Starts by records of the database.
+
 use super::*;
 use crate::api::Callbacks;
 use std::path::PathBuf;

@@ -14,10 +14,8 @@ pub(in crate::driver) struct Expected {
 }
 
 /// The entries with their payloads, if they begin where they should, follow one another, and join
-/// the own log. Payloads that were not wanted are empty.
-///
-/// # Errors
-/// The cause in words, if the entries do not meet the requirements.
+/// the own log. Payloads that were not wanted are empty. Errors: the cause in words, if the entries
+/// do not meet the requirements.
 pub(super) fn check_entries(
     expected: &Expected,
     fetched: FetchedEntries,

@@ -1,5 +1,4 @@
-//! Members that fetch entries from this one: the reads for them, and the entries that the log
-//! keeps.
+//! Members that fetch entries from this one: the reads for them, and what the log keeps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -8,8 +8,7 @@ use std::time::Duration;
 use synod_consensus::{MemberId, Time};
 use synod_wire::Region;
 
-/// How long the leader sends a learner everything itself after what a feeder was to send has not
-/// arrived.
+/// How long the leader sends a learner everything itself after a feeder's part has not arrived.
 const DISTRUST: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]

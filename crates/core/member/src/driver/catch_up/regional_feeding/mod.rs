@@ -9,10 +9,8 @@
 //!         '-------------------- acknowledgements --------------------------------'
 //! ```
 //!
-//! The leader keeps all state of replication: it decides which entries a learner is sent next, and
-//! hears directly what has arrived. Only the entries take another way. Heartbeats, commit indexes,
-//! probes and bases do not. If a feeder fails, the leader notices as it notices any loss, and sends
-//! the entries itself. See decision 029.
+//! The leader keeps all state of replication (decision 029): only the entries take another way.
+//! Heartbeats, commit indexes, probes and bases do not.
 //!
 //! ```text
 //! the leader    feeders   which member feeds which learner?

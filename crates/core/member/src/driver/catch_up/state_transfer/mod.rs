@@ -117,8 +117,7 @@ impl StateTransfers {
         (known.request == *request).then_some(known.donor)
     }
 
-    /// Donor only: this member gets a request. `Some` if not for the first time: the answers so
-    /// far.
+    /// Donor only: this member gets a request. `Some`, if again: the answers so far.
     fn received(&mut self, request: &StateRequest) -> Option<Vec<PeerMessage>> {
         let known = self.donations.get(&request.joiner);
         let same = known.filter(|known| (known.session, known.id) == (request.session, request.id));
@@ -208,8 +207,7 @@ impl StateTransfers {
         }
     }
 
-    /// From a joiner, to the leader; or from the leader, which may be the joiner itself, to a
-    /// donor.
+    /// From a joiner to the leader; or from the leader, perhaps the joiner itself, to a donor.
     pub(in crate::driver) fn handle_state_request(
         &mut self,
         ctx: &Context,

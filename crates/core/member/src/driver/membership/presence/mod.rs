@@ -48,8 +48,7 @@ impl Signs {
     }
 }
 
-/// The component that knows which members live. Invariant: a member that is present is not a
-/// leaver.
+/// The component that knows which members live. Invariant: a present member is no leaver.
 #[derive(Default)]
 pub(in crate::driver) struct Presence {
     known: BTreeMap<MemberId, Signs>,
@@ -137,8 +136,6 @@ impl Presence {
         latest.is_some_and(|at| now.since(at) < limit)
     }
 
-    // --- the words of others -----------------------------------------------------------------
-
     pub(in crate::driver) fn survives(
         &mut self,
         now: Time,
@@ -174,8 +171,6 @@ impl Presence {
         let told = self.told_present.as_ref().filter(|(of, _)| *of == term);
         told.is_some_and(|(_, members)| !members.contains(&member))
     }
-
-    // --- silence that has consequences -------------------------------------------------------
 
     /// Looks at the silence of members, periodically. Its consequences (a voter loses its vote, a
     /// learner is forgotten) are rare and can wait: so it counts from when this leader came to lead
