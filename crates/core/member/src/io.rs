@@ -37,7 +37,7 @@ pub trait Network: Send {
     fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>);
     /// This member belongs to a group from now on.
     fn set_group(&self, group: GroupId);
-    /// Stops the search for the group: it is found.
+    /// The group is found: the search for it ends, and one for others of its name begins.
     fn stop_seeking(&self);
 }
 

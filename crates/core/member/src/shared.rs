@@ -106,8 +106,8 @@ pub struct MemberPresence {
     /// For how long nothing has come from it, to this member or to a leader that it followed; none:
     /// nothing has since this process began.
     pub silent_for: Option<Duration>,
-    /// `host:port` at which readers of the binlog reach it, if it is a relay; none also while its
-    /// leader has said nothing about it to this process.
+    /// `host:port` at which readers of the binlog reach it, if it is a relay; empty: a logger.
+    /// None: it has a database, or no leader has passed on its report to this process.
     pub readers_at: Option<String>,
 }
 

@@ -284,16 +284,26 @@ impl LocalIdentity {
         }
         let version = self.common_version(hello.versions, &hello.name)?;
         self.compare_cluster_name(&hello.cluster_name, &hello.name)?;
-        let both_have_one = hello.group != GroupId::NONE && self.group != GroupId::NONE;
-        if both_have_one && hello.group != self.group {
-            let text = format!(
-                "this is group {}, the log of {} belongs to group {}; to join this group as a new \
-                 member, move its synod-*.log files away (of a server, its whole data directory)",
-                self.group, hello.name, hello.group
-            );
-            return refuse(RefuseReason::WrongGroup, text);
-        }
+        self.compare_group(hello)?;
         Ok(self.welcome(version))
+    }
+
+    /// Refuses a caller of another group. Either may be in none yet.
+    pub fn compare_group(&self, hello: &Hello) -> Result<(), Refusal> {
+        let (ours, theirs) = (self.group, hello.group);
+        if ours == theirs || ours == GroupId::NONE || theirs == GroupId::NONE {
+            return Ok(());
+        }
+        let text = format!(
+            "{} is in group {ours}, and {} in group {theirs}: two groups have one cluster name, \
+             and what is written in one is never in the other. One of them was begun by mistake, \
+             or is over. Keep the one whose data count ('synod doctor' says how to find it). On \
+             each server of the other, move the whole data directory away (where no database is, \
+             the synod-*.log files), and start it without bootstrap: it joins the group that is \
+             kept",
+            self.name, hello.name
+        );
+        Err(Refusal::of(RefuseReason::WrongGroup, text))
     }
 
     /// Welcomes a client. The node checks in addition what the connection has proven.

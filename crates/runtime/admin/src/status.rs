@@ -114,7 +114,7 @@ pub struct Member {
     /// Whether it is the server that answers.
     pub is_own: bool,
     pub is_voter: bool,
-    /// `database`; without one, `relay` if readers have an address there, or `logger`.
+    /// `database`; without one, `relay` if readers have an address there, `logger`, or `unknown`.
     pub kind: String,
     /// Whether the leader has heard it within `evs.suspect_timeout`, and it has not left, whatever
     /// its kind. A server that hears no leader says whom it has heard itself.

@@ -124,9 +124,12 @@ fn row(node: &NodeStatus, member: &MemberStatus) -> Member {
     let state = seen.map_or(Presence::Absent, |seen| seen.presence);
     let is_present = is_own || state != Presence::Absent;
     let readers_at = seen.and_then(|seen| seen.readers_at.clone());
-    let kind = match (member.has_data, &readers_at) {
+    let kind = match (member.has_data, readers_at.as_deref()) {
         (true, _) => "database",
+        (false, Some("")) => "logger",
         (false, Some(_)) => "relay",
+        // It has joined a moment ago. Relays seldom vote, loggers soon.
+        (false, None) if is_present && !member.voter => "unknown",
         (false, None) => "logger",
     };
     let client_address = in_view.map(|seen| seen.incoming.clone()).or(readers_at);
@@ -223,6 +226,7 @@ fn role<'a>(node: &NodeStatus, member: &MemberStatus, kind: &'a str) -> &'a str 
         );
     match (member.has_data, member.voter) {
         _ if is_candidate => "candidate",
+        (false, _) if kind == "unknown" => "learner",
         (false, _) => kind,
         (true, true) => "follower",
         (true, false) => "learner",
@@ -421,6 +425,22 @@ mod tests {
             let expected =
                 format!("4 voters, 3 answer ({name} not heard yet): no further one may fail");
             assert_eq!(outlook, expected);
+        }
+    }
+
+    /// On a machine with much load that took most of a minute.
+    #[test]
+    fn member_that_has_just_joined_is_no_logger_before_its_report_says_so() {
+        let mut node = mixed();
+        node.members[3].voter = false;
+        for (reported, kind, role) in [
+            (None, "unknown", "learner"),
+            (Some(""), "logger", "logger"),
+            (Some("relay:3310"), "relay", "relay"),
+        ] {
+            node.presence[3].readers_at = reported.map(str::to_owned);
+            let shown = &rows(&node)[3];
+            assert_eq!((&*shown.kind, &*shown.role), (kind, role));
         }
     }
 

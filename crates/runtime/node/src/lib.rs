@@ -20,7 +20,7 @@
 //! | `synod-accept` | starts a `synod-in` for each connection | the listening socket |
 //! | `synod-in` | receives, and drives; or serves a client | its socket, and room in bytes |
 //! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
-//! | `synod-seek` | looks for the group until it is found | a pause between rounds |
+//! | `synod-seek` | looks for the group, then for others of its name | a pause between rounds |
 //! | `synod-ping` | pings the connected members | a second between rounds |
 //!
 //! # Rules

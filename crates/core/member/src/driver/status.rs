@@ -76,7 +76,7 @@ impl Leadership {
 
 impl Membership {
     pub(super) fn publish_databases(&mut self, ctx: &Context, reports: &[Report]) {
-        for report in reports.iter().filter(|report| !report.incoming.is_empty()) {
+        for report in reports {
             let readers_at = self.readers_at.entry(report.member).or_default();
             readers_at.clone_from(&report.incoming);
         }

@@ -3,36 +3,61 @@
 //!
 //! Each seed that answers becomes [`Event::MemberFound`], each that refuses or does not answer
 //! becomes [`Event::CallFailed`]. Which member to join is the driver's decision.
+//!
+//! Two groups may have begun all the same: at one moment, or without a way between them. So seeds
+//! that are not connected are called once a minute afterwards, and both ends log such a call.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Setting, SignOfLife, lock};
+use synod_member::{Event, Level, Setting, SignOfLife, lock};
 use synod_wire::{Hello, HelloReply, Lane, RefuseReason};
 
 use super::channel::Channel;
 use super::dial::{self, DialError, dial};
+use super::greeting::OTHER_GROUP;
 use super::link::Target;
 use super::{ConnectionEncryption, Transport};
 
 /// The time between two rounds of calls.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The same once the group is found.
+const LOOK_PAUSE: Duration = Duration::from_secs(60);
 const ANSWERED_MAX: usize = 256;
 
-/// Calls the seeds until the group is found, or the transport stops.
+/// Calls the seeds until the transport stops: for the group, and for others once it is found.
 pub(super) fn run(transport: &Arc<Transport>, seeds: &[String]) {
-    let seeking = &transport.seeking;
-    while seeking.count().is_some() {
-        for seed in seeds {
-            if seeking.count().is_some() && *seed != transport.address {
-                call(transport, seed);
+    let others = seeds.iter().filter(|seed| **seed != transport.address);
+    while let Some(found) = transport.group_found.count() {
+        for seed in others.clone() {
+            match transport.group_found.count() {
+                Some(0) => call(transport, seed),
+                Some(_) if found > 0 => look_for_other_group(transport, seed),
+                Some(_) | None => break,
             }
         }
-        seeking.wait_beyond_until(0, Instant::now() + PAUSE);
+        let pause = if found == 0 { PAUSE } else { LOOK_PAUSE };
+        let next = Instant::now() + pause;
+        transport.group_found.wait_beyond_until(found, next);
+    }
+}
+
+pub(super) fn look_for_other_group(transport: &Transport, seed: &str) {
+    if is_connected_at(transport, seed) {
+        return;
+    }
+    let answer = dial(transport, &Target::at(seed), Lane::Control);
+    if let Ok((channel, HelloReply::Refused { reason, text })) = answer
+        && reason == RefuseReason::WrongGroup
+        && let Ok(at) = channel.socket().stream().peer_addr()
+    {
+        transport.log_about(at.ip(), Level::Warning, OTHER_GROUP, || {
+            format!("{seed} refuses this member: {text}")
+        });
     }
 }
 
@@ -59,6 +84,13 @@ pub(crate) fn group_at(
             })
             .next()
     })
+}
+
+/// Whether a member of this group is there.
+pub(super) fn is_connected_at(transport: &Transport, address: &str) -> bool {
+    let addresses: Vec<_> = address.to_socket_addrs().into_iter().flatten().collect();
+    let links: Vec<_> = lock(&transport.links).values().cloned().collect();
+    links.iter().any(|link| link.is_connected_at(&addresses))
 }
 
 fn call(transport: &Arc<Transport>, seed: &str) {

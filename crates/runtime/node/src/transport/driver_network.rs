@@ -54,6 +54,6 @@ impl Network for DriverNetwork {
     }
 
     fn stop_seeking(&self) {
-        self.0.seeking.stop();
+        self.0.group_found.notify();
     }
 }

@@ -23,6 +23,9 @@ use super::galera::SILENCE_MIN;
 use super::inbound::{AdmittedClient, InboundError};
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
 
+/// Subject of the lines about another group at an address, whichever of the two has called.
+pub(super) const OTHER_GROUP: &str = "another group";
+
 pub(super) enum Admitted {
     /// A member, or a process that wants to be one.
     Caller(AdmittedCaller),
@@ -223,13 +226,16 @@ fn warn_of_double(transport: &Transport, hello: &Hello, from: SocketAddr) {
     });
 }
 
-fn log_refusal(transport: &Transport, name: &str, from: SocketAddr, refusal: &Refusal) {
+pub(super) fn log_refusal(transport: &Transport, name: &str, from: SocketAddr, refusal: &Refusal) {
     let is_routine = matches!(refusal.reason, RefuseReason::Self_ | RefuseReason::Busy);
     if is_routine {
         return;
     }
     let why = &refusal.for_own_log;
-    let subject = format!("{name}: {why}");
+    let subject = match refusal.reason {
+        RefuseReason::WrongGroup => OTHER_GROUP.to_owned(),
+        _ => format!("{name}: {why}"),
+    };
     transport.log_about(from.ip(), Level::Warning, &subject, || {
         format!("connection from {name} ({from}) refused: {why}")
     });

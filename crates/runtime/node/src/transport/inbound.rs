@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use synod_consensus::MemberId;
-use synod_member::{Event, Level};
+use synod_member::{Event, Level, lock};
 use synod_tls::PeerCredential;
 use synod_wire::{
     ClientHello, Frame, FrameReader, HandshakeError, Hello, Lane, PeerMessage, StreamError,
@@ -19,7 +19,7 @@ use synod_wire::{
 use super::Transport;
 use super::channel::Channel;
 use super::encryption::EncryptionError;
-use super::greeting::{Admitted, AdmittedCaller, greet};
+use super::greeting::{Admitted, AdmittedCaller, greet, log_refusal};
 use super::link::Link;
 use super::open_connections::{AcceptedSlot, ConnectionSlot};
 use super::stranger_limits::Allowance;
@@ -151,8 +151,13 @@ fn converse(
     let is_welcome = slot.welcomed(member, group, shown, |member, shown| {
         transport.admission(member, shown)
     });
-    if !is_welcome || !transport.is_own_group(group) {
+    if !is_welcome {
         return;
+    }
+    // This member may have got its group since it has answered.
+    let compared = lock(&transport.identity).compare_group(&caller.hello);
+    if let Err(refusal) = compared {
+        return log_refusal(transport, &caller.hello.name, from, &refusal);
     }
     transport.called_by(&caller);
     let presence = LinkPresence::of(transport, &caller.hello);

@@ -119,6 +119,13 @@ impl Link {
         lock(&self.target).address == address
     }
 
+    /// Whether both lanes are connected, to one of these addresses.
+    pub(super) fn is_connected_at(&self, addresses: &[SocketAddr]) -> bool {
+        let target = lock(&self.target).address.clone();
+        let mut leads_to = target.to_socket_addrs().into_iter().flatten();
+        self.connection().is_some() && leads_to.any(|at| addresses.contains(&at))
+    }
+
     pub(super) fn member(&self) -> MemberId {
         self.member
     }

@@ -113,8 +113,8 @@ pub(crate) struct Transport {
     stopping: AtomicBool,
     /// Separated from all others on purpose.
     isolated: AtomicBool,
-    /// Stopped when the group is found, or this transport stops.
-    seeking: EventCount,
+    /// Counts up when the group is found; stopped with this transport.
+    group_found: EventCount,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -173,7 +173,7 @@ impl Transport {
             listener,
             stopping: AtomicBool::new(false),
             isolated: AtomicBool::new(false),
-            seeking: EventCount::default(),
+            group_found: EventCount::default(),
             threads: Mutex::new(Vec::new()),
         });
         let accepting = transport.clone();
@@ -459,7 +459,7 @@ impl Transport {
 
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.seeking.stop();
+        self.group_found.stop();
         self.pings.end();
         self.inbound_budgets.close();
         self.stranger_budget.close();
@@ -485,12 +485,6 @@ impl Transport {
     /// Whether connections may be opened: the node neither stops nor is isolated.
     fn may_open(&self) -> bool {
         !self.is_stopping() && !self.is_isolated()
-    }
-
-    /// Whether a peer of this group, or of none, can be one of this member's own.
-    fn is_own_group(&self, group: GroupId) -> bool {
-        let own = lock(&self.identity).group;
-        own == GroupId::NONE || group == GroupId::NONE || own == group
     }
 
     /// Logs what happened with a caller, unless much was logged already ([`LogRateLimit`]).

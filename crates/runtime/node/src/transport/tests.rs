@@ -90,14 +90,19 @@ struct Peer {
 
 impl Peer {
     fn start(member: MemberId, tls: Option<TlsConfig>) -> Peer {
-        Peer::start_as(identity_of(member), tls, wall_us)
+        Peer::start_as(identity_of(member), tls, wall_us, &[])
     }
 
     fn with_clock(member: MemberId, wall_clock: fn() -> u64) -> Peer {
-        Peer::start_as(identity_of(member), None, wall_clock)
+        Peer::start_as(identity_of(member), None, wall_clock, &[])
     }
 
-    fn start_as(identity: LocalIdentity, tls: Option<TlsConfig>, wall_clock: fn() -> u64) -> Peer {
+    fn start_as(
+        identity: LocalIdentity,
+        tls: Option<TlsConfig>,
+        wall_clock: fn() -> u64,
+        seeds: &[&Peer],
+    ) -> Peer {
         let host = Arc::new(TestHost::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let events = Arc::new(Events::new());
@@ -106,7 +111,10 @@ impl Peer {
             address: listener.local_addr().unwrap().to_string(),
             listener,
             encryption: ConnectionEncryption::new(tls, &*host).unwrap(),
-            seeds: Vec::new(),
+            seeds: seeds
+                .iter()
+                .map(|peer| peer.transport.address.clone())
+                .collect(),
             events: events.clone(),
             inbound_budgets: InboundBudgets::of_bytes(1 << 20, 1 << 20),
             host: host.clone(),
@@ -433,6 +441,60 @@ fn each_end_of_a_link_measures_it_and_the_clock_at_the_other_end() {
             assert!(!is_message, "the driver has nothing to do with pings");
         }
     }
+}
+
+#[test]
+fn both_of_two_groups_of_one_name_say_so_once_a_minute() {
+    let groups = [GroupId([1; 16]), GroupId([2; 16])];
+    let in_group = |member, group| LocalIdentity {
+        group,
+        ..identity_of(member)
+    };
+    let home = Peer::start_as(in_group(HOME, groups[0]), None, wall_us, &[]);
+    // The other one finds no member, as where both begin at one moment, and has its group.
+    home.transport.set_isolated(true);
+    let other = Peer::start_as(in_group(OTHER, groups[1]), None, wall_us, &[&home]);
+    other.wait(|event| matches!(event, Event::CallFailed(_)).then_some(()));
+    let network = DriverNetwork(other.transport.clone());
+    network.stop_seeking();
+    home.transport.set_isolated(false);
+    network.stop_seeking();
+    for peer in [&home, &other] {
+        peer.wait_line("start it without bootstrap");
+    }
+    discovery::look_for_other_group(&other.transport, &home.transport.address);
+    for peer in [&home, &other] {
+        let lines = lock(&peer.host.lines);
+        let said: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("two groups"))
+            .collect();
+        assert_eq!(said.len(), 1, "{lines:?}");
+        for group in groups {
+            assert!(said[0].contains(&group.to_string()), "{lines:?}");
+        }
+        assert!(said[0].contains("127.0.0.1:"), "{lines:?}");
+    }
+}
+
+#[test]
+fn member_is_connected_at_its_address_and_nowhere_else() {
+    let (home, other) = linked(wall_us);
+    let port = other.transport.address.rsplit(':').next().unwrap();
+    for address in [&other.transport.address, &format!("localhost:{port}")] {
+        assert!(
+            discovery::is_connected_at(&home.transport, address),
+            "{address}"
+        );
+    }
+    assert!(!discovery::is_connected_at(
+        &home.transport,
+        &home.transport.address
+    ));
+    assert!(!discovery::is_connected_at(
+        &home.transport,
+        "no-such-host.invalid:1"
+    ));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use synod_node::{
-    Command, LeaderWeight, NodeError, Presence, RefusalReason, Seqno, StartMode, StateTransferEvent,
+    Command, LeaderWeight, MemberPresence, NodeError, Presence, RefusalReason, Seqno, StartMode,
+    StateTransferEvent,
 };
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
@@ -129,18 +130,44 @@ fn logger_that_was_promoted_keeps_its_vote_over_restarts_though_its_file_says_no
     seqno_of(group.members[leads].order("k", "two of three"));
 }
 
+/// Presence of the logger, as a member knows it.
+fn known_to(group: &Group, at: usize) -> Option<MemberPresence> {
+    let logger = group.members[LOGGER].config.name.clone();
+    let status = group.members[at].node().status();
+    let known = status.members.iter().find(|member| member.name == logger)?;
+    let mut seen = status.presence.into_iter();
+    seen.find(|seen| seen.member == known.member)
+}
+
 /// Presence of the logger, as these members state it.
 fn seen_by(group: &Group, members: &[usize]) -> Vec<Presence> {
-    let logger = group.members[LOGGER].config.name.clone();
-    let presence = |at: &usize| {
-        let status = group.members[*at].node().status();
-        let known = status.members.iter().find(|member| member.name == logger);
-        let id = known.map(|member| member.member);
-        let mut seen = status.presence.into_iter();
-        seen.find(|seen| Some(seen.member) == id)
-            .map_or(Presence::Absent, |seen| seen.presence)
-    };
-    members.iter().map(presence).collect()
+    let known = members.iter().map(|at| known_to(group, *at));
+    known
+        .map(|seen| seen.map_or(Presence::Absent, |seen| seen.presence))
+        .collect()
+}
+
+/// This tells a relay from a logger.
+#[test]
+fn address_of_readers_is_known_to_the_group_and_to_its_member_without_the_group() {
+    for address in ["relay:3310", ""] {
+        let mut group = with_new_logger("readers", false);
+        group.members[LOGGER].stop();
+        group.members[LOGGER].config.incoming = address.to_owned();
+        group.members[LOGGER].start(StartMode::Join).unwrap();
+        let knows = |group: &Group, at: usize| {
+            let known = known_to(group, at).and_then(|seen| seen.readers_at);
+            known.as_deref() == Some(address)
+        };
+        for at in 0..=LOGGER {
+            eventually("what it has reported", || knows(&group, at));
+        }
+        for member in &mut group.members {
+            member.stop();
+        }
+        group.members[LOGGER].start(StartMode::Join).unwrap();
+        eventually("what its file says", || knows(&group, LOGGER));
+    }
 }
 
 #[test]

@@ -27,10 +27,7 @@ fn log_of_another_group_is_refused_with_both_groups_named() {
     lost.host.wait("refusal", |record| record.failed.is_some());
     let why = lost.host.lock().failed.clone().unwrap();
     let group = home.members[0].node().status().group.to_string();
-    assert!(
-        why.contains("belongs to group") && why.contains(&group),
-        "{why}"
-    );
+    assert!(why.contains("two groups") && why.contains(&group), "{why}");
     seqno_of(home.members[0].order("k", "v"));
 }
 

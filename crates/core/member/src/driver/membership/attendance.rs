@@ -53,6 +53,8 @@ impl Membership {
     pub(in crate::driver) fn publish_presence(&mut self, ctx: &Context) {
         let members = &ctx.core.config().config.members;
         self.readers_at.retain(|id, _| members.contains_key(id));
+        let (me, own) = (ctx.identity.me.member, &ctx.identity.config.incoming);
+        self.readers_at.insert(me, own.clone());
         let readers_at = &self.readers_at;
         let all = members.iter().map(|(id, member)| MemberPresence {
             member: *id,

@@ -54,7 +54,7 @@ pub(super) struct Membership {
     pub(super) join_watch: JoinWatch,
     pub(super) admission: Admission,
     pub(super) presence: Presence,
-    /// Addresses at which readers reach members, of those that have reported one.
+    /// Addresses at which readers reach members that have reported; empty: no reader does.
     pub(super) readers_at: BTreeMap<MemberId, String>,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
