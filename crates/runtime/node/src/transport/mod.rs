@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{MemberId, SessionId};
 use synod_member::{Event, FailedCall, Host, KnownPeer, Level, Setting, SignOfLife, lock};
 use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};

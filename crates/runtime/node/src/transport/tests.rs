@@ -6,9 +6,9 @@ mod certificates;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use synod_consensus::{EntryKind, Origin, Term};
+use synod_consensus::{EntryKind, GroupId, Origin, Term};
 use synod_member::{
-    Delivery, DonorRequest, FailedCall, Remedy, SignOfLife, StateTransferEvent, View,
+    Delivery, DonorRequest, FailedCall, Network, Remedy, SignOfLife, StateTransferEvent, View,
 };
 use synod_tls::Credentials;
 use synod_wire::OUR_VERSIONS;
