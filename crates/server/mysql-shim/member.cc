@@ -147,6 +147,9 @@ std::string try_to_start() {
   if (group.from_cstring(chosen.group.c_str()) == 0)
     return "synod_group is not set to the UUID of the group";
   const Closed closed;
+  if (other_channel_runs())
+    return "a channel from another source runs, and the group would not hear of what it applies: "
+           "STOP REPLICA first";
   group_sidno = get_sidno_from_global_tsid_map(group);
   group_text = chosen.group;
   const synod_settings settings = as_settings(chosen);
