@@ -37,9 +37,9 @@ constexpr int ER_TOO_LARGE = 1197;
 /* Hooks of a statement and of its commit run on the client's thread. */
 thread_local bool runs_alone = false;
 /* When the transaction of this thread began: synod_host_opening() at its first statement. The
-   server does not tell it in threads of its own, such as that of the event scheduler, which begin
-   none that has more than one statement; and a refusal there would leave its locks behind. */
-thread_local int64_t began = -1;
+   server does not tell it in threads of its own, which begin none that has more than one. */
+constexpr int64_t OWN_THREAD = -1;
+thread_local int64_t began = OWN_THREAD;
 
 struct Commit {
   Binlog_cache_storage *cache;
@@ -70,7 +70,15 @@ int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(conte
 
 int32_t is_thread_killed(void *thread) { return thd_killed(static_cast<THD *>(thread)); }
 
+/* After a refusal the server rolls a client's transaction back. In threads of its own, such as that
+   of the event scheduler, it does so with a statement only (9.7.4): the thread would keep its row
+   locks, and all that changes events would end with error 1205. */
+void give_locks_up(Trans_param *param) {
+  if (began == OWN_THREAD) ha_rollback_low(param->thd, true);
+}
+
 int refuse(Trans_param *param) {
+  give_locks_up(param);
   Transaction_termination_ctx end{};
   end.m_thread_id = param->thread_id;
   end.m_rollback_transaction = true;
@@ -146,6 +154,7 @@ int before_commit(Trans_param *param) {
       return refuse(param);
     default:
       /* Another error than that of a refusal: the transaction may be committed later. */
+      give_locks_up(param);
       return 1;
   }
 }

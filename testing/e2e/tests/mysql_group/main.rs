@@ -6,6 +6,7 @@ mod commands;
 mod consistency;
 mod crashes;
 mod doctor;
+mod events;
 mod face;
 mod failures;
 mod group_replication;
