@@ -5,6 +5,7 @@
 #include <mysql_version.h>
 
 #include <cstring>
+#include <string_view>
 
 #include "my_inttypes.h"
 #include "my_sys.h"
@@ -15,7 +16,7 @@
 namespace {
 
 /* Of a header that the server's build generates. */
-constexpr unsigned int ER_WRONG_VALUE = 1231, ER_RUNNING = 3093;
+constexpr unsigned int ER_WRONG_VALUE = 1231, ER_WRONG_TYPE = 1232, ER_RUNNING = 3093;
 
 constexpr int TEXT = PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC;
 
@@ -38,7 +39,6 @@ int check_group_name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   const char *text = value->val_str(value, buffer, &length);
   kept.assign(text == nullptr ? "" : text, text == nullptr ? 0 : static_cast<size_t>(length));
   *static_cast<const char **>(save) = kept.c_str();
-  if (var_group_name != nullptr && kept == var_group_name) return 0;
   if (member_runs())
     return refuse(ER_RUNNING, "group_replication_group_name counts at START GROUP_REPLICATION: "
                               "STOP GROUP_REPLICATION first");
@@ -63,6 +63,23 @@ int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   return number == 1 ? 0 : refuse(ER_WRONG_VALUE, ONE_WRITER);
 }
 
+/* The server would cut a number that is out of bounds. */
+template <typename Number, unsigned long long LOW, unsigned long long HIGH>
+int check_number(MYSQL_THD, SYS_VAR *variable, void *save, st_mysql_value *value) {
+  const std::string name = std::string("Variable '") + variable->name + "' ";
+  if (value->value_type(value) != MYSQL_VALUE_TYPE_INT)
+    return refuse(ER_WRONG_TYPE, name + "is a whole number");
+  long long number = 0;
+  value->val_int(value, &number);
+  const auto positive = static_cast<unsigned long long>(number);
+  const bool is_negative = number < 0 && !value->is_unsigned(value);
+  if (is_negative || positive - LOW > HIGH - LOW)
+    return refuse(ER_WRONG_VALUE, name + "can be " + std::to_string(LOW) + " to " +
+                                      std::to_string(HIGH));
+  *static_cast<Number *>(save) = static_cast<Number>(positive);
+  return 0;
+}
+
 MYSQL_SYSVAR_STR(group_name, var_group_name, TEXT, "UUID of the group: as synod_group",
                  check_group_name, nullptr, "");
 MYSQL_SYSVAR_STR(local_address, var_local_address, TEXT,
@@ -78,7 +95,8 @@ MYSQL_SYSVAR_BOOL(single_primary_mode, var_single_primary_mode, PLUGIN_VAR_OPCMD
                   "One server takes writes: always ON", check_one_writer, nullptr, true);
 MYSQL_SYSVAR_UINT(member_weight, var_member_weight, PLUGIN_VAR_RQCMDARG,
                   "How much this server is preferred as the writer, from its next start on: as "
-                  "synod.leader_weight", nullptr, nullptr, 50, 0, 100, 0);
+                  "synod.leader_weight", (check_number<unsigned int, 0, 100>), nullptr, 50, 0, 100,
+                  0);
 
 /* ---- those that have none */
 
@@ -137,6 +155,11 @@ const char *actions[] = {"READ_ONLY", "ABORT_SERVER", "OFFLINE_MODE", nullptr},
   one(exit_state_action, actions, 2) one(flow_control_mode, flow_modes, 1)         \
   one(ssl_mode, ssl_modes, 1) one(tls_source, tls_sources, 0)
 
+/* Statements that have it stay must fail, as a next start would repeat what it orders. */
+constexpr int flags_of(std::string_view name) {
+  return name == "force_members" ? PLUGIN_VAR_NOPERSIST : 0;
+}
+
 bool differ(const char *a, const char *b) {
   return strcmp(a == nullptr ? "" : a, b == nullptr ? "" : b) != 0;
 }
@@ -144,7 +167,7 @@ bool differ(const char *a, const char *b) {
 #define DECLARE_TEXT(name, standard)                                              \
   char *var_##name;                                                               \
   bool is_set_##name() { return differ(var_##name, standard); }                   \
-  MYSQL_SYSVAR_STR(name, var_##name, TEXT, IGNORED, nullptr, nullptr, standard);
+  MYSQL_SYSVAR_STR(name, var_##name, TEXT | flags_of(#name), IGNORED, nullptr, nullptr, standard);
 TEXTS(DECLARE_TEXT)
 
 #define DECLARE_BOOLEAN(name, standard)                                           \
@@ -156,8 +179,9 @@ BOOLEANS(DECLARE_BOOLEAN)
 #define DECLARE_NUMBER(name, standard, min, max)                                  \
   unsigned long long var_##name;                                                  \
   bool is_set_##name() { return var_##name != standard; }                         \
-  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED, nullptr, nullptr, \
-                         standard, min, max, 0);
+  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED,          \
+                         (check_number<unsigned long long, min, max>), nullptr, standard, \
+                         min, max, 0);
 NUMBERS(DECLARE_NUMBER)
 
 #define DECLARE_CHOICE(name, names, standard)                                     \
