@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "mysql/gtid/tsid.h"
 #include "sql/replication.h"
@@ -22,6 +23,11 @@ std::atomic<bool> is_outside{false};
 char start_problem[sizeof(synod_status::problem)];
 
 namespace {
+
+/* Held while the member starts or stops. */
+std::timed_mutex changing;
+/* Of the server's shutdown: a statement may hold that lock while it waits for commits. */
+constexpr std::chrono::seconds SHUTDOWN_WAITS(10);
 
 /* The UUID of the group that the member was started for. */
 std::string group_text;
@@ -170,6 +176,12 @@ int before_shutdown(Server_state_param *) {
   return 0;
 }
 
+void end_host() {
+  if (runs) synod_host_leave();
+  runs = false;
+  synod_host_stop();
+}
+
 }  // namespace
 
 Server_state_observer server_state_hooks = {sizeof(Server_state_observer),
@@ -211,14 +223,15 @@ void start_with_server() {
 }
 
 void stop_host() {
-  if (runs) synod_host_leave();
-  runs = false;
-  synod_host_stop();
+  const std::unique_lock<std::timed_mutex> lock(changing, SHUTDOWN_WAITS);
+  end_host();
 }
 
 bool member_runs() { return runs; }
 
 std::string start_member() {
+  const std::lock_guard<std::timed_mutex> lock(changing);
+  if (runs) return "it runs already";
   const std::string why = self == nullptr ? "the plugin synod of the same file is not loaded: "
                                             "INSTALL PLUGIN synod SONAME 'synod_mysql.so'"
                                           : try_to_start();
@@ -229,13 +242,19 @@ std::string start_member() {
 }
 
 /* Nothing that is not the group's is written afterwards. The server is closed after the member has
-   ended the waits of commits, for which closing would wait. */
+   ended the waits of commits, for which closing would wait. One that cannot be closed refuses
+   commits instead. */
 void stop_member() {
-  stop_host();
-  set_read_only(1);
+  const std::lock_guard<std::timed_mutex> lock(changing);
+  if (is_outside) return;
+  end_host();
+  const bool is_closed = set_read_only(1) == 0;
   /* As the member found it. */
   set_flush(1);
-  is_outside = true;
+  is_outside = is_closed;
+  if (!is_closed)
+    say(MY_ERROR_LEVEL, "super_read_only cannot be set; until START GROUP_REPLICATION or STOP "
+                        "GROUP_REPLICATION succeeds, this server refuses all that is written");
 }
 
 std::string group_uuid() { return group_text; }
