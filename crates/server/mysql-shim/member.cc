@@ -36,7 +36,7 @@ std::string group_text;
    thread with a session only (9.7.4 crashes in the thread that is about to let clients in): they
    are read when the plugin is loaded. */
 struct Fixed {
-  std::string data_dir, version, server_id;
+  std::string data_dir, version;
   OwnAddress address;
 } fixed;
 
@@ -72,6 +72,11 @@ std::string wrong_setting() {
   return "";
 }
 
+/* May change while the server runs. */
+uint32_t server_id() {
+  return static_cast<uint32_t>(strtoul(variable("server_id").c_str(), nullptr, 10));
+}
+
 /* What the member is started with: of the plugin's own variables, and where they are empty, of
    those of Group Replication. */
 struct Chosen {
@@ -85,7 +90,7 @@ Chosen choose(const GroupReplicationSettings &other) {
   };
   Chosen chosen;
   chosen.group = first(var_group, other.group);
-  chosen.name = first(var_name, other.group.empty() ? "" : "server" + fixed.server_id);
+  chosen.name = first(var_name, other.group.empty() ? "" : "server" + variable("server_id"));
   chosen.address = first(var_address, other.address);
   chosen.members = first(var_members, other.members);
   /* What the plugin's own options say comes later, and counts. */
@@ -109,7 +114,7 @@ synod_settings as_settings(const Chosen &chosen) {
   settings.bootstrap = chosen.bootstrap;
   settings.server_version = MYSQL_VERSION_ID;
   settings.server_version_text = fixed.version.c_str();
-  settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
+  settings.server_id = server_id();
   return settings;
 }
 
@@ -145,6 +150,7 @@ std::string try_to_start() {
   const GroupReplicationSettings other = group_replication_settings();
   std::string why = other.problem.empty() ? wrong_setting() : other.problem;
   if (!why.empty()) return why;
+  if (server_id() == 0) return "server_id is 0: give each server of the group another one";
   const std::string ignored = ignored_variables();
   if (!ignored.empty())
     say(MY_WARNING_LEVEL, "these variables have no meaning for Synod, and are ignored: " + ignored);
@@ -152,6 +158,10 @@ std::string try_to_start() {
   mysql::gtid::Tsid group;
   if (group.from_cstring(chosen.group.c_str()) == 0)
     return "synod_group is not set to the UUID of the group";
+  if (strcasecmp(chosen.group.c_str(), server_uuid) == 0)
+    return "Member server_uuid is incompatible with the group: synod_group (or "
+           "group_replication_group_name) is this server's own server_uuid, so what it writes "
+           "outside would look like the group's. Give the group another UUID";
   const Closed closed;
   if (other_channel_runs())
     return "a channel from another source runs, and the group would not hear of what it applies: "
@@ -200,7 +210,6 @@ void read_fixed() {
   };
   fixed.data_dir = variable("datadir");
   fixed.version = variable("version");
-  fixed.server_id = variable("server_id");
   fixed.address.host = either("report_host", "hostname");
   fixed.address.port =
       static_cast<unsigned int>(strtoul(either("report_port", "port").c_str(), nullptr, 10));
