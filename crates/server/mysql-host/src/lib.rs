@@ -14,6 +14,7 @@ mod events;
 mod host;
 mod incoming;
 mod members;
+mod others;
 mod server;
 mod settings;
 mod status;

@@ -92,6 +92,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct PlayedServer {
     queued: Mutex<Queued>,
+    /// Further GTIDs that it has executed, as they follow in the text of the set.
+    further: Mutex<String>,
 }
 
 #[derive(Default)]
@@ -137,9 +139,10 @@ impl Server for PlayedServer {
         true
     }
     fn executed(&self) -> Result<MysqlGtidSet, ServerError> {
+        let further = self.further.lock().unwrap();
         let set = match self.queued.lock().unwrap().executed {
             0 => String::new(),
-            last => format!("{GROUP}:1-{last}"),
+            last => format!("{GROUP}:1-{last}{further}"),
         };
         Ok(set.parse().unwrap())
     }
@@ -158,6 +161,7 @@ impl Server for PlayedServer {
 struct Founder {
     member: Arc<Member>,
     server: Arc<PlayedServer>,
+    variables: Variables,
     _dir: tempfile::TempDir,
 }
 
@@ -166,7 +170,7 @@ impl Founder {
         let dir = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let address = free.unwrap().to_string();
-        let settings = Settings::of(Variables {
+        let variables = Variables {
             group: GROUP.to_owned(),
             name: "db1".to_owned(),
             options: format!("gmcast.listen_addr=tcp://{address}"),
@@ -174,14 +178,22 @@ impl Founder {
             data_dir: dir.path().display().to_string(),
             bootstrap: true,
             ..Variables::default()
-        });
+        };
         let server = Arc::new(PlayedServer::default());
-        let member = Member::start(server.clone(), settings.unwrap()).unwrap();
+        let settings = Settings::of(variables.clone()).unwrap();
+        let member = Member::start(server.clone(), settings).unwrap();
         Founder {
             member,
             server,
+            variables,
             _dir: dir,
         }
+    }
+
+    fn start_again(&mut self) {
+        self.member.stop();
+        let settings = Settings::of(self.variables.clone()).unwrap();
+        self.member = Member::start(self.server.clone(), settings).unwrap();
     }
 
     fn await_writer(&self) {
@@ -206,6 +218,25 @@ fn wait_for<T>(limit: Duration, mut found: impl FnMut() -> Option<T>) -> Option<
             return None;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn server_that_has_more_than_in_its_group_takes_no_part() {
+    let other = ",5e0dc0de-0000-4000-8000-0000000000b2:1";
+    for (further, state, why) in [
+        ("", "writer", ""),
+        (other, "failed", "written to outside"),
+        (":999999", "failed", "number 999999"),
+    ] {
+        let mut founder = Founder::begin();
+        founder.await_writer();
+        *founder.server.further.lock().unwrap() = further.to_owned();
+        founder.start_again();
+        let is_so = || (founder.member.status().state == state).then_some(());
+        assert!(wait_for(PATIENCE, is_so).is_some(), "{further}");
+        let problem = founder.member.status().problem;
+        assert!(problem.contains(why), "{problem}");
     }
 }
 
