@@ -103,6 +103,8 @@ impl Member {
 
     /// Position after which the group's history is applied; none: the member stops before.
     fn join(&self) -> Result<Option<Seqno>, ApplyError> {
+        // Tools expect it from START GROUP_REPLICATION on.
+        self.server.create_channel()?;
         let Some(group) = self.wait_for(|state| state.joined) else {
             return Ok(None);
         };
@@ -118,7 +120,6 @@ impl Member {
         {
             return Err(ApplyError::LogTooShort { applied, asked });
         }
-        self.server.create_channel()?;
         self.server.start_channel()?;
         let format = events::format_description(&self.settings.version, self.settings.server_id);
         self.server.queue(&format)?;
@@ -135,12 +136,14 @@ impl Member {
 
     fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
         let (mut own, mut queued, mut begun) = (after, Queued::default(), None);
+        let joined = self.lock().joined.unwrap_or_default();
         while let Some(deliveries) = self.deliveries.take() {
             for delivered in deliveries {
                 let part = match Part::of(delivered, self.lock().founds) {
                     ControlFlow::Continue(part) => part,
                     ControlFlow::Break(seqno) => {
                         own = seqno;
+                        self.tally().note_own();
                         continue;
                     }
                 };
@@ -152,6 +155,9 @@ impl Member {
                 }
                 if is_first {
                     queued.push(part.seqno, part.action_bytes);
+                }
+                if is_first && part.is_transaction() && part.seqno > joined {
+                    self.tally().note_other(part.seqno, self.applied());
                 }
                 self.queue_part(part, &mut begun)?;
             }

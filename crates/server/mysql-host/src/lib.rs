@@ -18,6 +18,7 @@ mod others;
 mod server;
 mod settings;
 mod status;
+mod steps;
 mod transaction;
 mod watch;
 

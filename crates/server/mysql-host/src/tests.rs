@@ -10,9 +10,10 @@ use synod_binlog::mysql_gtid::{MysqlGtidSet, parse_mysql_gtid};
 use synod_binlog::{EventHeader, EventType, Events};
 use synod_node::{DataChunk, Delivery, Level, Origin, Seqno, WaitPolicy};
 
+use crate::clients::Statement;
 use crate::deliveries::Delivered;
 use crate::events;
-use crate::host::Member;
+use crate::host::{Decision, Member};
 use crate::incoming::Part;
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
@@ -81,6 +82,10 @@ impl ClientTransaction for Played {
 
     fn began(&self) -> Option<Opening> {
         None
+    }
+
+    fn thread(&self) -> u32 {
+        7
     }
 }
 
@@ -155,6 +160,9 @@ impl Server for PlayedServer {
     fn set_flush(&self, _on: bool) -> Result<(), ServerError> {
         Ok(())
     }
+    fn flushes(&self) -> bool {
+        true
+    }
 }
 
 /// A member that has begun a group of its own. It is stopped when this is dropped.
@@ -219,6 +227,34 @@ fn wait_for<T>(limit: Duration, mut found: impl FnMut() -> Option<T>) -> Option<
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+struct Unharmed;
+
+impl Statement for Unharmed {
+    fn is_killed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn steps_of_a_commit_are_measured_until_the_server_has_committed() {
+    let founder = Founder::begin();
+    founder.await_writer();
+    let [begin, commit] = events::nothing(1).unwrap();
+    let client = Played::of(&[&begin, &commit], &[1]);
+    let decision = founder.member.commit(&client, Arc::new(Unharmed));
+    assert!(matches!(decision, Decision::Ordered(_)), "{decision:?}");
+    // The second call is that of a transaction that the group did not decide.
+    founder.member.committed(client.thread());
+    founder.member.committed(client.thread());
+    let status = founder.member.full_status();
+    let times = |name| status.commit_steps.iter().find(|step| step.step == name);
+    for name in ["queue", "order", "wake", "engine"] {
+        assert_eq!(times(name).unwrap().samples, 1, "{name}");
+    }
+    assert_eq!(times("applied").unwrap().samples, 0);
+    assert_eq!(status.commits.total(), 1);
 }
 
 #[test]
