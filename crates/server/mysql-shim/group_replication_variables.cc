@@ -31,6 +31,8 @@ char *var_group_name, *var_local_address, *var_group_seeds;
 bool var_bootstrap_group, var_start_on_boot, var_single_primary_mode;
 unsigned int var_member_weight;
 
+const std::string NO_UUID = "The group_replication_group_name is not a valid UUID";
+
 int check_group_name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   /* The server copies it, later in the same statement. */
   static thread_local std::string kept;
@@ -40,13 +42,13 @@ int check_group_name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   kept.assign(text == nullptr ? "" : text, text == nullptr ? 0 : static_cast<size_t>(length));
   *static_cast<const char **>(save) = kept.c_str();
   if (member_runs())
-    return refuse(ER_RUNNING, "group_replication_group_name counts at START GROUP_REPLICATION: "
-                              "STOP GROUP_REPLICATION first");
+    return refuse(ER_RUNNING, "The group_replication_group_name cannot be changed when Group "
+                              "Replication is running");
   mysql::gtid::Tsid group;
   return kept.size() == 36 && group.from_cstring(kept.c_str()) != 0
              ? 0
              : refuse(ER_WRONG_VALUE,
-                      "group_replication_group_name is '" + kept + "', and must be a UUID");
+                      kept.size() > 36 ? NO_UUID + ", its length is too big" : NO_UUID);
 }
 
 int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
@@ -64,20 +66,29 @@ int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
 }
 
 /* The server would cut a number that is out of bounds. */
-template <typename Number, unsigned long long LOW, unsigned long long HIGH>
-int check_number(MYSQL_THD, SYS_VAR *variable, void *save, st_mysql_value *value) {
-  const std::string name = std::string("Variable '") + variable->name + "' ";
-  if (value->value_type(value) != MYSQL_VALUE_TYPE_INT)
-    return refuse(ER_WRONG_TYPE, name + "is a whole number");
+template <typename Number>
+int check_number(const char *name, unsigned long long low, unsigned long long high, void *save,
+                 st_mysql_value *value) {
+  if (value->value_type(value) != MYSQL_VALUE_TYPE_INT) {
+    my_error(ER_WRONG_TYPE, 0, name);
+    return 1;
+  }
   long long number = 0;
   value->val_int(value, &number);
   const auto positive = static_cast<unsigned long long>(number);
   const bool is_negative = number < 0 && !value->is_unsigned(value);
-  if (is_negative || positive - LOW > HIGH - LOW)
-    return refuse(ER_WRONG_VALUE, name + "can be " + std::to_string(LOW) + " to " +
-                                      std::to_string(HIGH));
+  if (is_negative || positive < low || positive > high)
+    return refuse(ER_WRONG_VALUE,
+                  "The value " + (is_negative ? std::to_string(number) : std::to_string(positive)) +
+                      " is not within the range of accepted values for the option " + name +
+                      ". The value must be between " + std::to_string(low) + " and " +
+                      std::to_string(high) + " inclusive.");
   *static_cast<Number *>(save) = static_cast<Number>(positive);
   return 0;
+}
+
+int check_member_weight(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
+  return check_number<unsigned int>("group_replication_member_weight", 0, 100, save, value);
 }
 
 MYSQL_SYSVAR_STR(group_name, var_group_name, TEXT, "UUID of the group: as synod_group",
@@ -95,8 +106,7 @@ MYSQL_SYSVAR_BOOL(single_primary_mode, var_single_primary_mode, PLUGIN_VAR_OPCMD
                   "One server takes writes: always ON", check_one_writer, nullptr, true);
 MYSQL_SYSVAR_UINT(member_weight, var_member_weight, PLUGIN_VAR_RQCMDARG,
                   "How much this server is preferred as the writer, from its next start on: as "
-                  "synod.leader_weight", (check_number<unsigned int, 0, 100>), nullptr, 50, 0, 100,
-                  0);
+                  "synod.leader_weight", check_member_weight, nullptr, 50, 0, 100, 0);
 
 /* ---- those that have none */
 
@@ -179,9 +189,11 @@ BOOLEANS(DECLARE_BOOLEAN)
 #define DECLARE_NUMBER(name, standard, min, max)                                  \
   unsigned long long var_##name;                                                  \
   bool is_set_##name() { return var_##name != standard; }                         \
-  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED,          \
-                         (check_number<unsigned long long, min, max>), nullptr, standard, \
-                         min, max, 0);
+  int check_##name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {     \
+    return check_number<unsigned long long>("group_replication_" #name, min, max, save, value); \
+  }                                                                               \
+  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED, check_##name, nullptr, \
+                         standard, min, max, 0);
 NUMBERS(DECLARE_NUMBER)
 
 #define DECLARE_CHOICE(name, names, standard)                                     \
