@@ -103,18 +103,15 @@ bool statistics_row(unsigned int row, const GROUP_REPLICATION_GROUP_MEMBER_STATS
   if (!member.is_self) return false;
   synod_status status;
   synod_host_status(&status);
-  const uint64_t behind =
-      status.committed > status.applied ? static_cast<uint64_t>(status.committed - status.applied)
-                                        : 0;
   put(to.set_transactions_committed, to.context,
       group_uuid() + ":1-" + std::to_string(status.applied));
   if (status.committed > 0)
     put(to.set_last_conflict_free_transaction, to.context,
         group_uuid() + ":" + std::to_string(status.committed));
   to.set_transactions_in_queue(to.context, 0);
-  to.set_transactions_certified(to.context, static_cast<uint64_t>(status.committed));
+  to.set_transactions_certified(to.context, status.checked);
   to.set_transactions_conflicts_detected(to.context, status.refused);
-  to.set_transactions_remote_applier_queue(to.context, behind);
+  to.set_transactions_remote_applier_queue(to.context, status.waiting);
   to.set_transactions_local_proposed(to.context,
                                      status.ordered + status.refused + status.unknown);
   to.set_transactions_local_rollback(to.context, status.refused);

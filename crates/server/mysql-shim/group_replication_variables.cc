@@ -5,6 +5,7 @@
 #include <mysql_version.h>
 
 #include <cstring>
+#include <string_view>
 
 #include "my_inttypes.h"
 #include "my_sys.h"
@@ -15,7 +16,7 @@
 namespace {
 
 /* Of a header that the server's build generates. */
-constexpr unsigned int ER_WRONG_VALUE = 1231, ER_RUNNING = 3093;
+constexpr unsigned int ER_WRONG_VALUE = 1231, ER_WRONG_TYPE = 1232, ER_RUNNING = 3093;
 
 constexpr int TEXT = PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC;
 
@@ -30,6 +31,8 @@ char *var_group_name, *var_local_address, *var_group_seeds;
 bool var_bootstrap_group, var_start_on_boot, var_single_primary_mode;
 unsigned int var_member_weight;
 
+const std::string NO_UUID = "The group_replication_group_name is not a valid UUID";
+
 int check_group_name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   /* The server copies it, later in the same statement. */
   static thread_local std::string kept;
@@ -38,15 +41,14 @@ int check_group_name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   const char *text = value->val_str(value, buffer, &length);
   kept.assign(text == nullptr ? "" : text, text == nullptr ? 0 : static_cast<size_t>(length));
   *static_cast<const char **>(save) = kept.c_str();
-  if (var_group_name != nullptr && kept == var_group_name) return 0;
   if (member_runs())
-    return refuse(ER_RUNNING, "group_replication_group_name counts at START GROUP_REPLICATION: "
-                              "STOP GROUP_REPLICATION first");
+    return refuse(ER_RUNNING, "The group_replication_group_name cannot be changed when Group "
+                              "Replication is running");
   mysql::gtid::Tsid group;
   return kept.size() == 36 && group.from_cstring(kept.c_str()) != 0
              ? 0
              : refuse(ER_WRONG_VALUE,
-                      "group_replication_group_name is '" + kept + "', and must be a UUID");
+                      kept.size() > 36 ? NO_UUID + ", its length is too big" : NO_UUID);
 }
 
 int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
@@ -61,6 +63,32 @@ int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
   }
   *static_cast<bool *>(save) = true;
   return number == 1 ? 0 : refuse(ER_WRONG_VALUE, ONE_WRITER);
+}
+
+/* The server would cut a number that is out of bounds. */
+template <typename Number>
+int check_number(const char *name, unsigned long long low, unsigned long long high, void *save,
+                 st_mysql_value *value) {
+  if (value->value_type(value) != MYSQL_VALUE_TYPE_INT) {
+    my_error(ER_WRONG_TYPE, 0, name);
+    return 1;
+  }
+  long long number = 0;
+  value->val_int(value, &number);
+  const auto positive = static_cast<unsigned long long>(number);
+  const bool is_negative = number < 0 && !value->is_unsigned(value);
+  if (is_negative || positive < low || positive > high)
+    return refuse(ER_WRONG_VALUE,
+                  "The value " + (is_negative ? std::to_string(number) : std::to_string(positive)) +
+                      " is not within the range of accepted values for the option " + name +
+                      ". The value must be between " + std::to_string(low) + " and " +
+                      std::to_string(high) + " inclusive.");
+  *static_cast<Number *>(save) = static_cast<Number>(positive);
+  return 0;
+}
+
+int check_member_weight(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
+  return check_number<unsigned int>("group_replication_member_weight", 0, 100, save, value);
 }
 
 MYSQL_SYSVAR_STR(group_name, var_group_name, TEXT, "UUID of the group: as synod_group",
@@ -78,7 +106,7 @@ MYSQL_SYSVAR_BOOL(single_primary_mode, var_single_primary_mode, PLUGIN_VAR_OPCMD
                   "One server takes writes: always ON", check_one_writer, nullptr, true);
 MYSQL_SYSVAR_UINT(member_weight, var_member_weight, PLUGIN_VAR_RQCMDARG,
                   "How much this server is preferred as the writer, from its next start on: as "
-                  "synod.leader_weight", nullptr, nullptr, 50, 0, 100, 0);
+                  "synod.leader_weight", check_member_weight, nullptr, 50, 0, 100, 0);
 
 /* ---- those that have none */
 
@@ -137,6 +165,11 @@ const char *actions[] = {"READ_ONLY", "ABORT_SERVER", "OFFLINE_MODE", nullptr},
   one(exit_state_action, actions, 2) one(flow_control_mode, flow_modes, 1)         \
   one(ssl_mode, ssl_modes, 1) one(tls_source, tls_sources, 0)
 
+/* Statements that have it stay must fail, as a next start would repeat what it orders. */
+constexpr int flags_of(std::string_view name) {
+  return name == "force_members" ? PLUGIN_VAR_NOPERSIST : 0;
+}
+
 bool differ(const char *a, const char *b) {
   return strcmp(a == nullptr ? "" : a, b == nullptr ? "" : b) != 0;
 }
@@ -144,7 +177,7 @@ bool differ(const char *a, const char *b) {
 #define DECLARE_TEXT(name, standard)                                              \
   char *var_##name;                                                               \
   bool is_set_##name() { return differ(var_##name, standard); }                   \
-  MYSQL_SYSVAR_STR(name, var_##name, TEXT, IGNORED, nullptr, nullptr, standard);
+  MYSQL_SYSVAR_STR(name, var_##name, TEXT | flags_of(#name), IGNORED, nullptr, nullptr, standard);
 TEXTS(DECLARE_TEXT)
 
 #define DECLARE_BOOLEAN(name, standard)                                           \
@@ -156,7 +189,10 @@ BOOLEANS(DECLARE_BOOLEAN)
 #define DECLARE_NUMBER(name, standard, min, max)                                  \
   unsigned long long var_##name;                                                  \
   bool is_set_##name() { return var_##name != standard; }                         \
-  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED, nullptr, nullptr, \
+  int check_##name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {     \
+    return check_number<unsigned long long>("group_replication_" #name, min, max, save, value); \
+  }                                                                               \
+  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED, check_##name, nullptr, \
                          standard, min, max, 0);
 NUMBERS(DECLARE_NUMBER)
 

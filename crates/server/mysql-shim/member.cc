@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "mysql/gtid/tsid.h"
 #include "sql/replication.h"
@@ -23,6 +24,11 @@ char start_problem[sizeof(synod_status::problem)];
 
 namespace {
 
+/* Held while the member starts or stops. */
+std::timed_mutex changing;
+/* Of the server's shutdown: a statement may hold that lock while it waits for commits. */
+constexpr std::chrono::seconds SHUTDOWN_WAITS(10);
+
 /* The UUID of the group that the member was started for. */
 std::string group_text;
 
@@ -30,7 +36,7 @@ std::string group_text;
    thread with a session only (9.7.4 crashes in the thread that is about to let clients in): they
    are read when the plugin is loaded. */
 struct Fixed {
-  std::string data_dir, version, server_id;
+  std::string data_dir, version;
   OwnAddress address;
 } fixed;
 
@@ -66,6 +72,11 @@ std::string wrong_setting() {
   return "";
 }
 
+/* May change while the server runs. */
+uint32_t server_id() {
+  return static_cast<uint32_t>(strtoul(variable("server_id").c_str(), nullptr, 10));
+}
+
 /* What the member is started with: of the plugin's own variables, and where they are empty, of
    those of Group Replication. */
 struct Chosen {
@@ -79,7 +90,7 @@ Chosen choose(const GroupReplicationSettings &other) {
   };
   Chosen chosen;
   chosen.group = first(var_group, other.group);
-  chosen.name = first(var_name, other.group.empty() ? "" : "server" + fixed.server_id);
+  chosen.name = first(var_name, other.group.empty() ? "" : "server" + variable("server_id"));
   chosen.address = first(var_address, other.address);
   chosen.members = first(var_members, other.members);
   /* What the plugin's own options say comes later, and counts. */
@@ -103,7 +114,7 @@ synod_settings as_settings(const Chosen &chosen) {
   settings.bootstrap = chosen.bootstrap;
   settings.server_version = MYSQL_VERSION_ID;
   settings.server_version_text = fixed.version.c_str();
-  settings.server_id = static_cast<uint32_t>(strtoul(fixed.server_id.c_str(), nullptr, 10));
+  settings.server_id = server_id();
   return settings;
 }
 
@@ -139,6 +150,7 @@ std::string try_to_start() {
   const GroupReplicationSettings other = group_replication_settings();
   std::string why = other.problem.empty() ? wrong_setting() : other.problem;
   if (!why.empty()) return why;
+  if (server_id() == 0) return "server_id is 0: give each server of the group another one";
   const std::string ignored = ignored_variables();
   if (!ignored.empty())
     say(MY_WARNING_LEVEL, "these variables have no meaning for Synod, and are ignored: " + ignored);
@@ -146,7 +158,14 @@ std::string try_to_start() {
   mysql::gtid::Tsid group;
   if (group.from_cstring(chosen.group.c_str()) == 0)
     return "synod_group is not set to the UUID of the group";
+  if (strcasecmp(chosen.group.c_str(), server_uuid) == 0)
+    return "Member server_uuid is incompatible with the group: synod_group (or "
+           "group_replication_group_name) is this server's own server_uuid, so what it writes "
+           "outside would look like the group's. Give the group another UUID";
   const Closed closed;
+  if (other_channel_runs())
+    return "a channel from another source runs, and the group would not hear of what it applies: "
+           "STOP REPLICA first";
   group_sidno = get_sidno_from_global_tsid_map(group);
   group_text = chosen.group;
   const synod_settings settings = as_settings(chosen);
@@ -167,6 +186,12 @@ int before_shutdown(Server_state_param *) {
   return 0;
 }
 
+void end_host() {
+  if (runs) synod_host_leave();
+  runs = false;
+  synod_host_stop();
+}
+
 }  // namespace
 
 Server_state_observer server_state_hooks = {sizeof(Server_state_observer),
@@ -185,7 +210,6 @@ void read_fixed() {
   };
   fixed.data_dir = variable("datadir");
   fixed.version = variable("version");
-  fixed.server_id = variable("server_id");
   fixed.address.host = either("report_host", "hostname");
   fixed.address.port =
       static_cast<unsigned int>(strtoul(either("report_port", "port").c_str(), nullptr, 10));
@@ -208,14 +232,15 @@ void start_with_server() {
 }
 
 void stop_host() {
-  if (runs) synod_host_leave();
-  runs = false;
-  synod_host_stop();
+  const std::unique_lock<std::timed_mutex> lock(changing, SHUTDOWN_WAITS);
+  end_host();
 }
 
 bool member_runs() { return runs; }
 
 std::string start_member() {
+  const std::lock_guard<std::timed_mutex> lock(changing);
+  if (runs) return "it runs already";
   const std::string why = self == nullptr ? "the plugin synod of the same file is not loaded: "
                                             "INSTALL PLUGIN synod SONAME 'synod_mysql.so'"
                                           : try_to_start();
@@ -226,13 +251,19 @@ std::string start_member() {
 }
 
 /* Nothing that is not the group's is written afterwards. The server is closed after the member has
-   ended the waits of commits, for which closing would wait. */
+   ended the waits of commits, for which closing would wait. One that cannot be closed refuses
+   commits instead. */
 void stop_member() {
-  stop_host();
-  set_read_only(1);
+  const std::lock_guard<std::timed_mutex> lock(changing);
+  if (is_outside) return;
+  end_host();
+  const bool is_closed = set_read_only(1) == 0;
   /* As the member found it. */
   set_flush(1);
-  is_outside = true;
+  is_outside = is_closed;
+  if (!is_closed)
+    say(MY_ERROR_LEVEL, "super_read_only cannot be set; until START GROUP_REPLICATION or STOP "
+                        "GROUP_REPLICATION succeeds, this server refuses all that is written");
 }
 
 std::string group_uuid() { return group_text; }

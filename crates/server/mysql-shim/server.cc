@@ -163,6 +163,8 @@ int32_t executed(void *context, void (*take)(void *, const uint8_t *, size_t)) {
   return 0;
 }
 
+int32_t flushes() { return variable("innodb_flush_log_at_trx_commit") == "1"; }
+
 int32_t set_offline(int32_t on) { return set_variable("offline_mode", on ? "ON" : "OFF"); }
 
 }  // namespace
@@ -186,4 +188,4 @@ const synod_server server_calls = {SYNOD_HOST_INTERFACE, host_log,      thread_b
                             thread_end,           channel_create_empty, channel_start_applier,
                             channel_stop_applier, channel_queue, channel_is_applying,
                             executed,             set_read_only, set_offline,
-                            set_flush};
+                            set_flush,            flushes};

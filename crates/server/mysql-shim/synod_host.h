@@ -2,7 +2,7 @@
 
    SPDX-License-Identifier: MIT OR Apache-2.0
 
-   The other side is crates/server/mysql-host/src/boundary.rs; both have the same number of this
+   The other side is crates/server/mysql-host/src/boundary/mod.rs; both have the same number of this
    interface, and the host refuses to start with another one.
 
    Threads. A thread of a client waits in synod_host_commit, for the group, at most until the group
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SYNOD_HOST_INTERFACE 6
+#define SYNOD_HOST_INTERFACE 7
 
 enum synod_level { SYNOD_DEBUG = 0, SYNOD_INFO = 1, SYNOD_WARNING = 2, SYNOD_ERROR = 3 };
 
@@ -50,6 +50,8 @@ struct synod_server {
   int32_t (*set_offline)(int32_t on);
   /* Whether each commit waits for its flush: innodb_flush_log_at_trx_commit is 1, or 0. */
   int32_t (*set_flush)(int32_t on);
+  /* 1: each commit waits for its flush. */
+  int32_t (*flushes)(void);
 };
 
 /* Values of the plugin's variables. Texts end with a zero byte. */
@@ -84,6 +86,7 @@ struct synod_transaction {
   int32_t waits_for_others;
   /* synod_host_opening() at its first statement; -1: it is one statement. */
   int64_t began;
+  uint32_t thread;
 };
 
 enum synod_decision {
@@ -100,6 +103,8 @@ struct synod_status {
   char members[512];  /* names of the members that are present */
   int64_t applied;    /* everything up to here is in this database */
   int64_t committed;  /* the group's history as known here */
+  uint64_t checked;   /* transactions of all servers that are ordered since this one joined */
+  uint64_t waiting;   /* those of others among them that this database lacks */
   uint64_t ordered;
   uint64_t refused;
   uint64_t unknown;
@@ -120,7 +125,8 @@ struct synod_member {
 /* Positions that a transaction sees at least. */
 enum synod_position {
   SYNOD_NEW_WRITER = 0, /* all before the time of this server, if it is about to be the writer */
-  SYNOD_LATEST = 1      /* all that was acknowledged anywhere before the call */
+  SYNOD_LATEST = 1,     /* all that was acknowledged anywhere before the call */
+  SYNOD_SYNCED = 2      /* that of a new writer, and what the group had when this server joined */
 };
 
 /* Starts the host. On failure, the reason is in `why`. */
@@ -130,11 +136,14 @@ int32_t synod_host_start(const struct synod_server *server, const struct synod_s
 int32_t synod_host_was_member(const struct synod_settings *settings);
 /* Decides a client's transaction. */
 int32_t synod_host_commit(const struct synod_transaction *transaction, int64_t *number);
+/* The server has committed what was decided last for this thread; from any thread. */
+void synod_host_committed(uint32_t thread);
 /* Number of the time for which this server takes writes now; 0: it takes none. */
 int64_t synod_host_opening(void);
 void synod_host_status(struct synod_status *status);
-/* Finds out the position that a transaction sees at least, in `seconds` at most; 0: none. On
-   failure, the reason is in `why`. */
+/* Finds out the position that a transaction sees at least, in `seconds` at most; 0: none. Returns
+   0; 1: not in time; 2: the server takes no part in its group, or has just joined it. On failure,
+   the reason is in `why`. */
 int32_t synod_host_position(int32_t kind, uint32_t seconds, void *context,
                             int32_t (*is_killed)(void *context), int64_t *number, char *why,
                             size_t why_size);

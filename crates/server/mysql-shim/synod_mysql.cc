@@ -88,8 +88,10 @@ int init(MYSQL_PLUGIN plugin) {
   }
   read_fixed();
   say(MY_WARNING_LEVEL, "Synod for MySQL is experimental: not for data that matter");
-  if (initialize_channel_service_interface() || register_trans_observer(&transaction_hooks, plugin) ||
-      register_server_state_observer(&server_state_hooks, plugin)) {
+  if (initialize_channel_service_interface() ||
+      register_trans_observer(&transaction_hooks, plugin) ||
+      register_server_state_observer(&server_state_hooks, plugin) ||
+      register_binlog_relay_io_observer(&channel_hooks, plugin)) {
     say(MY_ERROR_LEVEL, "synod_mysql.so is not loaded: the server refuses its hooks");
     return 1;
   }
@@ -101,7 +103,8 @@ int init(MYSQL_PLUGIN plugin) {
 int deinit(MYSQL_PLUGIN plugin) {
   stop_host();
   return unregister_trans_observer(&transaction_hooks, plugin) ||
-         unregister_server_state_observer(&server_state_hooks, plugin);
+         unregister_server_state_observer(&server_state_hooks, plugin) ||
+         unregister_binlog_relay_io_observer(&channel_hooks, plugin);
 }
 
 /* ---- variables and status */

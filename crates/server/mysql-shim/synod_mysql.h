@@ -73,6 +73,12 @@ struct Waits {
 extern Waits commit_waits, after_waits, before_waits;
 extern std::atomic<unsigned long long> sent_bytes;
 
+/* ---- channels from sources outside the group, in channels.cc */
+
+extern struct Binlog_relay_IO_observer channel_hooks;
+/* To be asked while the member does not run: its own is a channel, too. */
+bool other_channel_runs();
+
 /* ---- the member, by its plugin "synod", in member.cc */
 
 /* Variables of that plugin. */

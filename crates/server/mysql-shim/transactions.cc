@@ -37,9 +37,9 @@ constexpr int ER_TOO_LARGE = 1197;
 /* Hooks of a statement and of its commit run on the client's thread. */
 thread_local bool runs_alone = false;
 /* When the transaction of this thread began: synod_host_opening() at its first statement. The
-   server does not tell it in threads of its own, such as that of the event scheduler, which begin
-   none that has more than one statement; and a refusal there would leave its locks behind. */
-thread_local int64_t began = -1;
+   server does not tell it in threads of its own, which begin none that has more than one. */
+constexpr int64_t OWN_THREAD = -1;
+thread_local int64_t began = OWN_THREAD;
 
 struct Commit {
   Binlog_cache_storage *cache;
@@ -70,7 +70,15 @@ int32_t is_killed(void *context) { return thd_killed(static_cast<Commit *>(conte
 
 int32_t is_thread_killed(void *thread) { return thd_killed(static_cast<THD *>(thread)); }
 
+/* After a refusal the server rolls a client's transaction back. In threads of its own, such as that
+   of the event scheduler, it does so with a statement only (9.7.4): the thread would keep its row
+   locks, and all that changes events would end with error 1205. */
+void give_locks_up(Trans_param *param) {
+  if (began == OWN_THREAD) ha_rollback_low(param->thd, true);
+}
+
 int refuse(Trans_param *param) {
+  give_locks_up(param);
   Transaction_termination_ctx end{};
   end.m_thread_id = param->thread_id;
   end.m_rollback_transaction = true;
@@ -87,7 +95,8 @@ int before_commit(Trans_param *param) {
   const bool alone = runs_alone;
   runs_alone = false;
   /* A GTID of the client's own, or a replica's of another source, is none of the group. */
-  if (!runs || param->gtid_info.type != 0 || param->rpl_channel_type != NO_CHANNEL_INFO)
+  if (!runs || param->gtid_info.type != 0 || param->gtid_info.automatic_tag.is_defined() ||
+      param->rpl_channel_type != NO_CHANNEL_INFO)
     return refuse(param);
   Commit commit{};
   commit.thd = param->thd;
@@ -114,6 +123,7 @@ int before_commit(Trans_param *param) {
      waits for its end. */
   const bool has_more = thd_test_options(param->thd, OPTION_BEGIN | OPTION_NOT_AUTOCOMMIT) != 0;
   transaction.began = has_more ? began : -1;
+  transaction.thread = param->thread_id;
   int64_t number = 0;
   pause_at("asking");
   const auto since = Clock::now();
@@ -146,6 +156,7 @@ int before_commit(Trans_param *param) {
       return refuse(param);
     default:
       /* Another error than that of a refusal: the transaction may be committed later. */
+      give_locks_up(param);
       return 1;
   }
 }
@@ -155,6 +166,11 @@ int before_dml(Trans_param *param, int &out) {
   out = 0;
   if (param->rpl_channel_type == GR_APPLIER_CHANNEL || is_outside) return 0;
   if (!param->trans_ctx_info.binlog_enabled) return 0;
+  if (param->trans_ctx_info.binlog_format != BINLOG_FORMAT_ROW) {
+    out = 1;
+    say(MY_WARNING_LEVEL, "a write is refused: binlog_format of its session is not ROW, and a "
+                          "statement may end otherwise on other servers");
+  }
   for (uint at = 0; at < param->number_of_tables; at++) {
     const Trans_table_info &table = param->tables_info[at];
     runs_alone |= table.has_cascade_foreign_key;
@@ -169,39 +185,47 @@ int before_dml(Trans_param *param, int &out) {
   return 0;
 }
 
-/* Whether this server has what the transaction must see, by group_replication_consistency. */
-bool sees_enough(Trans_param *param) {
-  const auto level = param->group_replication_consistency;
-  if (level == GROUP_REPLICATION_CONSISTENCY_EVENTUAL ||
-      level == GROUP_REPLICATION_CONSISTENCY_AFTER)
-    return true;
-  const bool latest = level != GROUP_REPLICATION_CONSISTENCY_BEFORE_ON_PRIMARY_FAILOVER;
+/* What of the group a transaction must see, by its group_replication_consistency. */
+synod_position needed_by(ulong level) {
+  switch (level) {
+    case GROUP_REPLICATION_CONSISTENCY_BEFORE_ON_PRIMARY_FAILOVER:
+      return SYNOD_NEW_WRITER;
+    case GROUP_REPLICATION_CONSISTENCY_AFTER:
+      return SYNOD_SYNCED;
+    default:
+      return SYNOD_LATEST;
+  }
+}
+
+/* Why this server does not have what the transaction must see; 0: it has. */
+int lacks(Trans_param *param) {
+  const ulong level = param->group_replication_consistency;
+  if (level == GROUP_REPLICATION_CONSISTENCY_EVENTUAL) return 0;
+  const synod_position needed = needed_by(level);
   const auto seconds = static_cast<uint32_t>(std::min(param->hold_timeout, 31536000UL));
   int64_t number = 0;
   char why[sizeof start_problem];
   const auto since = Clock::now();
-  if (synod_host_position(latest ? SYNOD_LATEST : SYNOD_NEW_WRITER, seconds, param->thd,
-                          is_thread_killed, &number, why, sizeof why) != 0) {
+  const int32_t failed = synod_host_position(needed, seconds, param->thd, is_thread_killed, &number,
+                                             why, sizeof why);
+  if (failed != 0) {
     say(MY_WARNING_LEVEL, std::string("a transaction with group_replication_consistency is not "
                                       "begun: ") + why);
-    return false;
+    return failed == 1 ? ER_WAITING_FAILED : ER_NOT_IN_GROUP;
   }
-  if (number == 0) return true;
+  if (number == 0) return 0;
   const std::string gtids = group_uuid() + ":1-" + std::to_string(number);
   const bool sees = !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
-  if (latest) before_waits.add(since);
-  return sees;
-}
-
-bool follows_group() {
-  synod_status status;
-  synod_host_status(&status);
-  return strcmp(status.state, "replica") == 0 || strcmp(status.state, "writer") == 0;
+  if (needed == SYNOD_LATEST) before_waits.add(since);
+  return sees ? 0 : ER_WAITING_FAILED;
 }
 
 int nothing(Trans_param *) { return 0; }
+/* One thread calls it for all whose commits the binlog has gathered. */
 int after_commit(Trans_param *param) {
-  if (param->rpl_channel_type == NO_CHANNEL_INFO) pause_at("committed");
+  if (param->rpl_channel_type != NO_CHANNEL_INFO) return 0;
+  pause_at("committed");
+  synod_host_committed(param->thread_id);
   return 0;
 }
 int after_end(Trans_param *) {
@@ -217,7 +241,7 @@ int begin(Trans_param *param, int &out) {
       thd_in_active_multi_stmt_transaction(param->thd))
     return 0;
   /* Of the server's errors, one without arguments: it formats what it is given. */
-  if (!sees_enough(param)) out = follows_group() ? ER_WAITING_FAILED : ER_NOT_IN_GROUP;
+  out = lacks(param);
   began = synod_host_opening();
   return 0;
 }

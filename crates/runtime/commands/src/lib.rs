@@ -10,6 +10,7 @@
 //! ends when the server ends, whatever the client does.
 #![forbid(unsafe_code)]
 
+mod commit_steps;
 mod event_log;
 mod orders;
 pub mod recovery;
@@ -17,10 +18,13 @@ mod remote;
 mod server;
 pub mod status;
 mod surroundings;
+mod time_counter;
 
+pub use commit_steps::{CommitSteps, Step};
 pub use event_log::EventLog;
 pub use orders::{NOT_CONNECTED, carry_out};
 pub use remote::remote_handler;
 pub use server::{Answerer, CommandServer};
 pub use surroundings::Surroundings;
 pub use synod_admin::unix_ms;
+pub use time_counter::BOUNDS_US;

@@ -59,11 +59,11 @@ pub(crate) enum ApplyError {
         why: synod_binlog::EventError,
     },
     #[error(
-        "the database is at {applied}, but the group's history has only reached {group}: it holds \
-         what the group does not have. Move its data away, and start with a copy of another \
-         server's"
+        "the database has the group's number {last}, but the group's history has only reached \
+         {group}: it holds what the group does not have. Move its data away, and start with a copy \
+         of another server's"
     )]
-    Ahead { applied: Seqno, group: Seqno },
+    Ahead { last: Seqno, group: Seqno },
     #[error(
         "the database is at {applied}, and no member's log reaches back to there ({asked}). Copy \
          the data of another server with the clone plugin, and start this server again"
@@ -75,6 +75,13 @@ pub(crate) enum ApplyError {
          the clone plugin, and start this server again"
     )]
     OtherBeginning { group: String, here: String },
+    #[error(
+        "this server was written to outside of its group: of GTIDs that are not the group's it had \
+         executed '{had}' when it followed the group, and has executed '{here}'. Its data differ \
+         from the others'. Copy the data of another server with the clone plugin, and start this \
+         server again"
+    )]
+    WrittenOutside { had: String, here: String },
 }
 
 impl Member {
@@ -96,19 +103,23 @@ impl Member {
 
     /// Position after which the group's history is applied; none: the member stops before.
     fn join(&self) -> Result<Option<Seqno>, ApplyError> {
+        // Tools expect it from START GROUP_REPLICATION on.
+        self.server.create_channel()?;
         let Some(group) = self.wait_for(|state| state.joined) else {
             return Ok(None);
         };
         let (node, applied) = (self.node(), self.applied());
-        if applied >= group {
-            return Err(ApplyError::Ahead { applied, group });
+        // Also beyond a gap: the group will give these numbers to others.
+        let last = applied.max(self.had_at_start);
+        if last >= group {
+            return Err(ApplyError::Ahead { last, group });
         }
+        self.check_others()?;
         if !node.can_deliver_after(applied)
             && let Err(NotFetched { asked }) = node.find_actions_after(applied)
         {
             return Err(ApplyError::LogTooShort { applied, asked });
         }
-        self.server.create_channel()?;
         self.server.start_channel()?;
         let format = events::format_description(&self.settings.version, self.settings.server_id);
         self.server.queue(&format)?;
@@ -125,12 +136,14 @@ impl Member {
 
     fn feed(&self, after: Seqno) -> Result<(), ApplyError> {
         let (mut own, mut queued, mut begun) = (after, Queued::default(), None);
+        let joined = self.lock().joined.unwrap_or_default();
         while let Some(deliveries) = self.deliveries.take() {
             for delivered in deliveries {
                 let part = match Part::of(delivered, self.lock().founds) {
                     ControlFlow::Continue(part) => part,
                     ControlFlow::Break(seqno) => {
                         own = seqno;
+                        self.tally().note_own();
                         continue;
                     }
                 };
@@ -143,6 +156,9 @@ impl Member {
                 if is_first {
                     queued.push(part.seqno, part.action_bytes);
                 }
+                if is_first && part.is_transaction() && part.seqno > joined {
+                    self.tally().note_other(part.seqno, self.applied());
+                }
                 self.queue_part(part, &mut begun)?;
             }
         }
@@ -154,6 +170,7 @@ impl Member {
         let here = self.server.executed()?.of_others(self.settings.group);
         let group = String::from_utf8_lossy(group);
         if group.parse::<MysqlGtidSet>().ok().as_ref() == Some(&here) {
+            self.record_others(&here);
             return Ok(());
         }
         Err(ApplyError::OtherBeginning {

@@ -4,12 +4,13 @@
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 use synod_admin::protocol::{Answer, Reason, Reply, Request};
 use synod_admin::status::{Counters, Server, Status};
 use synod_commands::status::{OwnDatabase, of_node, with_name};
 use synod_commands::{
-    Answerer, NOT_CONNECTED, Surroundings, carry_out, recovery, remote_handler, unix_ms,
+    Answerer, BOUNDS_US, NOT_CONNECTED, Surroundings, carry_out, recovery, remote_handler, unix_ms,
 };
 use synod_node::{DataState, Level, NodeStatus};
 
@@ -53,7 +54,7 @@ impl Member {
         }
     }
 
-    fn full_status(&self) -> Status {
+    pub(crate) fn full_status(&self) -> Status {
         let running = self.node();
         let (node, own) = (running.status(), self.status());
         let state = self.state_in_words(&node);
@@ -80,6 +81,9 @@ impl Member {
             writes_refused: own.refused,
             ..Counters::default()
         };
+        status.commit_steps = self.steps.shown(Instant::now(), self.stats_period());
+        status.commits = self.steps.commit_times();
+        status.time_bounds_us = BOUNDS_US.to_vec();
         status.log.dir = self.settings.log_dir().display().to_string();
         let election = self.events.last_election();
         status.last_election = election.map(|election| with_name(election, Some(&node)));

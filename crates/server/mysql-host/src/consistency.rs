@@ -5,14 +5,17 @@
 //! EVENTUAL                    nothing waits
 //! BEFORE_ON_PRIMARY_FAILOVER  at a server that is about to be the writer: all before its time
 //! BEFORE                      all that was acknowledged anywhere before the transaction began
-//! AFTER                       its commit is acknowledged once all present servers have applied it
+//! AFTER                       as BEFORE_ON_PRIMARY_FAILOVER, and its commit is acknowledged once all
+//!                             present servers have applied it
 //! ```
+//! A server that takes no part in its group answers none of the last two: it may lack what others
+//! have been told.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{CommitWait, LiveSetting, Seqno, WritePermission};
+use synod_node::{CommitWait, DataState, LiveSetting, Seqno, WritePermission};
 
 use crate::clients::Statement;
 use crate::host::Member;
@@ -20,11 +23,16 @@ use crate::status::Stage;
 
 /// Between two looks whether the statement of a waiting client is killed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A leader is permitted to write long before, or has lost its group again.
+const PERMISSION_FOLLOWS: Duration = Duration::from_secs(2);
 
 /// Transactions whose level asks for a position that the group does not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PositionError {
-    #[error("this server takes no part in its group")]
+    #[error(
+        "this server takes no part in its group, or does not have yet what that had committed when \
+         it joined"
+    )]
     NoPart,
     #[error("the group has no majority, or its leader is not heard")]
     NotInTime,
@@ -42,9 +50,7 @@ impl Member {
     ) -> Result<Seqno, PositionError> {
         let end = Instant::now().checked_add(limit);
         loop {
-            if self.lock().stage != Stage::Following {
-                return Err(PositionError::NoPart);
-            }
+            self.must_take_part()?;
             if let Some(seqno) = self.node().read_position(LOOK_EVERY) {
                 return Ok(seqno);
             }
@@ -57,13 +63,40 @@ impl Member {
         }
     }
 
+    /// Whether transactions may rely on what this server shows.
+    pub(crate) fn must_take_part(&self) -> Result<(), PositionError> {
+        let state = self.lock();
+        let takes_part = state.stage == Stage::Following && state.data == DataState::Synced;
+        takes_part.then_some(()).ok_or(PositionError::NoPart)
+    }
+
     /// The position from which this server takes writes, while it does not yet; none: it is not
     /// about to be the writer.
-    pub(crate) fn position_of_new_writer(&self) -> Option<Seqno> {
-        let state = self.lock();
-        match state.permission {
-            WritePermission::Here { after } if state.is_open != Some(true) => Some(after),
-            _ => None,
+    pub(crate) fn position_of_new_writer(
+        &self,
+        statement: &dyn Statement,
+    ) -> Result<Option<Seqno>, PositionError> {
+        let mut state = self.lock();
+        loop {
+            match state.permission {
+                WritePermission::Here { after } if state.is_open != Some(true) => {
+                    return Ok(Some(after));
+                }
+                // Tools show it as the primary already.
+                WritePermission::Elsewhere { .. }
+                    if state
+                        .elected
+                        .is_some_and(|at| at.elapsed() < PERMISSION_FOLLOWS)
+                        && !state.is_stopping => {}
+                WritePermission::Here { .. }
+                | WritePermission::Elsewhere { .. }
+                | WritePermission::Everywhere => return Ok(None),
+            }
+            if statement.is_killed() {
+                return Err(PositionError::Killed);
+            }
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -9,18 +9,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_commands::{CommandServer, EventLog};
+use synod_commands::{CommandServer, CommitSteps, EventLog, Step};
 use synod_node::{
     CommitWait, DataChunk, DataState, Delivery, DonorRequest, Election, Host, LeaderPreference,
-    LeaderWeight, Level, LiveSetting, Node, NodeError, ProposalResult, Remedy, Seqno, Setting,
-    StartMode, StateTransferEvent, Topic, View, WaitPolicy, WritePermission,
+    LeaderWeight, Level, LiveSetting, Node, NodeError, OwnLogTimes, ProposalResult, Remedy, Seqno,
+    Setting, StartMode, StateTransferEvent, Topic, View, WaitPolicy, WritePermission,
 };
 
 use crate::clients::{Clients, Statement};
 use crate::deliveries::{Delivered, Deliveries};
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{NAMES, Settings};
-use crate::status::{Counters, Stage, Status};
+use crate::status::{Counters, Stage, Status, Tally};
+use crate::steps::Decided;
 use crate::transaction::{self, NotOrderable, Origin, Proposed};
 
 /// A thread that the server does not take yet tries again.
@@ -53,6 +54,10 @@ pub(crate) struct Member {
     pub(crate) clients: Clients,
     pub(crate) deliveries: Deliveries,
     pub(crate) counters: Counters,
+    pub(crate) tally: Mutex<Tally>,
+    pub(crate) steps: CommitSteps,
+    /// Commits that the server carries out.
+    pub(crate) decided: Mutex<Decided>,
     pub(crate) events: EventLog,
     pub(crate) command_server: CommandServer,
     node: OnceLock<Arc<Node>>,
@@ -82,6 +87,8 @@ pub(crate) struct State {
     /// The place of this session in the order, once the group has it.
     pub(crate) joined: Option<Seqno>,
     pub(crate) permission: WritePermission,
+    /// Since when this server leads, if it was elected last: its permission to write follows.
+    pub(crate) elected: Option<Instant>,
     /// Whether clients may write by the server's own settings; none: not known.
     pub(crate) is_open: Option<bool>,
     /// While this server takes writes, or is about to.
@@ -104,6 +111,7 @@ impl Default for State {
             is_stopping: false,
             joined: None,
             permission: WritePermission::default(),
+            elected: None,
             is_open: None,
             opening: Opening::default(),
             openings: 0,
@@ -133,6 +141,9 @@ impl Member {
             clients: Clients::default(),
             deliveries: Deliveries::default(),
             counters: Counters::default(),
+            tally: Mutex::default(),
+            steps: CommitSteps::default(),
+            decided: Mutex::default(),
             events: EventLog::default(),
             command_server: CommandServer::default(),
             node: OnceLock::new(),
@@ -309,7 +320,12 @@ impl Member {
         client: &dyn ClientTransaction,
         statement: Arc<dyn Statement>,
     ) -> Decision {
-        let decision = self.decide(client, statement);
+        let asked = Instant::now();
+        let decision = self.decide(client, statement, asked);
+        if let Decision::Ordered(_) = decision {
+            let decided = (asked, Instant::now());
+            self.decided().insert(client.thread(), decided);
+        }
         Counters::one(match decision {
             Decision::Ordered(_) => &self.counters.ordered,
             Decision::Refused | Decision::TooLarge => &self.counters.refused,
@@ -318,7 +334,12 @@ impl Member {
         decision
     }
 
-    fn decide(&self, client: &dyn ClientTransaction, statement: Arc<dyn Statement>) -> Decision {
+    fn decide(
+        &self,
+        client: &dyn ClientTransaction,
+        statement: Arc<dyn Statement>,
+        asked: Instant,
+    ) -> Decision {
         // What it has read before this server was the writer may be old by now.
         if client.began().is_some_and(|began| began != self.opening()) {
             return Decision::Refused;
@@ -352,15 +373,23 @@ impl Member {
             }
             is_read
         };
+        let mut handed_over = None;
         let result = self.clients.wait(&pending, statement.clone(), || {
             node.hand_over_as_it_comes(&action, later_bytes, &pending, read, || self.applied());
+            handed_over = Some(Instant::now());
         });
+        if let (Some(handed_over), Some(decided)) = (handed_over, pending.decided_at()) {
+            let period = self.stats_period();
+            self.steps.note_order(asked, handed_over, decided, period);
+        }
         match result {
             ProposalResult::Ordered { seqno, .. } => {
                 self.largest_bytes
                     .fetch_max(client.bytes(), Ordering::Relaxed);
                 if waits_for_others {
+                    let since = Instant::now();
                     self.await_others(seqno, statement.as_ref());
+                    self.note_step(Step::Applied, since, Instant::now());
                 }
                 Decision::Ordered(seqno)
             }
@@ -387,12 +416,17 @@ impl Member {
         }
     }
 
+    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn opening(&self) -> Opening {
         self.lock().opening
     }
 
     pub(crate) fn status(&self) -> Status {
         let node = self.node().status();
+        let (checked, waiting) = self.tally().counts(self.applied());
         let state = self.lock();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let members = node.view.members.iter().map(|member| member.name.as_str());
@@ -409,6 +443,8 @@ impl Member {
             members: members.collect::<Vec<_>>().join(","),
             applied: self.applied().0,
             committed: node.commit_seqno.0,
+            checked,
+            waiting,
             ordered: count(&self.counters.ordered),
             refused: count(&self.counters.refused),
             unknown: count(&self.counters.unknown),
@@ -458,6 +494,8 @@ impl Host for Member {
 
     fn elected(&self, election: &Election) {
         self.events.elected(election);
+        let is_own = election.leader == self.settings.name();
+        self.change(|state| state.elected = is_own.then(Instant::now));
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
@@ -474,6 +512,25 @@ impl Host for Member {
 
     fn takes_now(&self) -> bool {
         self.deliveries.takes_now()
+    }
+
+    fn own_action_durable(&self, times: OwnLogTimes) {
+        let period = self.stats_period();
+        self.steps.note_took(Step::Append, times.append, period);
+        self.steps.note_took(Step::Fsync, times.fsync, period);
+    }
+
+    fn own_action_committed(&self, took: Duration) {
+        let period = self.stats_period();
+        self.steps.note_took(Step::Quorum, took, period);
+    }
+
+    fn certification_begins(&self) {
+        self.steps.certification_begins();
+    }
+
+    fn certification_ends(&self) {
+        self.steps.certification_ends(self.stats_period());
     }
 
     fn joined(&self, view: &View) {

@@ -37,6 +37,11 @@ pub(crate) enum Begun {
 }
 
 impl Part {
+    /// Otherwise only its number is used.
+    pub(crate) fn is_transaction(&self) -> bool {
+        self.data.is_some()
+    }
+
     /// `Break`: it is a transaction of a client of this server, who commits it. `founds`: this
     /// server has begun the group, and no client of it has proposed anything yet.
     pub(crate) fn of(delivered: Delivered, founds: bool) -> ControlFlow<Seqno, Part> {

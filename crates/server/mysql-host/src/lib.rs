@@ -14,9 +14,11 @@ mod events;
 mod host;
 mod incoming;
 mod members;
+mod others;
 mod server;
 mod settings;
 mod status;
+mod steps;
 mod transaction;
 mod watch;
 

@@ -1,14 +1,16 @@
 //! Members of the group as Group Replication's tables show them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_binlog::mysql_gtid::Uuid;
-use synod_node::{Command, DataState, MemberId, NodeStatus, Presence};
+use synod_node::{Command, DataState, MemberId, NodeStatus, Presence, RefusalReason};
 
 use crate::host::Member;
 
 /// The group is asked so long for another writer.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(30);
+/// Between two of these questions.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Address of a server for clients, and its own UUID: what the other members know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +79,19 @@ impl Member {
         let command = Command::TransferLeadership {
             to: Some(meant.name.clone()),
         };
-        let ordered = self.node().administrate(command, HAND_OVER_LIMIT);
-        ordered.map(|_| ()).map_err(|refusal| refusal.to_string())
+        let end = Instant::now() + HAND_OVER_LIMIT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.node().administrate(command.clone(), left) {
+                Ok(_) => return Ok(()),
+                // An earlier order has just been carried out: the leader is a new one.
+                Err(refusal)
+                    if refusal.reason == RefusalReason::NoLeader
+                        && Instant::now() + ASK_AGAIN < end
+                        && !self.pause(ASK_AGAIN) => {}
+                Err(refusal) => return Err(refusal.to_string()),
+            }
+        }
     }
 }
 

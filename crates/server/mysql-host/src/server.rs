@@ -44,6 +44,7 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn set_offline(&self, on: bool) -> Result<(), ServerError>;
     /// Whether each commit waits until the engine has flushed it.
     fn set_flush(&self, on: bool) -> Result<(), ServerError>;
+    fn flushes(&self) -> bool;
 }
 
 pub(crate) trait ClientTransaction {
@@ -61,4 +62,6 @@ pub(crate) trait ClientTransaction {
     /// The opening in which its first statement began; none: it is one statement, which the server
     /// has let begin as a write.
     fn began(&self) -> Option<Opening>;
+    /// The server's number for its client's thread.
+    fn thread(&self) -> u32;
 }

@@ -10,9 +10,10 @@ use synod_binlog::mysql_gtid::{MysqlGtidSet, parse_mysql_gtid};
 use synod_binlog::{EventHeader, EventType, Events};
 use synod_node::{DataChunk, Delivery, Level, Origin, Seqno, WaitPolicy};
 
+use crate::clients::Statement;
 use crate::deliveries::Delivered;
 use crate::events;
-use crate::host::Member;
+use crate::host::{Decision, Member};
 use crate::incoming::Part;
 use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
 use crate::settings::{Settings, Variables};
@@ -82,6 +83,10 @@ impl ClientTransaction for Played {
     fn began(&self) -> Option<Opening> {
         None
     }
+
+    fn thread(&self) -> u32 {
+        7
+    }
 }
 
 /// UUID of the group.
@@ -92,6 +97,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct PlayedServer {
     queued: Mutex<Queued>,
+    /// Further GTIDs that it has executed, as they follow in the text of the set.
+    further: Mutex<String>,
 }
 
 #[derive(Default)]
@@ -137,9 +144,10 @@ impl Server for PlayedServer {
         true
     }
     fn executed(&self) -> Result<MysqlGtidSet, ServerError> {
+        let further = self.further.lock().unwrap();
         let set = match self.queued.lock().unwrap().executed {
             0 => String::new(),
-            last => format!("{GROUP}:1-{last}"),
+            last => format!("{GROUP}:1-{last}{further}"),
         };
         Ok(set.parse().unwrap())
     }
@@ -152,12 +160,16 @@ impl Server for PlayedServer {
     fn set_flush(&self, _on: bool) -> Result<(), ServerError> {
         Ok(())
     }
+    fn flushes(&self) -> bool {
+        true
+    }
 }
 
 /// A member that has begun a group of its own. It is stopped when this is dropped.
 struct Founder {
     member: Arc<Member>,
     server: Arc<PlayedServer>,
+    variables: Variables,
     _dir: tempfile::TempDir,
 }
 
@@ -166,7 +178,7 @@ impl Founder {
         let dir = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let address = free.unwrap().to_string();
-        let settings = Settings::of(Variables {
+        let variables = Variables {
             group: GROUP.to_owned(),
             name: "db1".to_owned(),
             options: format!("gmcast.listen_addr=tcp://{address}"),
@@ -174,14 +186,22 @@ impl Founder {
             data_dir: dir.path().display().to_string(),
             bootstrap: true,
             ..Variables::default()
-        });
+        };
         let server = Arc::new(PlayedServer::default());
-        let member = Member::start(server.clone(), settings.unwrap()).unwrap();
+        let settings = Settings::of(variables.clone()).unwrap();
+        let member = Member::start(server.clone(), settings).unwrap();
         Founder {
             member,
             server,
+            variables,
             _dir: dir,
         }
+    }
+
+    fn start_again(&mut self) {
+        self.member.stop();
+        let settings = Settings::of(self.variables.clone()).unwrap();
+        self.member = Member::start(self.server.clone(), settings).unwrap();
     }
 
     fn await_writer(&self) {
@@ -206,6 +226,53 @@ fn wait_for<T>(limit: Duration, mut found: impl FnMut() -> Option<T>) -> Option<
             return None;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+struct Unharmed;
+
+impl Statement for Unharmed {
+    fn is_killed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn steps_of_a_commit_are_measured_until_the_server_has_committed() {
+    let founder = Founder::begin();
+    founder.await_writer();
+    let [begin, commit] = events::nothing(1).unwrap();
+    let client = Played::of(&[&begin, &commit], &[1]);
+    let decision = founder.member.commit(&client, Arc::new(Unharmed));
+    assert!(matches!(decision, Decision::Ordered(_)), "{decision:?}");
+    // The second call is that of a transaction that the group did not decide.
+    founder.member.committed(client.thread());
+    founder.member.committed(client.thread());
+    let status = founder.member.full_status();
+    let times = |name| status.commit_steps.iter().find(|step| step.step == name);
+    for name in ["queue", "order", "wake", "engine"] {
+        assert_eq!(times(name).unwrap().samples, 1, "{name}");
+    }
+    assert_eq!(times("applied").unwrap().samples, 0);
+    assert_eq!(status.commits.total(), 1);
+}
+
+#[test]
+fn server_that_has_more_than_in_its_group_takes_no_part() {
+    let other = ",5e0dc0de-0000-4000-8000-0000000000b2:1";
+    for (further, state, why) in [
+        ("", "writer", ""),
+        (other, "failed", "written to outside"),
+        (":999999", "failed", "number 999999"),
+    ] {
+        let mut founder = Founder::begin();
+        founder.await_writer();
+        *founder.server.further.lock().unwrap() = further.to_owned();
+        founder.start_again();
+        let is_so = || (founder.member.status().state == state).then_some(());
+        assert!(wait_for(PATIENCE, is_so).is_some(), "{further}");
+        let problem = founder.member.status().problem;
+        assert!(problem.contains(why), "{problem}");
     }
 }
 

@@ -41,6 +41,8 @@ const ENDING_MAX: Duration = Duration::from_secs(5);
 const ENDED_BYTES_PER_S: u64 = 10 << 20;
 /// The group is told so long that it is to choose another leader.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(1);
+/// Between two looks whether the writer flushes each commit.
+const FLUSHES_EVERY: Duration = Duration::from_secs(1);
 /// The group is asked so long for a change, and its answer is waited for so long.
 const WRITERS_LIMIT: Duration = Duration::from_secs(10);
 const WRITERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -84,7 +86,7 @@ impl Lag {
 
 impl Member {
     pub(crate) fn watch(&self) {
-        let mut synced_at = None;
+        let (mut synced_at, mut flushes_at) = (None, Instant::now());
         let (mut starts, mut lag) = (Starts::default(), Lag::default());
         loop {
             self.look();
@@ -94,10 +96,28 @@ impl Member {
                 synced_at = None;
             }
             self.keep_weight(&mut lag);
+            if flushes_at.elapsed() >= FLUSHES_EVERY {
+                flushes_at = Instant::now();
+                self.keep_flushing();
+            }
             let is_busy = self.node().commit_seqno() > self.applied() || self.clients.count() > 0;
             if self.pause(if is_busy { BUSY } else { IDLE }) {
                 return;
             }
+        }
+    }
+
+    /// A person may have changed it by hand. On a replica it costs time only.
+    fn keep_flushing(&self) {
+        if self.lock().is_open != Some(true) || self.server.flushes() {
+            return;
+        }
+        let text = "innodb_flush_log_at_trx_commit has been changed on the writer, and is set to 1 \
+                    again: after a loss of power its binlog would claim transactions that InnoDB \
+                    has lost";
+        self.log(Level::Error, text);
+        if let Err(error) = self.server.set_flush(true) {
+            self.log(Level::Error, error.to_string());
         }
     }
 

@@ -11,14 +11,13 @@ use synod_admin::protocol::{Answer, Reply, Request};
 use synod_admin::status::{Counters, Server, Status};
 use synod_commands::recovery::plan;
 use synod_commands::status::{OwnDatabase, name_of, of_node, with_name};
-use synod_commands::{Surroundings, carry_out, unix_ms};
+use synod_commands::{BOUNDS_US, Surroundings, carry_out, unix_ms};
 use synod_node::{Level, MemberStatus};
 
 use crate::api::{Callbacks, LogLevel};
 use crate::boundary;
 use crate::provider::Provider;
 use crate::status::inputs::{GroupStatus, LocalState, StatusInputs};
-use crate::status::times::BOUNDS_US;
 
 pub(crate) fn answer(provider: &Provider, request: Request) -> Reply {
     match request {

@@ -10,6 +10,10 @@ use crate::load::{ROWS, under_load};
 
 const PORT: u16 = 19680;
 const WITNESS_PORT: u16 = 19700;
+/// Steps of each commit.
+const STEPS: [&str; 8] = [
+    "queue", "order", "certify", "wake", "append", "fsync", "quorum", "engine",
+];
 /// Exit code of a command that is refused.
 const REFUSED: i32 = 4;
 
@@ -50,6 +54,11 @@ fn shows_the_group(group: &MysqlGroup, writer: usize) -> Outcome {
     }
     let status = group.synod_says(writer, &["status"])?;
     eprintln!("{status}");
+    let steps = status.lines().find(|line| line.starts_with("commit steps"));
+    let steps = steps.unwrap_or_default();
+    for step in STEPS {
+        ensure_says(steps, &format!("{step} "))?;
+    }
     let members = group.synod_says(writer, &["member", "list"])?;
     ensure_says(&members, &format!("db{}*", writer + 1))?;
     let watched = group.synod_says(writer, &["watch", "--count", "2", "--json"])?;
@@ -91,14 +100,19 @@ fn agent_tells_writer_and_readers(group: &MysqlGroup, writer: usize) -> Outcome 
         for line in ["synod_ready 1\n", "synod_state{state=\"Synced\"} 1\n"] {
             ensure_says(&metrics, line)?;
         }
-        let commits = metrics
-            .lines()
-            .find(|line| line.starts_with("synod_local_commits_total "));
-        let count = commits.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok());
-        ensure(
-            count.is_some_and(|count| (count > 0.0) == (server == writer)),
-            || format!("db{}: {commits:?}", server + 1),
-        )?;
+        for counter in [
+            "synod_local_commits_total",
+            "synod_commit_seconds_count",
+            "synod_commit_step_seconds_count{step=\"engine\"}",
+        ] {
+            let mut lines = metrics.lines();
+            let count =
+                lines.find_map(|line| line.strip_prefix(counter)?.trim().parse::<f64>().ok());
+            ensure(
+                count.is_some_and(|count| (count > 0.0) == (server == writer)),
+                || format!("db{}: {counter} {count:?}", server + 1),
+            )?;
+        }
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ fn functions_work_or_are_refused_in_words() -> Outcome {
     let off = "SET GLOBAL group_replication_single_primary_mode = OFF";
     refused(writer, off, WRONG_VALUE, several)?;
     let name = format!("SET GLOBAL group_replication_group_name = '{NEW_GROUP}'");
-    refused(writer, &name, RUNS_ALREADY, "STOP GROUP_REPLICATION first")?;
+    refused(writer, &name, RUNS_ALREADY, "Group Replication is running")?;
     // As tools set what has no meaning here.
     writer.execute(&[
         "SET PERSIST group_replication_ip_allowlist = '127.0.0.1'",

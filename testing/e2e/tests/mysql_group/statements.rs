@@ -70,7 +70,7 @@ fn refused(group: &MysqlGroup, writer: usize) -> Outcome {
 }
 
 /// Error by which one of these statements ends, by one connection.
-fn error_of(server: &MysqlServer, statements: &[&str]) -> Outcome<Option<u16>> {
+pub(crate) fn error_of(server: &MysqlServer, statements: &[&str]) -> Outcome<Option<u16>> {
     let mut connection = server.connect()?;
     for sql in statements {
         match connection.query_drop(sql) {

@@ -63,10 +63,10 @@ fn killed_at(
     clients.finish().check(group)
 }
 
-struct Pause(PathBuf);
+pub(crate) struct Pause(PathBuf);
 
 impl Pause {
-    fn ask(group: &MysqlGroup, server: usize, step: &str) -> Outcome<Pause> {
+    pub(crate) fn ask(group: &MysqlGroup, server: usize, step: &str) -> Outcome<Pause> {
         let file = group.data_dir(server).join(format!("synod-pause-{step}"));
         fs::write(&file, "").why("asking for a pause")?;
         Ok(Pause(file))
@@ -76,12 +76,12 @@ impl Pause {
         self.0.with_extension("reached")
     }
 
-    fn await_reached(&self) -> Outcome {
+    pub(crate) fn await_reached(&self) -> Outcome {
         let reached = wait_for(PATIENCE, || self.reached().exists().then_some(()));
         ensure(reached.is_some(), || "the step is not reached".to_owned())
     }
 
-    fn end(&self) -> Outcome {
+    pub(crate) fn end(&self) -> Outcome {
         fs::remove_file(self.reached()).why("ending a pause")
     }
 }

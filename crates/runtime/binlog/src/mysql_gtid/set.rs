@@ -185,9 +185,10 @@ impl MysqlGtidSet {
         bytes.is_empty().then_some(set)
     }
 
-    /// The part that is not of this server or group.
+    /// The part that is not of this server or group, counted without a tag.
     pub fn of_others(&self, uuid: Uuid) -> MysqlGtidSet {
-        let others = self.sources.iter().filter(|((of, _), _)| *of != uuid);
+        let own = (uuid, Tag::default());
+        let others = self.sources.iter().filter(|(of, _)| *of != own);
         MysqlGtidSet {
             sources: others.cloned().collect(),
         }
@@ -428,11 +429,12 @@ mod tests {
     }
 
     #[test]
-    fn set_of_others_leaves_out_one_server_with_all_its_tags() {
+    fn set_of_others_leaves_out_one_server_without_a_tag() {
         let one = "5e0dc0de-0000-4000-8000-000000000001";
         let other = "5e0dc0de-0000-4000-8000-000000000002:3";
         let all = set(&format!("{one}:1-5:tag:1,{other}"));
-        assert_eq!(all.of_others(one.parse().unwrap()), set(other));
+        let others = set(&format!("{one}:tag:1,{other}"));
+        assert_eq!(all.of_others(one.parse().unwrap()), others);
     }
 
     #[test]

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_admin::service_manager::ServiceManager;
+use synod_commands::Step;
 use synod_node::{
     Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, OwnLogTimes, Remedy, Seqno,
     Setting, StateTransferEvent, Topic, View as GroupView, WritePermission,
@@ -44,7 +45,6 @@ use crate::apply::failed_action_here::Votes;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::provider::FIRST_SERIAL;
-use crate::status::commit_steps::Step;
 use crate::transaction::statements::{Statements, note_outcomes};
 use crate::transaction::streamed_transactions::{
     apply_proposed_rollbacks, roll_back_after_fragments,

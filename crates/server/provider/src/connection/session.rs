@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use synod_commands::Step;
 use synod_node::{
     Action, Class, DataState, GroupId, KeySet, Node, Origin, ProposalResult, Remedy, Seqno,
     View as GroupView,
@@ -37,7 +38,6 @@ use crate::live_options::LiveOptions;
 use crate::other_replication::OtherReplication;
 use crate::position::PositionKeeper;
 use crate::status::LocalState;
-use crate::status::commit_steps::Step;
 use crate::status::counters::Counters;
 use crate::sync::MutexGuard;
 use crate::transaction::statements::NoteQueue;

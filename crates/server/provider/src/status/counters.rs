@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::status::commit_steps::CommitSteps;
+use synod_commands::CommitSteps;
+
 use crate::status::conflicts::ConflictTable;
-use crate::status::times::LatencyMeter;
+use crate::status::latency::LatencyMeter;
 
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);

@@ -14,7 +14,6 @@ use synod_planted::planted;
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, WsFlags};
 use crate::connection::Connection;
 use crate::connection::session::Session;
-use crate::status::commit_steps::Step;
 use crate::status::conflicts::Loss;
 use crate::transaction::{Gathered, Phase, Transaction, abort, streamed_transactions};
 
@@ -83,11 +82,11 @@ impl Connection {
         }
         session.server.note_latency(submitted, result);
         if let Some(decided) = pending.decided_at() {
-            session.server.note_step(Step::Queue, asked, handed_over);
-            session.server.note_step(Step::Order, handed_over, decided);
-            session
-                .server
-                .note_step(Step::Wake, decided, Instant::now());
+            let (steps, period) = (
+                &session.server.counters.steps,
+                session.server.options.stats_period(),
+            );
+            steps.note_order(asked, handed_over, decided, period);
         }
         transaction.lock().commit_began = Some(asked);
         self.certified(&transaction, result)

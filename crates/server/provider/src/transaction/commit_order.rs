@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use synod_binlog::write_set::WriteSet;
+use synod_commands::Step;
 use synod_node::{ProposalResult, Remedy};
 use wsrep_sys as sys;
 
@@ -32,7 +33,6 @@ use crate::boundary;
 use crate::connection::Connection;
 use crate::connection::departure::Data;
 use crate::connection::session::Session;
-use crate::status::commit_steps::Step;
 use crate::transaction::abort::explain_loss;
 use crate::transaction::certify::wait_for_winner;
 use crate::transaction::statements::statement_failure;

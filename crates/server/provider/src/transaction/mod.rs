@@ -72,7 +72,7 @@ pub(crate) struct Gathered {
     pub(crate) is_too_large: bool,
     /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
-    /// End of the last step of its commit, see [`crate::status::commit_steps`].
+    /// End of the last step of its commit, see [`synod_commands::Step`].
     pub(crate) step_ended: Option<Instant>,
     /// Start of its commit: the server's call that has it ordered.
     pub(crate) commit_began: Option<Instant>,

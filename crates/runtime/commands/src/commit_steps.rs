@@ -1,4 +1,5 @@
 //! Times of the steps of a commit on this server, for `synod status`, `synod watch` and the agent.
+//! Hosts note them.
 //!
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
@@ -8,6 +9,8 @@
 //!     commit_order_enter ──turn──► entered ──engine──► left ──release──► released
 //!         ──applied──► applied on the other servers, if they are waited for
 //! appliers:  apply begins ──apply──► commit_order_enter ──apply_turn──► entered
+//!
+//! in a server of MySQL:  ordered ──wake──► before_commit returns ──engine──► after_commit
 //! ```
 //! Always on: a note is a few atomic additions, without a lock. Each step has a histogram whose
 //! buckets are an eighth of their value wide, for the present and for the last period of
@@ -20,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use synod_admin::status::{CommitStep, TimeCounts};
 
-use crate::status::times::TimeCounter;
+use crate::time_counter::TimeCounter;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// From `certify` until the last piece is handed to the node.
     Queue,
     /// Until the action is known to be ordered: the way to the leader, certification, the disks of
@@ -145,7 +148,7 @@ fn largest_in(bucket: usize) -> u64 {
 type Window = [Histogram; Step::COUNT];
 
 #[derive(Debug)]
-pub(crate) struct CommitSteps {
+pub struct CommitSteps {
     origin: Instant,
     /// Start of the present period, in microseconds since `origin`.
     begun: AtomicU64,
@@ -177,7 +180,7 @@ impl Default for CommitSteps {
 }
 
 impl CommitSteps {
-    pub(crate) fn note(&self, step: Step, since: Instant, now: Instant, period: Duration) {
+    pub fn note(&self, step: Step, since: Instant, now: Instant, period: Duration) {
         self.turn_to(now, period);
         let window = &self.windows[self.present.load(Ordering::Relaxed) & 1];
         let took = micros(now.saturating_duration_since(since));
@@ -185,41 +188,55 @@ impl CommitSteps {
         self.all[step as usize].add(took);
     }
 
+    /// An action was asked for, handed over to the node, and known to be decided at these times; its
+    /// client's thread has it now.
+    pub fn note_order(
+        &self,
+        asked: Instant,
+        handed_over: Instant,
+        decided: Instant,
+        period: Duration,
+    ) {
+        self.note(Step::Queue, asked, handed_over, period);
+        self.note(Step::Order, handed_over, decided, period);
+        self.note(Step::Wake, decided, Instant::now(), period);
+    }
+
     /// A step took so long, and has just ended.
-    pub(crate) fn note_took(&self, step: Step, took: Duration, period: Duration) {
+    pub fn note_took(&self, step: Step, took: Duration, period: Duration) {
         let now = Instant::now();
         self.note(step, now.checked_sub(took).unwrap_or(now), now, period);
     }
 
-    pub(crate) fn certification_begins(&self) {
+    pub fn certification_begins(&self) {
         let since = self.origin.elapsed().as_nanos();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.certifying_since.store(since, Ordering::Relaxed);
     }
 
-    pub(crate) fn certification_ends(&self, period: Duration) {
+    pub fn certification_ends(&self, period: Duration) {
         let since = Duration::from_nanos(self.certifying_since.load(Ordering::Relaxed));
         self.note(Step::Certify, self.origin + since, Instant::now(), period);
     }
 
     /// A commit took so long, from the client's wish to its end.
-    pub(crate) fn note_commit(&self, took: Duration) {
+    pub fn note_commit(&self, took: Duration) {
         self.commits.add(micros(took));
     }
 
     /// All times of whole commits since the server's start.
-    pub(crate) fn commit_times(&self) -> TimeCounts {
+    pub fn commit_times(&self) -> TimeCounts {
         self.commits.counted()
     }
 
     /// Times of each step: quantiles of the present and the last period, and all since the start.
-    pub(crate) fn shown(&self, now: Instant, period: Duration) -> Vec<CommitStep> {
+    pub fn shown(&self, now: Instant, period: Duration) -> Vec<CommitStep> {
         self.turn_to(now, period);
         Step::ALL.into_iter().map(|step| self.times(step)).collect()
     }
 
     /// `FLUSH STATUS`. What counts since the start stays.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.windows.iter().flatten().for_each(Histogram::clear);
     }
 

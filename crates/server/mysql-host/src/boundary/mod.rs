@@ -1,8 +1,10 @@
 //! The C boundary: `synod_host.h` of the plugin on one side, `host.rs` on the other. All
-//! unsafe code of this crate is here.
+//! unsafe code of this crate is here, and in the parts of this module.
 //!
 //! No panic unwinds into the server: after one, nothing is acknowledged any more.
 #![allow(unsafe_code)]
+
+mod server;
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
@@ -10,42 +12,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use synod_binlog::mysql_gtid::MysqlGtidSet;
-use synod_node::Level;
-
 use crate::clients::Statement;
+use crate::consistency::PositionError;
 use crate::host::{Decision, Member};
 use crate::members;
-use crate::server::{ClientTransaction, Opening, Server, ServerError, ThreadToken};
+use crate::server::{ClientTransaction, Opening};
 use crate::settings::{Settings, Variables};
 
+pub use server::CServer;
+
 /// Number of the interface: that of `synod_host.h`. A test holds what declarations it stands for.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 /// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
 
-type Take = extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize);
 type TakePiece = extern "C" fn(to: *mut c_void, piece: *const u8, length: usize) -> i32;
-
-/// `struct synod_server`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CServer {
-    interface_version: u32,
-    log: extern "C" fn(i32, *const c_char, usize),
-    thread_begin: extern "C" fn(*mut *mut c_void) -> i32,
-    thread_end: extern "C" fn(*mut c_void),
-    channel_create: extern "C" fn() -> i32,
-    channel_start: extern "C" fn() -> i32,
-    channel_stop: extern "C" fn() -> i32,
-    channel_queue: extern "C" fn(*const u8, usize) -> i32,
-    channel_is_applying: extern "C" fn() -> i32,
-    executed: extern "C" fn(*mut c_void, Take) -> i32,
-    set_read_only: extern "C" fn(i32) -> i32,
-    set_offline: extern "C" fn(i32) -> i32,
-    set_flush: extern "C" fn(i32) -> i32,
-}
 
 /// `struct synod_settings`.
 #[repr(C)]
@@ -75,6 +57,7 @@ pub struct CTransaction {
     runs_alone: i32,
     waits_for_others: i32,
     began: i64,
+    thread: u32,
 }
 
 /// `struct synod_status`.
@@ -86,6 +69,8 @@ pub struct CStatus {
     members: [u8; 512],
     applied: i64,
     committed: i64,
+    checked: u64,
+    waiting: u64,
     ordered: u64,
     refused: u64,
     unknown: u64,
@@ -106,91 +91,17 @@ pub struct CMember {
 
 /// `SYNOD_LATEST` of `enum synod_position`.
 const LATEST: i32 = 1;
+/// `SYNOD_SYNCED`.
+const SYNCED: i32 = 2;
+
+/// Results of [`synod_host_position`].
+const NOT_IN_TIME: i32 = 1;
+const NO_PART: i32 = 2;
 
 const ORDERED: i32 = 0;
 const REFUSED: i32 = 1;
 const UNKNOWN: i32 = 2;
 const TOO_LARGE: i32 = 3;
-
-impl CServer {
-    fn result(call: &'static str, code: i32) -> Result<(), ServerError> {
-        match code {
-            0 => Ok(()),
-            code => Err(ServerError::Call { call, code }),
-        }
-    }
-}
-
-impl Server for CServer {
-    fn log(&self, level: Level, text: &str) {
-        let level = match level {
-            Level::Debug => 0,
-            Level::Info => 1,
-            Level::Warning => 2,
-            Level::Error => 3,
-        };
-        (self.log)(level, text.as_ptr().cast(), text.len());
-    }
-
-    fn begin_thread(&self) -> Option<ThreadToken> {
-        let mut thread = std::ptr::null_mut();
-        let code = (self.thread_begin)(&mut thread);
-        (code == 0).then_some(ThreadToken(thread.expose_provenance()))
-    }
-
-    fn end_thread(&self, thread: ThreadToken) {
-        (self.thread_end)(std::ptr::with_exposed_provenance_mut(thread.0));
-    }
-
-    fn create_channel(&self) -> Result<(), ServerError> {
-        CServer::result("channel_create", (self.channel_create)())
-    }
-
-    fn start_channel(&self) -> Result<(), ServerError> {
-        CServer::result("channel_start", (self.channel_start)())
-    }
-
-    fn stop_channel(&self) -> Result<(), ServerError> {
-        CServer::result("channel_stop", (self.channel_stop)())
-    }
-
-    fn queue(&self, event: &[u8]) -> Result<(), ServerError> {
-        let code = (self.channel_queue)(event.as_ptr(), event.len());
-        CServer::result("channel_queue_packet", code)
-    }
-
-    fn is_applying(&self) -> bool {
-        (self.channel_is_applying)() == 1
-    }
-
-    fn executed(&self) -> Result<MysqlGtidSet, ServerError> {
-        extern "C" fn take(context: *mut c_void, bytes: *const u8, length: usize) {
-            // SAFETY: `context` is the place below, which outlives the call; the plugin hands over
-            // `length` bytes that are valid during it.
-            let (place, bytes) = unsafe {
-                let place = &mut *context.cast::<Option<MysqlGtidSet>>();
-                (place, std::slice::from_raw_parts(bytes, length))
-            };
-            *place = MysqlGtidSet::of_dump_bytes(bytes);
-        }
-        let mut set: Option<MysqlGtidSet> = None;
-        let code = (self.executed)((&raw mut set).cast(), take);
-        set.filter(|_| code == 0).ok_or(ServerError::Executed)
-    }
-
-    fn set_read_only(&self, on: bool) -> Result<(), ServerError> {
-        CServer::result("set read_only", (self.set_read_only)(i32::from(on)))
-    }
-
-    fn set_offline(&self, on: bool) -> Result<(), ServerError> {
-        CServer::result("set offline_mode", (self.set_offline)(i32::from(on)))
-    }
-
-    fn set_flush(&self, on: bool) -> Result<(), ServerError> {
-        let code = (self.set_flush)(i32::from(on));
-        CServer::result("set innodb_flush_log_at_trx_commit", code)
-    }
-}
 
 /// A transaction while its client's thread is in [`synod_host_commit`].
 struct Client<'a>(&'a CTransaction);
@@ -244,6 +155,10 @@ impl ClientTransaction for Client<'_> {
 
     fn began(&self) -> Option<Opening> {
         (self.0.began >= 0).then_some(Opening(self.0.began))
+    }
+
+    fn thread(&self) -> u32 {
+        self.0.thread
     }
 }
 
@@ -378,6 +293,14 @@ pub unsafe extern "C" fn synod_host_commit(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn synod_host_committed(thread: u32) {
+    if let Some(member) = member() {
+        // Only its time is not counted.
+        let _ = catch_unwind(AssertUnwindSafe(|| member.committed(thread)));
+    }
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn synod_host_opening() -> i64 {
     member().map_or(Opening::NONE, |member| member.opening()).0
 }
@@ -401,6 +324,8 @@ pub unsafe extern "C" fn synod_host_status(status: *mut CStatus) {
     put_text(&mut out.problem, &status.problem);
     put_text(&mut out.members, &status.members);
     (out.applied, out.committed) = (status.applied, status.committed);
+    out.checked = status.checked;
+    out.waiting = status.waiting;
     out.ordered = status.ordered;
     out.refused = status.refused;
     out.unknown = status.unknown;
@@ -423,16 +348,28 @@ pub unsafe extern "C" fn synod_host_position(
     let statement = KilledFlag { context, is_killed };
     let limit = Duration::from_secs(u64::from(seconds));
     let found = catch_unwind(AssertUnwindSafe(|| match (member(), kind) {
-        (None, LATEST) => Err("this server takes no part in its group".to_owned()),
+        (None, LATEST | SYNCED) => Err(PositionError::NoPart),
         (None, _) => Ok(0),
-        (Some(member), LATEST) => match member.latest_position(limit, &statement) {
-            Ok(seqno) => Ok(seqno.0),
-            Err(error) => Err(error.to_string()),
-        },
-        (Some(member), _) => Ok(member.position_of_new_writer().map_or(0, |seqno| seqno.0)),
+        (Some(member), LATEST) => {
+            let latest = member.latest_position(limit, &statement);
+            latest.map(|seqno| seqno.0)
+        }
+        (Some(member), _) => {
+            let takes_part = match kind {
+                SYNCED => member.must_take_part(),
+                _ => Ok(()),
+            };
+            let position = takes_part.and_then(|()| member.position_of_new_writer(&statement));
+            position.map(|position| position.map_or(0, |seqno| seqno.0))
+        }
     }));
+    let code = match &found {
+        Ok(Err(PositionError::NoPart)) => NO_PART,
+        _ => NOT_IN_TIME,
+    };
+    let found = found.map(|found| found.map_err(|error| error.to_string()));
     // SAFETY: the caller's promise.
-    unsafe { answer(found, why, why_size) }.map_or(1, |found| {
+    unsafe { answer(found, why, why_size) }.map_or(code, |found| {
         // SAFETY: the caller's promise.
         unsafe { *number = found };
         0
@@ -556,8 +493,8 @@ mod tests {
     /// Two changes at once meet here, though they take the same number.
     #[test]
     fn number_of_the_interface_stands_for_its_declarations() {
-        const DECLARATIONS: u64 = 6_469_582_320_189_619_539;
-        let header = include_str!("../../mysql-shim/synod_host.h");
+        const DECLARATIONS: u64 = 9_542_006_262_172_894_827;
+        let header = include_str!("../../../mysql-shim/synod_host.h");
         let line = format!("#define SYNOD_HOST_INTERFACE {INTERFACE}\n");
         assert!(header.contains(&line));
         let code: String = (header.split("/*"))
@@ -589,7 +526,7 @@ mod tests {
         let why = CStr::from_bytes_until_nul(&why).unwrap();
         assert_eq!(code, 1);
         assert!(
-            why.to_str().unwrap().contains("interface 5 and 6"),
+            why.to_str().unwrap().contains("interface 6 and 7"),
             "{why:?}"
         );
     }
