@@ -221,3 +221,31 @@ fn commit_titles_can_be_scanned() {
     }
     assert_none("a commit's title has at most 72 characters", &findings);
 }
+
+/// A merge that nobody looked at, or a link to a place on one machine. Without git only the files of
+/// these rules are looked at.
+#[test]
+fn no_file_has_the_marks_of_a_conflict_and_none_is_a_link() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args(arguments)
+            .current_dir(repository())
+            .output();
+        let output = output.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    };
+    let mut findings = Vec::new();
+    for file in source_files() {
+        for (number, line) in file.lines() {
+            if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+                findings.push(file.finding(number, "a conflict"));
+            }
+        }
+    }
+    let conflicts = git(&["grep", "-nE", "^(<<<<<<<|>>>>>>>) "]);
+    findings.extend(conflicts.lines().map(str::to_owned));
+    let tracked = git(&["ls-files", "-s"]);
+    let is_link = |line: &&str| line.starts_with("120000 ");
+    findings.extend(tracked.lines().filter(is_link).map(str::to_owned));
+    assert_none("a file is whole, and no link", &findings);
+}
