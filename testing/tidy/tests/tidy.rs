@@ -222,8 +222,8 @@ fn commit_titles_can_be_scanned() {
     assert_none("a commit's title has at most 72 characters", &findings);
 }
 
-/// A merge that nobody looked at, or a link to a place on one machine. Without git only the files of
-/// these rules are looked at.
+/// A merge that nobody looked at, or a link to a place on one machine. Without git, only the files
+/// of the other rules are looked at.
 #[test]
 fn no_file_has_the_marks_of_a_conflict_and_none_is_a_link() {
     let git = |arguments: &[&str]| {
