@@ -80,10 +80,13 @@ bool takes_nothing_in_group(UDF_INIT *init, UDF_ARGS *args, char *error) {
 }
 
 bool takes_server(UDF_INIT *init, UDF_ARGS *args, char *error) {
-  const bool is_right = args->arg_count >= 1 && args->arg_count <= 2 &&
-                        args->arg_type[0] == STRING_RESULT && args->lengths[0] > 0 &&
-                        (args->arg_count == 1 || args->arg_type[1] == INT_RESULT);
-  if (!is_right) return wrong(error, "Wrong arguments: You need to specify a server uuid.");
+  if (args->arg_count > 2)
+    return wrong(error, "Wrong arguments: UDF accepts maximum of 2 parameters.");
+  if (args->arg_count == 0 || args->arg_type[0] != STRING_RESULT || args->lengths[0] == 0)
+    return wrong(error, "Wrong arguments: You need to specify a server uuid.");
+  if (args->arg_count == 2 && args->arg_type[1] != INT_RESULT)
+    return wrong(error, "Wrong arguments: Second parameter `running_transactions_timeout` must be "
+                        "type integer between 0 - 3600 (seconds).");
   return needs_group(init, error);
 }
 

@@ -66,7 +66,6 @@ int check_one_writer(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
 }
 
 /* The server would cut a number that is out of bounds. */
-template <typename Number>
 int check_number(const char *name, unsigned long long low, unsigned long long high, void *save,
                  st_mysql_value *value) {
   if (value->value_type(value) != MYSQL_VALUE_TYPE_INT) {
@@ -83,12 +82,8 @@ int check_number(const char *name, unsigned long long low, unsigned long long hi
                       " is not within the range of accepted values for the option " + name +
                       ". The value must be between " + std::to_string(low) + " and " +
                       std::to_string(high) + " inclusive.");
-  *static_cast<Number *>(save) = static_cast<Number>(positive);
+  *static_cast<unsigned long long *>(save) = positive;
   return 0;
-}
-
-int check_member_weight(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {
-  return check_number<unsigned int>("group_replication_member_weight", 0, 100, save, value);
 }
 
 MYSQL_SYSVAR_STR(group_name, var_group_name, TEXT, "UUID of the group: as synod_group",
@@ -106,7 +101,7 @@ MYSQL_SYSVAR_BOOL(single_primary_mode, var_single_primary_mode, PLUGIN_VAR_OPCMD
                   "One server takes writes: always ON", check_one_writer, nullptr, true);
 MYSQL_SYSVAR_UINT(member_weight, var_member_weight, PLUGIN_VAR_RQCMDARG,
                   "How much this server is preferred as the writer, from its next start on: as "
-                  "synod.leader_weight", check_member_weight, nullptr, 50, 0, 100, 0);
+                  "synod.leader_weight", nullptr, nullptr, 50, 0, 100, 0);
 
 /* ---- those that have none */
 
@@ -170,6 +165,13 @@ constexpr int flags_of(std::string_view name) {
   return name == "force_members" ? PLUGIN_VAR_NOPERSIST : 0;
 }
 
+/* Of MySQL's own, most are cut by the server. */
+constexpr bool is_cut(std::string_view name) {
+  return name != "clone_threshold" && name != "communication_max_message_size" &&
+         name != "compression_threshold" && name != "member_expel_timeout" &&
+         name != "message_cache_size";
+}
+
 bool differ(const char *a, const char *b) {
   return strcmp(a == nullptr ? "" : a, b == nullptr ? "" : b) != 0;
 }
@@ -190,10 +192,10 @@ BOOLEANS(DECLARE_BOOLEAN)
   unsigned long long var_##name;                                                  \
   bool is_set_##name() { return var_##name != standard; }                         \
   int check_##name(MYSQL_THD, SYS_VAR *, void *save, st_mysql_value *value) {     \
-    return check_number<unsigned long long>("group_replication_" #name, min, max, save, value); \
+    return check_number("group_replication_" #name, min, max, save, value);        \
   }                                                                               \
-  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED, check_##name, nullptr, \
-                         standard, min, max, 0);
+  MYSQL_SYSVAR_ULONGLONG(name, var_##name, PLUGIN_VAR_RQCMDARG, IGNORED,          \
+                         is_cut(#name) ? nullptr : check_##name, nullptr, standard, min, max, 0);
 NUMBERS(DECLARE_NUMBER)
 
 #define DECLARE_CHOICE(name, names, standard)                                     \

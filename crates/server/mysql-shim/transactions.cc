@@ -214,8 +214,9 @@ int lacks(Trans_param *param) {
     return failed == 1 ? ER_WAITING_FAILED : ER_NOT_IN_GROUP;
   }
   if (number == 0) return 0;
+  /* The state of the thread stays that of a hook at the beginning, which tools look for. */
   const std::string gtids = group_uuid() + ":1-" + std::to_string(number);
-  const bool sees = !wait_for_gtid_set_committed(gtids.c_str(), seconds, true);
+  const bool sees = !wait_for_gtid_set_committed(gtids.c_str(), seconds, false);
   if (needed == SYNOD_LATEST) before_waits.add(since);
   return sees ? 0 : ER_WAITING_FAILED;
 }

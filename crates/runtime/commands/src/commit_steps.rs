@@ -188,8 +188,8 @@ impl CommitSteps {
         self.all[step as usize].add(took);
     }
 
-    /// An action was asked for, handed over to the node, and known to be decided at these times; its
-    /// client's thread has it now.
+    /// An action was asked for, handed over to the node, and known to be decided at these times.
+    /// The thread of its client has it now.
     pub fn note_order(
         &self,
         asked: Instant,

@@ -5,8 +5,8 @@
 //! EVENTUAL                    nothing waits
 //! BEFORE_ON_PRIMARY_FAILOVER  at a server that is about to be the writer: all before its time
 //! BEFORE                      all that was acknowledged anywhere before the transaction began
-//! AFTER                       as BEFORE_ON_PRIMARY_FAILOVER, and its commit is acknowledged once all
-//!                             present servers have applied it
+//! AFTER                       as BEFORE_ON_PRIMARY_FAILOVER, and its commit is acknowledged once
+//!                             all present servers have applied it
 //! ```
 //! A server that takes no part in its group answers none of the last two: it may lack what others
 //! have been told.

@@ -17,7 +17,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     checked: u64,
-    /// Those of others that the database lacked when it was last looked.
+    /// Numbers of others' that the database lacked at the last look.
     waiting: VecDeque<Seqno>,
 }
 

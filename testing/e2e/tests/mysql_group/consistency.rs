@@ -9,6 +9,9 @@ use synod_e2e::{Outcome, Why, ensure};
 use synod_local_cluster::wait_for;
 
 const PORT: u16 = 19740;
+const HOLDS_PORT: u16 = 19940;
+/// For so long the new writer cannot apply what it lacks.
+const HELD_FOR: Duration = Duration::from_secs(4);
 /// Writes, each with a read on the other servers at once.
 const TURNS: u64 = 150;
 /// Error of a transaction that does not get what it waits for.
@@ -102,4 +105,61 @@ fn without_majority(group: &MysqlGroup, writer: usize) -> Outcome {
         format!("without a majority a read of level BEFORE: {read:?} after {took:?}")
     })?;
     session.query_drop("SELECT n FROM e2e.turns").why("later")
+}
+
+/// A transaction at a new writer sees all that came before it, though the writer has not applied
+/// that when the transaction begins.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn new_writer_holds_transactions_until_it_has_applied_all() -> Outcome {
+    let group = MysqlGroup::new("holds", HOLDS_PORT)?;
+    let mut writer = group.await_whole()?;
+    group.servers[writer].execute(&[
+        "CREATE DATABASE e2e",
+        "CREATE TABLE e2e.held (id INT PRIMARY KEY)",
+    ])?;
+    group.await_same_position()?;
+    for (id, level) in (1..).zip(["BEFORE_ON_PRIMARY_FAILOVER", "AFTER", "BEFORE_AND_AFTER"]) {
+        writer = held(&group, writer, id, level).why(level)?;
+    }
+    Ok(())
+}
+
+/// Has another server become the writer while both others lack a row; returns the new one.
+fn held(group: &MysqlGroup, writer: usize, id: u64, level: &str) -> Outcome<usize> {
+    let mut locks = Vec::new();
+    for other in others(writer) {
+        let mut client = group.servers[other].connect()?;
+        client
+            .query_drop("LOCK TABLES e2e.held READ")
+            .why("a lock")?;
+        locks.push(client);
+    }
+    let insert = format!("INSERT INTO e2e.held VALUES ({id})");
+    group.servers[writer].execute(&[&insert, "STOP GROUP_REPLICATION"])?;
+    let leader = "SELECT member_port FROM performance_schema.replication_group_members \
+        WHERE member_role = 'PRIMARY'";
+    let next = wait_for(PATIENCE, || {
+        let ports = |at: &usize| group.servers[*at].rows(leader).ok();
+        let leads = |at: &usize| ports(at) == Some(vec![group.servers[*at].port.to_string()]);
+        others(writer).into_iter().find(leads)
+    });
+    let next = next
+        .ok_or("no new writer")
+        .why("after the former one has left")?;
+    let mut session = group.servers[next].connect()?;
+    let set = format!("SET SESSION group_replication_consistency = '{level}'");
+    session.query_drop(&set).why(set)?;
+    let read =
+        std::thread::spawn(move || session.query_first::<u64, _>("SELECT COUNT(*) FROM e2e.held"));
+    std::thread::sleep(HELD_FOR);
+    let is_held = !read.is_finished();
+    drop(locks);
+    let seen = read.join().map_err(|_| "a panic").why("the read")?;
+    let seen = seen.why("the read")?;
+    ensure(is_held && seen == Some(id), || {
+        format!("held: {is_held}; it sees {seen:?} rows, not {id}")
+    })?;
+    group.servers[writer].execute(&["START GROUP_REPLICATION"])?;
+    group.await_whole()
 }

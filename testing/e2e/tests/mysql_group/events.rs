@@ -43,7 +43,7 @@ fn refused_event_scheduler_keeps_no_locks() -> Outcome {
         held.is_empty().then_some(())
     });
     ensure(free.is_some(), || format!("{held:?}\n{}", server.log()))?;
-    // It applies what the new writer does to events, and does so itself when it is the writer again.
+    // It applies what the new writer does to events, and does so itself as the writer again.
     group.servers[next].execute(&["CREATE EVENT e2e.later ON SCHEDULE EVERY 1 DAY DO DO 1"])?;
     group.await_same_position()?;
     let name = format!("db{}", writer + 1);

@@ -1,5 +1,5 @@
-//! What a person with all rights may do to a server of a group: it works, or is refused in words,
-//! and all servers have the same data afterwards.
+//! Misuse of servers of a group, by a person with all rights: it works, or is refused in words, and
+//! all servers have the same data afterwards.
 
 use std::thread;
 use std::time::Duration;
