@@ -22,6 +22,7 @@
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make certificate   acknowledged transactions lost, outages, persons needed, beside other systems: docs/certificate.md
+#   make playground  a simulated group in a page, target/playground/index.html: kill, cut off and slow down its members
 #   make pictures  the pictures of the dashboard in docs/images
 #   make isolation every workload of testing/isolation on real servers, kills, and controls that must fail
 #   make endurance HOURS=12  groups under faults for hours, whose servers may not grow (root)
@@ -48,7 +49,7 @@ LONG_STAGES = all-dependencies build simulate planted monitors-long e2e-long iso
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean certificate build-planted
+.PHONY: ci demo demo-mysql relay-demo check core test test-all unit simulate planted planted-sample monitors monitors-long mutants mutants-sample e2e e2e-long isolation endurance stranger fuzz compat compat-subset trixie mysql-upstream mysql-group mysql-suite mysql-headers performance bench pictures playground build quick build-lab build-next-version lint licences doc purity packages release-files check-packages check-install check-kubernetes dependencies mysql-dependencies test-dependencies all-dependencies clean certificate build-planted
 
 demo: dependencies quick
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -130,7 +131,7 @@ mutants-sample:
 e2e: quick
 	scripts/run-e2e $(E2E)
 
-e2e-long: build build-lab build-next-version build-planted
+e2e-long: build build-lab build-next-version build-planted playground
 	SYNOD_E2E_BUILD=release E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
 # Which anomalies clients see; ten minutes. Galera's library is a control, if it is installed.
@@ -185,6 +186,17 @@ bench: all-dependencies build
 # Three servers under load and a browser; look at the pictures before they are committed.
 pictures: all-dependencies quick
 	$(CARGO) run -p synod-e2e --example dashboard_pictures
+
+# The simulator in a page that is one file: it opens without a server, and asks for nothing.
+playground:
+	rustup target add $(PURE_TARGET)
+	$(CARGO) build --profile page -p synod-playground --target $(PURE_TARGET)
+	mkdir -p target/playground
+	gzip -9nc target/$(PURE_TARGET)/page/synod_playground.wasm | base64 -w 120 >target/playground/module
+	sed -e '/^@MODULE@$$/ { r target/playground/module' -e 'd }' testing/playground/page.html \
+	    >target/playground/index.html
+	rm target/playground/module
+	@wc -c target/$(PURE_TARGET)/page/synod_playground.wasm target/playground/index.html
 
 # The fuzz targets are a workspace of their own, and so is its lock file: is it older than a manifest?
 lint:

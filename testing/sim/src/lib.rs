@@ -58,6 +58,7 @@ mod faults;
 mod invariants;
 mod member;
 mod options;
+pub mod playground;
 mod profile;
 mod report;
 mod run;

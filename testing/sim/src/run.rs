@@ -163,7 +163,7 @@ impl World {
     // --- the beginning ----------------------------------------------------------------------
 
     /// One member founds the group and the others join it, without faults.
-    fn form(&mut self) {
+    pub(crate) fn form(&mut self) {
         let (healed, faults) = (true, std::mem::take(&mut self.options.faults));
         self.net.healed = healed;
         let Options {

@@ -6,6 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use synod_planted::{Bug, plant};
+use synod_sim::playground::Playground;
 use synod_sim::{Fault, Options, options_of, run};
 
 /// Most seeds until a bug must be found.
@@ -288,4 +289,20 @@ fn version_that_rises_though_an_operator_holds_it_is_found() {
 #[test]
 fn damage_served_or_forgotten_is_found() {
     are_found(&OF_REPAIR);
+}
+
+/// The page must be able to show a loss.
+#[test]
+fn playground_names_the_rule_that_a_missing_sync_breaks() {
+    for bug in [None, Some(Bug::AckBeforeSync)] {
+        plant(bug);
+        let mut group = Playground::new(1, 3);
+        for order in ['w', 'p', 's'] {
+            group.run(2_000_000);
+            assert!(group.follow(order, 0));
+        }
+        let look = group.look();
+        assert_eq!(look.broken.is_some(), bug.is_some(), "{bug:?}: {look:?}");
+    }
+    plant(None);
 }

@@ -72,7 +72,9 @@ pub use database_record::{
 };
 pub use entry::Entry;
 pub use error::LogError;
-pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles, Space};
+#[cfg(unix)]
+pub use files::RealFiles;
+pub use files::{FaultyFiles, Files, MemoryFiles, Space};
 pub use format::control::Identity;
 pub use format::version::LogFormat;
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};

@@ -1,9 +1,10 @@
-//! Programs of others around a group: proxies, monitoring, a browser, readers for change data
-//! capture, tools for backups and checks.
+//! Programs of others around a group: proxies, monitoring, a browser, also with a simulated group
+//! in it, readers for change data capture, tools for backups and checks.
 
 mod around;
 mod dashboard;
 mod monitoring;
+mod playground;
 mod prometheus;
 mod proxy_lag;
 mod relay_readers;

@@ -18,6 +18,7 @@ use synod_member::{
 
 use crate::clients::content::{Content, Row, TABLES, row_keys, table_keys};
 use crate::expected::results;
+use crate::invariants::Checked;
 use crate::invariants::quorum::durable_on_quorum;
 use crate::member::recorded_effects::WaitingClient;
 use crate::trace::What;
@@ -293,9 +294,15 @@ impl World {
 
     /// A client is answered "committed": a majority must have the entry on disk now.
     fn check_acknowledged(&mut self, entry: EntryId) {
-        let voters = self.checks.quorums.voters_of(entry.index);
-        let checked = durable_on_quorum(entry, voters, |member| self.holds(member, entry));
+        self.acknowledged.push((self.now_us, entry));
+        let checked = self.check_held(entry);
         self.judge(checked);
+    }
+
+    /// Checks that the disks of a majority have a committed entry.
+    pub(crate) fn check_held(&self, entry: EntryId) -> Checked {
+        let voters = self.checks.quorums.voters_of(entry.index);
+        durable_on_quorum(entry, voters, |member| self.holds(member, entry))
     }
 
     /// The client stops waiting: its locks are released, and later transactions of this member no

@@ -9,7 +9,6 @@
 use synod_consensus::MemberId;
 
 use crate::invariants::Violation;
-use crate::trace::What;
 use crate::world::{SECOND, World};
 
 /// Number of losses of each kind.
@@ -109,16 +108,6 @@ impl World {
         both.iter().for_each(|id| self.lose_power(*id));
         self.run_for(SECOND);
         self.return_all(&both);
-    }
-
-    pub(super) fn lose_power(&mut self, id: MemberId) {
-        if self.is_up(id) {
-            self.note(id, What::PowerCut);
-            self.tear_sync(id);
-            self.end_process(id);
-            self.lose_unsynced(id);
-            self.database_after_crash(id);
-        }
     }
 
     fn return_all(&mut self, lost: &[MemberId]) {

@@ -180,27 +180,39 @@ impl World {
 
     /// The process ends; the machine stays up.
     pub(crate) fn crash(&mut self, id: MemberId) {
-        if !self.is_up(id) {
-            return;
+        if self.is_up(id) {
+            self.kill(id);
+            self.restart_later(id);
         }
-        self.note(id, What::Crashed);
-        self.tear_sync(id);
-        self.end_process(id);
-        self.database_after_crash(id);
-        self.restart_later(id);
+    }
+
+    /// A process that runs ends, and stays down.
+    pub(crate) fn kill(&mut self, id: MemberId) {
+        if self.is_up(id) {
+            self.note(id, What::Crashed);
+            self.tear_sync(id);
+            self.end_process(id);
+            self.database_after_crash(id);
+        }
     }
 
     /// The machine loses its power.
     pub(crate) fn power_cut(&mut self, id: MemberId) {
-        if !self.is_up(id) {
-            return;
+        if self.is_up(id) {
+            self.lose_power(id);
+            self.restart_later(id);
         }
-        self.note(id, What::PowerCut);
-        self.tear_sync(id);
-        self.end_process(id);
-        self.lose_unsynced(id);
-        self.database_after_crash(id);
-        self.restart_later(id);
+    }
+
+    /// A machine that runs loses its power, and stays down.
+    pub(crate) fn lose_power(&mut self, id: MemberId) {
+        if self.is_up(id) {
+            self.note(id, What::PowerCut);
+            self.tear_sync(id);
+            self.end_process(id);
+            self.lose_unsynced(id);
+            self.database_after_crash(id);
+        }
     }
 
     /// All machines lose their power, in some of the cases.

@@ -31,6 +31,7 @@ const TERM_MAX: u64 = u64::MAX / 2;
 pub(crate) struct Strangers {
     rng: SmallRng,
     overheard: VecDeque<PeerMessage>,
+    pub(crate) is_silent: bool,
 }
 
 impl Strangers {
@@ -38,11 +39,15 @@ impl Strangers {
         Strangers {
             rng: SmallRng::seed_from_u64(seed ^ 0x57a4_6e55),
             overheard: VecDeque::new(),
+            is_silent: false,
         }
     }
 
     /// A message is on its way. Whether a stranger speaks now.
     fn overhear(&mut self, message: &PeerMessage) -> bool {
+        if self.is_silent {
+            return false;
+        }
         if self.overheard.len() >= OVERHEARD_MAX {
             self.overheard.pop_front();
         }

@@ -20,6 +20,16 @@ use crate::member::recorded_effects::CoreEffect;
 use crate::trace::What;
 use crate::world::World;
 
+/// Name of a role, which is part of the hash of a run.
+pub(crate) fn role_name(role: RoleName) -> &'static str {
+    match role {
+        RoleName::Follower => "follower",
+        RoleName::PreCandidate => "pre-candidate",
+        RoleName::Candidate => "candidate",
+        RoleName::Leader => "leader",
+    }
+}
+
 impl World {
     /// Checks an effect of the core, and keeps account of it.
     pub(crate) fn core_effect(&mut self, id: MemberId, seen: CoreEffect) {
@@ -234,12 +244,7 @@ impl World {
     }
 
     fn role_changed(&mut self, id: MemberId, change: RoleChange) {
-        let role = match change.role {
-            RoleName::Follower => "follower",
-            RoleName::PreCandidate => "pre-candidate",
-            RoleName::Candidate => "candidate",
-            RoleName::Leader => "leader",
-        };
+        let role = role_name(change.role);
         let (term, leader) = (change.term, change.leader);
         self.note(id, What::Role { role, term, leader });
         if let Some(leader) = leader {

@@ -4,7 +4,7 @@
 //! never comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
-mod effect_checks;
+pub(crate) mod effect_checks;
 pub(crate) mod failed_actions;
 mod member_runner;
 pub(crate) mod recorded_effects;

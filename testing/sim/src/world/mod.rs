@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
+use synod_consensus::{Core, EntryId, GroupId, LogIndex, MemberId, Seqno, Time};
 use synod_wire::{CommandRefusal, Done};
 
 use crate::clients::Transaction;
@@ -145,6 +145,8 @@ pub(crate) struct World {
     pub(crate) answers: Arc<Mutex<Vec<Result<Done, CommandRefusal>>>>,
     pub(crate) transactions: BTreeMap<u64, Transaction>,
     pub(crate) next_transaction: u64,
+    /// Answers "committed": when, in microseconds, and the entry.
+    pub(crate) acknowledged: Vec<(u64, EntryId)>,
     pub(crate) next_session: u64,
     pub(crate) violation: Option<Violation>,
     /// A member with the order to become a forced primary that has not changed the configuration.
@@ -190,6 +192,7 @@ impl World {
             answers: Arc::default(),
             transactions: BTreeMap::new(),
             next_transaction: 0,
+            acknowledged: Vec::new(),
             next_session: 0,
             violation: None,
             forced: None,
@@ -303,7 +306,7 @@ impl World {
 
     /// Whether a disk certainly holds an entry, or held it before damage for which its member still
     /// answers.
-    pub(crate) fn holds(&self, id: MemberId, entry: synod_consensus::EntryId) -> bool {
+    pub(crate) fn holds(&self, id: MemberId, entry: EntryId) -> bool {
         self.nodes
             .get(&id)
             .is_some_and(|node| node.disk.vouches_for(entry))
@@ -311,10 +314,15 @@ impl World {
 
     /// Frames that are under way to a member.
     pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
-        self.queue.values().filter_map(move |event| match event {
+        self.planned().filter_map(move |(_, event)| match event {
             Event::Arrives { to, frame, .. } if *to == id => Some(frame),
             _ => None,
         })
+    }
+
+    /// Events to come, by time, in microseconds, and number.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = (&(u64, u64), &Event)> {
+        self.queue.iter()
     }
 
     // --- time -------------------------------------------------------------------------------

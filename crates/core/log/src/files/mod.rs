@@ -1,8 +1,9 @@
-//! The file operations the log needs, as one small trait. [`RealFiles`] is the operating system.
+//! The file operations the log needs, as one small trait. `RealFiles` is the operating system.
 //! [`MemoryFiles`] and [`FaultyFiles`] are for tests and the simulator: the first can lose power,
 //! the second fails chosen operations of either. Only here the crate meets a disk, a clock or
 //! randomness. So a test that replaces it decides everything.
 
+#[cfg(unix)]
 mod real;
 
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+#[cfg(unix)]
 pub use real::RealFiles;
 
 pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};

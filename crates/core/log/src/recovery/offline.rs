@@ -4,14 +4,17 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use synod_consensus::{EntryId, HardState, LogIndex, MemberId, Seqno};
 
-use crate::files::{Files, RealFiles};
+use crate::files::Files;
+#[cfg(unix)]
+use crate::files::RealFiles;
 use crate::format::control::{Control, StreamPosition};
-use crate::format::names::{list_segments, lock_path, segment_path};
+#[cfg(unix)]
+use crate::format::names::lock_path;
+use crate::format::names::{list_segments, segment_path};
 use crate::format::record::Record;
 use crate::recovery::open::{DirectoryState, TornTail, classify_directory};
 use crate::recovery::replay::{Event, ReplayResult, Watch, open_segments, replay};
@@ -35,7 +38,7 @@ pub struct VerifyReport {
     pub torn: Option<TornTail>,
     /// Why a member could not start with this log.
     pub problem: Option<LogError>,
-    /// Process that has the log open now.
+    /// Process that has the log open now; `None` also of files in memory.
     pub writer: Option<u32>,
 }
 
@@ -57,7 +60,7 @@ impl VerifyReport {
             repairing_until: None,
             torn: None,
             problem: None,
-            writer: writer_of(dir),
+            writer: None,
         }
     }
 }
@@ -103,8 +106,11 @@ impl fmt::Display for VerifyReport {
 }
 
 /// Damage is part of the report, not an error.
+#[cfg(unix)]
 pub fn verify(dir: &Path) -> Result<VerifyReport, LogError> {
-    verify_with(&RealFiles, dir)
+    let writer = writer_of(dir);
+    let report = verify_with(&RealFiles, dir)?;
+    Ok(VerifyReport { writer, ..report })
 }
 
 pub fn verify_with(files: &dyn Files, dir: &Path) -> Result<VerifyReport, LogError> {
@@ -140,6 +146,7 @@ fn torn_tail(dir: &Path, replayed: &ReplayResult) -> Option<TornTail> {
 
 /// Writes every record, in stream order, one line each: text, or one JSON object per line.
 /// Truncated entries are shown where they are. Everything before damage is written before it fails.
+#[cfg(unix)]
 pub fn dump(dir: &Path, out: &mut dyn Write, json: bool) -> Result<(), LogError> {
     dump_with(&RealFiles, dir, out, json)
 }
@@ -299,13 +306,16 @@ fn json_record(place: &str, record: &Record) -> String {
 
 /// The process that holds the lock, from the kernel's list. Asking for the lock here could make a
 /// member that starts at this moment fail.
+#[cfg(unix)]
 fn writer_of(dir: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
     let inode = std::fs::metadata(lock_path(dir)).ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| flock_holder(line, inode))
 }
 
 /// Reads a line like `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`.
+#[cfg(unix)]
 fn flock_holder(line: &str, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);
