@@ -22,7 +22,7 @@ pub enum Fault {
     Cut,
     /// Every write hangs.
     HungDisk,
-    /// Every write takes up to [`SLOW_WRITE`].
+    /// Every write takes up to 200 ms.
     SlowDisk,
     /// No block is left.
     FullDisk,
