@@ -9,7 +9,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::trial::{CLIENT_PATIENCE, CLIENTS};
-use crate::meters::clients::unique_id;
+use crate::meters::clients::{unique_id, us_since};
 use crate::meters::group::{DATABASE, Group, Server};
 use crate::meters::visibility::Sighting;
 
@@ -73,7 +73,7 @@ fn read(server: &Server, sql: &str, clock: Instant, stop: &AtomicBool) -> Vec<Si
             .take()
             .or_else(|| server.connect_patiently(CLIENT_PATIENCE).ok());
         let Some(mut open) = open else { continue };
-        let at_us = u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let at_us = us_since(clock);
         let Ok(answer) = open.query_first::<Option<String>, _>(sql) else {
             continue;
         };

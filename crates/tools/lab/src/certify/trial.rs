@@ -16,7 +16,7 @@ use crate::disk::PoweredDisk;
 use crate::error::{LabError, Result};
 use crate::hosts::Host;
 use crate::meters::Server;
-use crate::meters::clients::{Crew, Work};
+use crate::meters::clients::{Crew, Work, us_since};
 use crate::meters::group::{DATABASE, Group};
 use crate::meters::timeline::Attempt;
 use crate::network::Network;
@@ -104,7 +104,7 @@ impl Bed<'_> {
         let running = crew.start(&group, &(0..count).collect::<Vec<_>>(), clock)?;
         let readers = Readers::start(&group, &table, clock);
         sleep(BEFORE + Duration::from_millis(trial.chosen as u64 % 1000));
-        let us = || u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let us = || us_since(clock);
         // Another server may lead by now.
         let leader = self.await_leader();
         let hit = leader.as_ref().map_or(Vec::new(), |leader| {

@@ -14,6 +14,16 @@ use super::error::{MeterError, Result};
 use super::group::{DATABASE, Group, Server};
 use super::timeline::{Attempt, Ending, is_refusal};
 
+/// Time on the clients' clock, in microseconds.
+pub(crate) fn us_since(clock: Instant) -> u64 {
+    us_at(Instant::now(), clock)
+}
+
+fn us_at(at: Instant, clock: Instant) -> u64 {
+    let since = at.saturating_duration_since(clock);
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Pause of a client before it connects again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
@@ -216,8 +226,7 @@ impl Client {
     }
 
     fn us(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.clock);
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        us_at(at, self.clock)
     }
 
     /// Takes the connection away if it is of no use any more.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::clients::{Crew, Running, Work};
+use super::clients::{Crew, Running, Work, us_since};
 use super::error::Result;
 use super::group::{DATABASE, Group};
 use super::interrupt::pause;
@@ -182,7 +182,7 @@ impl Sampler<'_> {
     }
 
     fn now_us(&self) -> u64 {
-        u64::try_from(self.clock.elapsed().as_micros()).unwrap_or(u64::MAX)
+        us_since(self.clock)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::clients::{Crew, ServerLog, Work};
+use super::clients::{Crew, ServerLog, Work, us_since};
 use super::error::{MeterError, Result};
 use super::group::{DATABASE, Group, Server, number};
 use super::interrupt::pause;
@@ -97,7 +97,7 @@ fn run_part(group: &Group, plan: &GiantPlan, rate: f64) -> Result<GiantFindings>
     let elections = term_of(origin)
         .zip(term)
         .map(|(after, before)| after - before);
-    let end_us = u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let end_us = us_since(clock);
     let logs = running.finish()?;
     group.await_agreement(origin, APPLY_TIMEOUT)?;
     pause(LOOK_EVERY * 5)?; // every row is read once more
@@ -291,7 +291,7 @@ impl Look {
             let mut sightings = Vec::new();
             let mut newest = std::collections::BTreeMap::new();
             while !stopped.load(Ordering::Relaxed) {
-                let at_us = u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+                let at_us = us_since(clock);
                 let read = format!("SELECT id, n FROM {DATABASE}.small");
                 let rows: Vec<(u32, u64)> = connection.query(read).unwrap_or_default();
                 for (row, number) in rows {

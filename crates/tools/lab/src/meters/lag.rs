@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::clients::{Crew, Work};
+use super::clients::{Crew, Work, us_since};
 use super::error::{MeterError, Result};
 use super::group::{Group, number};
 use super::interrupt::pause;
@@ -93,10 +93,6 @@ pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
         caught_up_under_load_ms: under_load.map(ms_of),
         caught_up_without_load_ms: without_load.map(ms_of),
     })
-}
-
-fn us_since(clock: Instant) -> u64 {
-    u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 fn ms_of(time: Duration) -> f64 {
