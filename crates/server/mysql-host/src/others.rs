@@ -2,7 +2,7 @@
 //! group, and none later, because all that is written in a group is the group's. A server that has
 //! more when it comes back has been written to outside, and has other data than the others.
 //!
-//! It is a line beside the group's log: the UUID of the group, and the set.
+//! A line in a file beside the group's log: the UUID of the group, and the set.
 
 use std::fs;
 use std::io;

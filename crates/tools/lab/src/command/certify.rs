@@ -33,18 +33,18 @@ const FILE: &str = "certificate.json";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct CertifyArgs {
-    /// Systems, one after the other: synod, galera, galera-flush1; of MySQL mgr, mgr-after,
-    /// mgr-single-leader
+    /// Systems, one after the other: synod, galera, galera-flush1, semisync; of MySQL synod-mysql,
+    /// mgr, mgr-after, mgr-single-leader, mysql-semisync
     #[arg(long, value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
-    /// Nine faults, one round: some ten minutes for each system. Otherwise every fault of every
+    /// Ten faults, one round: some ten minutes for each system. Otherwise every fault of every
     /// target, three rounds: a night
     #[arg(long)]
     short: bool,
     /// How often each fault is made [default: 1 with --short, or else 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Only these: kill, stop, cut-one-way, cut, hung-disk, full-disk, power-loss,
+    /// Only these: kill, stop, cut-one-way, cut, hung-disk, slow-disk, full-disk, power-loss,
     /// hand-over, rolling-restart
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
