@@ -297,10 +297,9 @@ impl LocalIdentity {
         let text = format!(
             "{} is in group {ours}, and {} in group {theirs}: two groups have one cluster name, \
              and what is written in one is never in the other. One of them was begun by mistake, \
-             or is over. Keep the one whose data count ('synod doctor' says how to find it). On \
-             each server of the other, move the whole data directory away (where no database is, \
-             the synod-*.log files), and start it without bootstrap: it joins the group that is \
-             kept",
+             or is over. Keep the one whose data count ('synod doctor' says how to find it). For \
+             each member of the other: move its synod-*.log files away (of a server, its whole \
+             data directory), and start it without bootstrap. It joins the group that is kept",
             self.name, hello.name
         );
         Err(Refusal::of(RefuseReason::WrongGroup, text))
