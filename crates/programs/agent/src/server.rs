@@ -36,7 +36,7 @@ use crate::encryption::handshake::{ClientCertificate, Greeting, greet};
 use crate::entrance::{Entrance, entrance};
 use crate::metrics::Format;
 use crate::routes::{self, Answer, Page};
-use crate::{Access, Asker};
+use crate::{Access, Asker, ReadOnly};
 
 /// Port on which an agent listens unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 4580;
@@ -114,7 +114,7 @@ impl Agent {
     }
 
     /// Serves until the process is told to end (SIGTERM). SIGHUP has the files of TLS read again.
-    pub fn run(self) {
+    pub fn run(self, read_only: Option<ReadOnly>) {
         let Agent {
             runtime,
             listener,
@@ -124,6 +124,9 @@ impl Agent {
         } = self;
         runtime.block_on(async {
             tokio::spawn(follow_orders(reload, serving.clone()));
+            if let Some(read_only) = read_only {
+                tokio::spawn(read_only.keep(serving.asker.clone()));
+            }
             tokio::spawn(take_connections(listener, serving));
             end.recv().await;
         });

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use synod_admin::service_manager::ServiceManager;
 use synod_agent::{
-    Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, Token, TokenError,
+    Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, ReadOnly, Token, TokenError,
 };
 use synod_tls::{ServiceCertificates, TlsError, TlsFiles, TlsSettingNames};
 use thiserror::Error;
@@ -34,6 +34,35 @@ pub struct AgentArgs {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    read_only: ReadOnlyArgs,
+}
+
+/// Arguments about the server's `read_only`.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct ReadOnlyArgs {
+    /// Keep the server's read_only ON unless it is the writer (synod.writers=leader)
+    ///
+    /// For proxies and checks that look at that variable. Needs an account:
+    /// docs/operating/single-primary.md.
+    #[arg(long)]
+    manage_read_only: bool,
+    /// Option file of the program mariadb with that account
+    #[arg(long, value_name = "FILE", requires = "manage_read_only")]
+    account_file: Option<PathBuf>,
+    /// When the server stops being the writer, end its clients' sessions: pools reconnect
+    #[arg(long, requires = "manage_read_only")]
+    end_sessions: bool,
+}
+
+impl ReadOnlyArgs {
+    fn work(&self) -> Option<ReadOnly> {
+        self.manage_read_only.then(|| ReadOnly {
+            account_file: self.account_file.clone(),
+            ends_sessions: self.end_sessions,
+        })
+    }
 }
 
 /// Arguments about TLS. Those without "tls" in their names are for the way to another member.
@@ -82,7 +111,7 @@ impl TlsArgs {
 
 const EXAMPLE: &str = "\
 Runs as root, as the user that the server runs as, or as one in the group synod-status: others may
-not ask a server. It only reads. The manual has a unit for systemd, and what HAProxy, keepalived,
+not ask a server. The manual has a unit for systemd, and what HAProxy, keepalived,
 Kubernetes and Prometheus need: docs/operating/agent.md.
 
 Example, for this machine only:
@@ -160,7 +189,7 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
              {error}"
         );
     }
-    agent.run();
+    agent.run(arguments.read_only.work());
     Ok(0)
 }
 

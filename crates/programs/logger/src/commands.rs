@@ -86,6 +86,7 @@ impl Answered {
             committed_seqno: None,
             is_ready: false,
             is_mysql: false,
+            takes_writes: false,
         };
         status
     }

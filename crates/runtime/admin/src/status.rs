@@ -68,6 +68,8 @@ pub struct Server {
     pub is_ready: bool,
     /// Whether its database is MySQL: writes are refused by other errors than MariaDB's.
     pub is_mysql: bool,
+    /// Whether its clients may write: it serves them, and is the writer if there is only one.
+    pub takes_writes: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +101,8 @@ pub struct Group {
     pub commit_seqno: i64,
     /// The highest log index that this server knows to be committed.
     pub commit_index: u64,
+    /// Whether only the leader takes writes (`synod.writers=leader`).
+    pub has_one_writer: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use synod_admin::outlook::Outlook;
 use synod_admin::status::{CommitWait, Election, FlowControl, Group, Log, Member, Status};
 use synod_node::{
     self as node, DataState, GroupId, LinkStatus, LogIndex, MemberId, MemberPresence, MemberStatus,
-    NodeStatus, Presence, RoleName,
+    NodeStatus, Presence, RoleName, Writers,
 };
 
 /// State of a member's own database; empty without one.
@@ -85,6 +85,7 @@ fn group(name: &str, node: &NodeStatus, members: &[Member]) -> Group {
         view: node.view.number,
         commit_seqno: node.commit_seqno.0,
         commit_index: node.commit_index.0,
+        has_one_writer: node.writers == Writers::Leader,
     }
 }
 

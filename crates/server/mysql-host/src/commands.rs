@@ -75,6 +75,7 @@ impl Member {
             committed_seqno: Some(own.applied),
             is_ready: node.primary && state == SYNCED,
             is_mysql: true,
+            takes_writes: node.primary && state == SYNCED && node.leader == Some(node.member),
         };
         status.counters = Counters {
             local_commits: own.ordered,

@@ -96,10 +96,8 @@ fn committed_seqno(inputs: &StatusInputs) -> Option<i64> {
 }
 
 fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
-    let is_primary = inputs
-        .group
-        .as_ref()
-        .is_some_and(|group| group.node.primary);
+    let group = inputs.group.as_ref();
+    let is_primary = group.is_some_and(|group| group.node.primary);
     Server {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -109,6 +107,7 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
         committed_seqno: committed_seqno(inputs),
         is_ready: is_primary && inputs.state == LocalState::Synced,
         is_mysql: false,
+        takes_writes: group.is_some_and(|group| group.takes_writes),
     }
 }
 

@@ -6,5 +6,6 @@ mod demo;
 mod doctor;
 mod error_logs;
 mod point_in_time;
+mod read_only;
 mod remote_commands;
 mod restore;

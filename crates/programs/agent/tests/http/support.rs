@@ -74,7 +74,7 @@ pub(crate) fn agent(
     let asker = Asker::start(Box::new(connect)).unwrap();
     let agent = Agent::listen(access, asker).unwrap();
     let address = agent.address().unwrap();
-    thread::spawn(move || agent.run());
+    thread::spawn(move || agent.run(None));
     address
 }
 
