@@ -53,12 +53,12 @@ impl Network {
     }
 
     /// Drops what a node sends to the others; with `both`, also what they send to it. Clients
-    /// reach all.
+    /// reach all. Another node may be cut off already.
     pub fn cut(&self, node: u8, both: bool) -> Outcome {
         self.others(node).try_for_each(|other| {
-            route("add", node, other)?;
+            route("replace", node, other)?;
             if both {
-                route("add", other, node)
+                route("replace", other, node)
             } else {
                 Ok(())
             }

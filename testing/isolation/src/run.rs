@@ -191,8 +191,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let mut trouble = faults
         .run(&mut cluster, Duration::from_secs(options.seconds))
         .err();
-    if trouble.is_some() {
-        eprintln!("{}", cluster.describe());
+    if let Some(Failure(why)) = &trouble {
+        eprintln!("  TROUBLE {why}\n{}", cluster.describe());
     }
     clients.stop();
     let history = clients.finish()?;
