@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
         measured: MeasuredSystem,
         trial: Trial,
     ) -> bool {
-        cell.not_tried = plan::impossible(measured.kind, trial.fault);
+        cell.not_tried = plan::impossible(measured, trial.fault, trial.target);
         if cell.not_tried.is_some() {
             return false;
         }

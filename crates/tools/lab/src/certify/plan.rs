@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::{MeasuredSystem, SystemKind};
 
 /// A fault of servers, or a planned change of them, under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,16 +34,18 @@ pub enum Fault {
     RollingRestart,
 }
 
-/// Servers that are hit by a fault.
+/// Members that are hit by a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     Follower,
     /// The leader, the primary; of equal servers, the first.
     Leader,
-    /// The leader and as many others as make a majority.
+    /// The leader and as many others as make a majority; the logger, if there is one.
     Majority,
     All,
+    /// The logger that is there in place of a server.
+    Logger,
 }
 
 /// Time for which a slow disk takes no write, and then for which it takes some.
@@ -64,9 +66,11 @@ const FAULTS: [(Fault, &str); 10] = [
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 10] = [
+const SHORT: [(Fault, Target); 12] = [
     (Fault::Kill, Target::Leader),
+    (Fault::Kill, Target::Majority),
     (Fault::Kill, Target::All),
+    (Fault::Kill, Target::Logger),
     (Fault::Stop, Target::Leader),
     (Fault::CutOneWay, Target::Leader),
     (Fault::Cut, Target::Leader),
@@ -95,13 +99,13 @@ impl Fault {
     }
 
     fn targets(self) -> &'static [Target] {
-        use Target::{All, Follower, Leader, Majority};
+        use Target::{All, Follower, Leader, Logger, Majority};
         match self {
             Fault::HandOver => &[Leader],
             Fault::RollingRestart => &[All],
             // A majority that is cut off from each other is all of them.
-            Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All],
-            _ => &[Follower, Leader, Majority, All],
+            Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All, Logger],
+            _ => &[Follower, Leader, Majority, All, Logger],
         }
     }
 }
@@ -131,21 +135,32 @@ impl fmt::Display for Target {
             Target::Leader => "the leader",
             Target::Majority => "a majority",
             Target::All => "all",
+            Target::Logger => "the logger",
         })
     }
 }
 
 impl Target {
-    /// The servers that it means, of so many; `chosen` is any number.
-    pub(super) fn servers(self, leader: usize, count: usize, chosen: usize) -> Vec<usize> {
-        let others = |n: usize| (leader + 1 + (chosen + n) % (count - 1)) % count;
+    /// The members that it means, of so many servers and, after them, perhaps a logger; `chosen`
+    /// is any number.
+    pub(super) fn members(
+        self,
+        leader: usize,
+        servers: usize,
+        has_logger: bool,
+        chosen: usize,
+    ) -> Vec<usize> {
+        let other = |n: usize| (leader + 1 + (chosen + n) % (servers - 1)) % servers;
+        let loggers = servers..servers + usize::from(has_logger);
         match self {
-            Target::Follower => vec![others(0)],
+            Target::Follower => vec![other(0)],
             Target::Leader => vec![leader],
+            Target::Majority if has_logger => vec![leader, servers],
             Target::Majority => std::iter::once(leader)
-                .chain((0..count / 2).map(others))
+                .chain((0..servers / 2).map(other))
                 .collect(),
-            Target::All => (0..count).collect(),
+            Target::All => (0..loggers.end).collect(),
+            Target::Logger => loggers.collect(),
         }
     }
 }
@@ -163,8 +178,9 @@ pub fn cells(is_short: bool, faults: &[Fault]) -> Vec<(Fault, Target)> {
 }
 
 /// Why a fault cannot be made of a system. None: it can.
-pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
-    let reason = match kind {
+pub(super) fn impossible(system: MeasuredSystem, fault: Fault, target: Target) -> Option<String> {
+    let reason = match system.kind {
+        _ if target == Target::Logger && !system.has_logger => "it has no logger",
         _ if fault != Fault::HandOver => return None,
         SystemKind::Galera { .. } => "it has no leader",
         SystemKind::SemiSync | SystemKind::MysqlSemiSync => "a person or a tool does it",
@@ -191,18 +207,32 @@ mod tests {
             let is_short = short.iter().any(|(of, _)| *of == fault);
             assert_eq!(is_short, fault != Fault::RollingRestart, "{name}");
         }
-        assert_eq!(cells(true, &[Fault::Kill]).len(), 2);
+        assert_eq!(cells(true, &[Fault::Kill]).len(), 4);
     }
 
     #[test]
     fn majority_holds_the_leader_and_a_follower_is_another_server() {
         for (leader, chosen) in [(0, 0), (1, 1), (2, 7)] {
-            let follower = Target::Follower.servers(leader, 3, chosen);
+            let follower = Target::Follower.members(leader, 3, false, chosen);
             assert!(follower.len() == 1 && follower[0] != leader && follower[0] < 3);
-            let mut majority = Target::Majority.servers(leader, 3, chosen);
+            let mut majority = Target::Majority.members(leader, 3, false, chosen);
             majority.dedup();
             assert!(majority.len() == 2 && majority.contains(&leader));
         }
-        assert_eq!(Target::All.servers(1, 3, 5), [0, 1, 2]);
+        assert_eq!(Target::All.members(1, 3, false, 5), [0, 1, 2]);
+    }
+
+    #[test]
+    fn logger_is_one_of_a_majority_and_never_taken_for_a_follower() {
+        for chosen in 0..4 {
+            let members = |target: Target| target.members(1, 2, true, chosen);
+            assert_eq!(members(Target::Follower), [0]);
+            assert_eq!(members(Target::Majority), [1, 2]);
+            assert_eq!(members(Target::All), [0, 1, 2]);
+            assert_eq!(members(Target::Logger), [2]);
+        }
+        let (with, without) = ("synod-logger".parse().unwrap(), "synod".parse().unwrap());
+        assert!(impossible(with, Fault::Kill, Target::Logger).is_none());
+        assert!(impossible(without, Fault::Kill, Target::Logger).is_some());
     }
 }

@@ -56,7 +56,7 @@ impl Drop for Bed<'_> {
     fn drop(&mut self) {
         // A process whose write hangs does not end.
         self.disks.iter().for_each(|disk| drop(disk.thaw()));
-        let all: Vec<usize> = (0..self.system.hosts().len()).collect();
+        let all: Vec<usize> = (0..self.system.members()).collect();
         if let Err(error) = self.system.kill(&all) {
             eprintln!("synod-lab: {error}");
         }
@@ -108,7 +108,10 @@ impl Bed<'_> {
         // Another server may lead by now.
         let leader = self.await_leader();
         let hit = leader.as_ref().map_or(Vec::new(), |leader| {
-            trial.target.servers(*leader, count, trial.chosen)
+            let has_logger = self.system.members() > count;
+            trial
+                .target
+                .members(*leader, count, has_logger, trial.chosen)
         });
         let mut at = Moments {
             fault_us: us(),
@@ -123,7 +126,7 @@ impl Bed<'_> {
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
         let round = seen.insert(figures::of_clients(&by_client, at));
         figures::of_reads(round, &by_client, &readers.finish(), at);
-        round.hit = hit.iter().map(|at| self.name(*at)).collect();
+        round.hit = hit.iter().map(|at| self.system.name(*at)).collect();
         (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
         ended?;
         let leader = self.await_leader()?;
@@ -133,9 +136,9 @@ impl Bed<'_> {
         figures::judge(round, &by_client, of_leader);
         for (at, own) in (0..count).zip(rows.iter().map(|own| own.as_ref().unwrap_or(&none))) {
             if !own.is_subset(of_leader) {
-                round.diverged.push(self.name(at));
+                round.diverged.push(self.system.name(at));
             } else if own.len() < of_leader.len() {
-                round.behind.push(self.name(at));
+                round.behind.push(self.system.name(at));
             }
         }
         Ok(())
@@ -165,10 +168,6 @@ impl Bed<'_> {
         round.back_s = back.map(|_| (us() - at.repair_us) as f64 / 1e6);
         sleep(AFTER);
         Ok(())
-    }
-
-    fn name(&self, server: usize) -> String {
-        self.system.hosts()[server].name.clone()
     }
 
     fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
@@ -255,12 +254,11 @@ impl Bed<'_> {
         links.map(|(from, to)| (&hosts[from], &hosts[to])).collect()
     }
 
-    /// Waits until all servers are members, and starts those that end meanwhile again. None: not in
+    /// Waits until all are members, and starts those that end meanwhile again. None: not in
     /// time.
     pub(super) fn await_members(&mut self, timeout: Duration) -> Result<Option<Duration>> {
         let begin = Instant::now();
-        let servers = self.system.hosts().len();
-        let mut ended: Vec<Option<Instant>> = vec![None; servers];
+        let mut ended: Vec<Option<Instant>> = vec![None; self.system.members()];
         while begin.elapsed() < timeout {
             for (server, ended) in ended.iter_mut().enumerate() {
                 if self.system.is_running(server) {

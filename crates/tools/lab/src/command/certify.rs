@@ -33,11 +33,12 @@ const FILE: &str = "certificate.json";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct CertifyArgs {
-    /// Systems, one after the other: synod, galera, galera-flush1, semisync; of MySQL synod-mysql,
-    /// mgr, mgr-after, mgr-single-leader, mysql-semisync
+    /// Systems, one after the other: synod, synod-logger (two servers and a logger), galera,
+    /// galera-flush1, semisync; of MySQL synod-mysql, mgr, mgr-after, mgr-single-leader,
+    /// mysql-semisync
     #[arg(long, value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
-    /// Ten faults, one round: some ten minutes for each system. Otherwise every fault of every
+    /// A dozen faults, one round: some ten minutes for each system. Otherwise every fault of every
     /// target, three rounds: a night
     #[arg(long)]
     short: bool,
@@ -70,7 +71,7 @@ pub(super) struct CertifyArgs {
 const EXAMPLE: &str = "\
 Exit code 1: Synod lost what it had acknowledged, answered wrongly, or needed a person.
 
-  synod-lab certify --systems synod,galera,mgr --short --out certificate
+  synod-lab certify --systems synod,synod-logger,galera,mgr --short --out certificate
 
 docs/certificate.md says what is counted, and what came out.";
 
