@@ -8,7 +8,8 @@ use synod_e2e::{Outcome, Why, ensure, place};
 /// Exit code of a certificate that Synod does not pass.
 const FAILED: i32 = 1;
 
-/// Runs one fault on a system whose library has this bug; gives the exit code and the cell.
+/// Runs one fault on a system whose library has this bug, from the fault on if that is the upgrade;
+/// gives the exit code and the cell.
 fn certify(
     system: &str,
     bug: &str,
@@ -27,7 +28,13 @@ fn certify(
     ]);
     lab.args(["--faults", fault, "--seed", "7", "--patience", patience_s]);
     lab.arg("--out").arg(&out);
-    lab.arg("--provider").arg(place::planted_provider()?);
+    let planted = place::planted_provider()?;
+    let first = match fault {
+        "upgrade" => place::provider()?,
+        _ => planted.clone(),
+    };
+    lab.arg("--provider").arg(first);
+    lab.arg("--next-library").arg(planted);
     let printed = lab
         .env("SYNOD_PLANTED", bug)
         .output()
@@ -61,6 +68,18 @@ fn library_that_acknowledges_before_the_sync_fails_and_the_same_one_without_it_p
         ensure(code == Some(FAILED), || format!("{code:?}: {cell:#}"))?;
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "needs root; scripts/run-e2e runs it"]
+fn upgrade_passes_and_one_to_a_library_that_answers_wrongly_fails() -> Outcome {
+    let (code, cell) = certify("synod", "", "upgrade", "120")?;
+    ensure(code == Some(0) && sum(&cell, "acknowledged") > 0, || {
+        format!("{code:?} of a library without a bug: {cell:#}")
+    })?;
+    let (code, cell) = certify("synod", "RefuseOrdered", "upgrade", "5")?;
+    ensure(code == Some(FAILED), || format!("{code:?}: {cell:#}"))?;
+    ensure(sum(&cell, "wrongly_refused") > 0, || format!("{cell:#}"))
 }
 
 #[test]

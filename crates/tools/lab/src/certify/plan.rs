@@ -32,6 +32,8 @@ pub enum Fault {
     HandOver,
     /// Restart in order, one by one.
     RollingRestart,
+    /// The same, with the next version of the library.
+    Upgrade,
 }
 
 /// Members that are hit by a fault.
@@ -52,7 +54,7 @@ pub enum Target {
 pub(super) const SLOW_WRITE: Duration = Duration::from_millis(200);
 pub(super) const SLOW_PAUSE: Duration = Duration::from_millis(20);
 
-const FAULTS: [(Fault, &str); 10] = [
+const FAULTS: [(Fault, &str); 11] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::CutOneWay, "cut-one-way"),
@@ -63,10 +65,11 @@ const FAULTS: [(Fault, &str); 10] = [
     (Fault::PowerLoss, "power-loss"),
     (Fault::HandOver, "hand-over"),
     (Fault::RollingRestart, "rolling-restart"),
+    (Fault::Upgrade, "upgrade"),
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 12] = [
+const SHORT: [(Fault, Target); 13] = [
     (Fault::Kill, Target::Leader),
     (Fault::Kill, Target::Majority),
     (Fault::Kill, Target::All),
@@ -79,6 +82,7 @@ const SHORT: [(Fault, Target); 12] = [
     (Fault::FullDisk, Target::Leader),
     (Fault::PowerLoss, Target::All),
     (Fault::HandOver, Target::Leader),
+    (Fault::Upgrade, Target::All),
 ];
 
 impl Fault {
@@ -94,7 +98,7 @@ impl Fault {
             Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
             Fault::FullDisk | Fault::SlowDisk => 15,
             Fault::HandOver => 10,
-            Fault::RollingRestart => 0,
+            Fault::RollingRestart | Fault::Upgrade => 0,
         })
     }
 
@@ -102,7 +106,7 @@ impl Fault {
         use Target::{All, Follower, Leader, Logger, Majority};
         match self {
             Fault::HandOver => &[Leader],
-            Fault::RollingRestart => &[All],
+            Fault::RollingRestart | Fault::Upgrade => &[All],
             // A majority that is cut off from each other is all of them.
             Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All, Logger],
             _ => &[Follower, Leader, Majority, All, Logger],
@@ -178,12 +182,20 @@ pub fn cells(is_short: bool, faults: &[Fault]) -> Vec<(Fault, Target)> {
 }
 
 /// Why a fault cannot be made of a system. None: it can.
-pub(super) fn impossible(system: MeasuredSystem, fault: Fault, target: Target) -> Option<String> {
-    let reason = match system.kind {
+pub(super) fn impossible(
+    system: MeasuredSystem,
+    fault: Fault,
+    target: Target,
+    has_next: bool,
+) -> Option<String> {
+    let reason = match (fault, system.kind) {
         _ if target == Target::Logger && !system.has_logger => "it has no logger",
-        _ if fault != Fault::HandOver => return None,
-        SystemKind::Galera { .. } => "it has no leader",
-        SystemKind::SemiSync | SystemKind::MysqlSemiSync => "a person or a tool does it",
+        (Fault::Upgrade, SystemKind::Synod) if !has_next => "--next-library names none",
+        (Fault::Upgrade, kind) if kind != SystemKind::Synod => "there is one version of it here",
+        (Fault::HandOver, SystemKind::Galera { .. }) => "it has no leader",
+        (Fault::HandOver, SystemKind::SemiSync | SystemKind::MysqlSemiSync) => {
+            "a person or a tool does it"
+        }
         _ => return None,
     };
     Some(reason.to_owned())
@@ -232,7 +244,7 @@ mod tests {
             assert_eq!(members(Target::Logger), [2]);
         }
         let (with, without) = ("synod-logger".parse().unwrap(), "synod".parse().unwrap());
-        assert!(impossible(with, Fault::Kill, Target::Logger).is_none());
-        assert!(impossible(without, Fault::Kill, Target::Logger).is_some());
+        assert!(impossible(with, Fault::Kill, Target::Logger, false).is_none());
+        assert!(impossible(without, Fault::Kill, Target::Logger, false).is_some());
     }
 }

@@ -1,6 +1,7 @@
 //! One trial: a load from all sides, a fault, its repair, and what is left afterwards.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub(super) struct Bed<'a> {
     pub network: &'a Network,
     pub topology: &'a Topology,
     pub disks: Vec<PoweredDisk>,
+    /// Library for an upgrade.
+    pub next_synod: Option<&'a Path>,
     /// Time within which the system comes back by itself.
     pub patience: Duration,
 }
@@ -190,9 +193,12 @@ impl Bed<'_> {
                 self.system.kill(hit)?;
             }
             Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
-            Fault::RollingRestart => {
+            Fault::RollingRestart | Fault::Upgrade => {
                 for server in hit {
                     self.system.stop(*server)?;
+                    if fault == Fault::Upgrade {
+                        self.system.give_library(*server, self.next_synod);
+                    }
                     self.system.start(*server)?;
                     if self.await_members(self.patience)?.is_none() {
                         break; // what follows counts as by hand
@@ -231,7 +237,7 @@ impl Bed<'_> {
             Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
             Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
-            Fault::RollingRestart => {}
+            Fault::RollingRestart | Fault::Upgrade => {}
         }
         if matches!(fault, Fault::Kill | Fault::PowerLoss) {
             hit.iter()

@@ -46,9 +46,13 @@ pub(super) struct CertifyArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
     /// Only these: kill, stop, cut-one-way, cut, hung-disk, slow-disk, full-disk, power-loss,
-    /// hand-over, rolling-restart
+    /// hand-over, rolling-restart, upgrade
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
+    /// Synod's library that 'upgrade' gives the servers, such as that of 'make build-next-version';
+    /// a logger keeps its program
+    #[arg(long, value_name = "FILE")]
+    next_library: Option<PathBuf>,
     /// Directory for certificate.json and certificate.html
     #[arg(long, value_name = "DIR", required_unless_present = "compare")]
     out: Option<PathBuf>,
@@ -88,7 +92,9 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
     }
     let topology = Topology::find(&arguments.topology, None)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab)?;
+    let setup = arguments
+        .servers
+        .setup(&lab, arguments.next_library.as_deref())?;
     for system in &arguments.systems {
         check(*system)?;
         configuration::check(system.kind, &setup)?;

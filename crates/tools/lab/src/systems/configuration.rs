@@ -201,10 +201,13 @@ pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
         return mysql::check(kind, setup);
     }
     find_program("mariadbd", "mariadb-server")?;
-    let path = library(kind, setup);
-    if kind.is_group() && !path.is_file() {
-        let path = path.to_owned();
-        return Err(ClusterError::ProviderMissing { path }.into());
+    let next = setup.next_synod.as_deref();
+    let mut libraries = std::iter::once(library(kind, setup)).chain(next);
+    match libraries.find(|path| kind.is_group() && !path.is_file()) {
+        Some(path) => Err(ClusterError::ProviderMissing {
+            path: path.to_owned(),
+        }
+        .into()),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Servers that fail and return, for the certificate: what a supervisor does by itself
 //! ([`System::start`]), and what the manual of a system asks a person to do ([`System::by_hand`]).
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,6 +82,16 @@ impl System {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.stop(server),
             Servers::Mariadb(cluster) => Ok(cluster.stop(node(server)).map(|_| ())?),
+        }
+    }
+
+    /// Sets the library that a server loads from its next start on. A logger has none.
+    pub fn give_library(&mut self, server: usize, library: Option<&Path>) {
+        if let Servers::Mariadb(cluster) = &mut self.servers {
+            let overrides = &mut cluster.settings_mut().overrides;
+            if let Some(own) = overrides.get_mut(&node(server)) {
+                own.provider = library.map(Path::to_owned);
+            }
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Setup {
     /// First of 400 ports. Hosts have their own, so it need not be free outside.
     pub base_port: u16,
     pub synod: PathBuf,
+    /// Another version of it. None: there is none to upgrade to.
+    pub next_synod: Option<PathBuf>,
     pub galera: PathBuf,
     pub mysql: PathBuf,
     /// This program, which emulates the network, too. `synod` is beside it.
