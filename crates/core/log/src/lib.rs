@@ -74,7 +74,7 @@ pub use entry::Entry;
 pub use error::LogError;
 #[cfg(unix)]
 pub use files::RealFiles;
-pub use files::{FaultyFiles, Files, MemoryFiles, Space};
+pub use files::{FaultyFiles, Files, MemoryFiles, Space, replace_file};
 pub use format::control::Identity;
 pub use format::version::LogFormat;
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};

@@ -70,7 +70,7 @@ pub use synod_consensus::{
 pub use synod_log::{
     Behind, DatabaseLack, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams,
     ExecutingStatement, LogOptions, PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX,
-    shows_other_data,
+    replace_file, shows_other_data,
 };
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, Consequence, DataChunk, DatabasePosition,

@@ -13,6 +13,7 @@ use synod_node::{Level, NotFetched, Seqno};
 use crate::events;
 use crate::host::Member;
 use crate::incoming::Part;
+use crate::others::OthersError;
 use crate::server::ServerError;
 use crate::status::Stage;
 use crate::transaction::NotReadable;
@@ -82,6 +83,8 @@ pub(crate) enum ApplyError {
          server again"
     )]
     WrittenOutside { had: String, here: String },
+    #[error(transparent)]
+    Others(#[from] OthersError),
 }
 
 impl Member {
@@ -170,8 +173,7 @@ impl Member {
         let here = self.server.executed()?.of_others(self.settings.group);
         let group = String::from_utf8_lossy(group);
         if group.parse::<MysqlGtidSet>().ok().as_ref() == Some(&here) {
-            self.record_others(&here);
-            return Ok(());
+            return Ok(self.record_others(&here)?);
         }
         Err(ApplyError::OtherBeginning {
             group: group.into_owned(),

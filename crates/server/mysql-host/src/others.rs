@@ -9,62 +9,91 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use synod_binlog::mysql_gtid::{MysqlGtidSet, Uuid};
-use synod_node::Level;
+use synod_node::{RealFiles, replace_file};
 
 use crate::apply::ApplyError;
 use crate::host::Member;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OthersError {
+    #[error(
+        "{} {problem}: so whether this server was written to outside of its group is not known. \
+         If it was not, remove the file, and start this server again. Otherwise its data differ \
+         from the others': copy the data of another server with the clone plugin first",
+        path.display()
+    )]
+    Unreadable { path: PathBuf, problem: String },
+    #[error(
+        "cannot write {} ({source}), by which is noticed what is written to this server outside of \
+         its group. Make room on its disk, give its directory to the server's user, \
+         and start this server again",
+        path.display()
+    )]
+    Unwritten { path: PathBuf, source: io::Error },
+}
 
 fn path(log_dir: &Path) -> PathBuf {
     log_dir.join("synod-others")
 }
 
 /// The set that is on record for this group; none: this server did not follow it yet.
-fn recorded(log_dir: &Path, group: Uuid) -> Option<MysqlGtidSet> {
-    let text = fs::read_to_string(path(log_dir)).ok()?;
-    let (of, set) = text.split_once(' ')?;
-    let of: Uuid = of.parse().ok()?;
-    set.trim_end().parse().ok().filter(|_| of.0 == group.0)
+fn recorded(log_dir: &Path, group: Uuid) -> Result<Option<MysqlGtidSet>, OthersError> {
+    let path = path(log_dir);
+    let problem = match fs::read(&path) {
+        Ok(bytes) => match parse(&bytes) {
+            Some((of, set)) => return Ok(Some(set).filter(|_| of.0 == group.0)),
+            None => "is damaged".to_owned(),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => format!("cannot be read ({error})"),
+    };
+    Err(OthersError::Unreadable { path, problem })
 }
 
-fn record(log_dir: &Path, group: Uuid, set: &MysqlGtidSet) -> io::Result<()> {
-    let (path, temporary) = (path(log_dir), log_dir.join("synod-others.new"));
-    fs::write(&temporary, format!("{group} {set}\n"))?;
-    fs::File::open(&temporary)?.sync_all()?;
-    fs::rename(temporary, path)
+/// A line without its end may lack a part of the set.
+fn parse(bytes: &[u8]) -> Option<(Uuid, MysqlGtidSet)> {
+    let line = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (of, set) = line.split_once(' ')?;
+    Some((of.parse().ok()?, set.parse().ok()?))
+}
+
+fn record(log_dir: &Path, group: Uuid, set: &MysqlGtidSet) -> Result<(), OthersError> {
+    let (path, line) = (path(log_dir), format!("{group} {set}\n"));
+    replace_file(
+        &RealFiles,
+        &path.with_extension("new"),
+        &path,
+        line.as_bytes(),
+    )
+    .map_err(|source| OthersError::Unwritten { path, source })
 }
 
 impl Member {
     /// Notes what this server has executed of others, which is as the group has it.
-    pub(crate) fn record_others(&self, others: &MysqlGtidSet) {
-        if let Err(error) = record(&self.settings.log_dir(), self.settings.group, others) {
-            let text = format!(
-                "cannot note which GTIDs of others this server has executed ({error}): what is \
-                 written to it outside of its group will not be noticed at its next start"
-            );
-            self.log(Level::Warning, text);
-        }
+    pub(crate) fn record_others(&self, others: &MysqlGtidSet) -> Result<(), OthersError> {
+        record(&self.settings.log_dir(), self.settings.group, others)
     }
 
     /// Compares what this server has executed of others with what it had when it followed the
     /// group.
     pub(crate) fn check_others(&self) -> Result<(), ApplyError> {
         let here = self.server.executed()?.of_others(self.settings.group);
-        let had = recorded(&self.settings.log_dir(), self.settings.group);
-        match had {
-            // Its data are those with which the group begins.
-            _ if self.lock().founds => {}
-            Some(had) if had != here => {
-                return Err(ApplyError::WrittenOutside {
-                    had: had.to_string(),
-                    here: here.to_string(),
-                });
+        // A founder's data are those with which the group begins.
+        if !self.lock().founds {
+            match recorded(&self.settings.log_dir(), self.settings.group)? {
+                Some(had) if had == here => return Ok(()),
+                Some(had) => {
+                    return Err(ApplyError::WrittenOutside {
+                        had: had.to_string(),
+                        here: here.to_string(),
+                    });
+                }
+                // The group's first entry is compared when it comes.
+                None if self.applied().0 == 0 => return Ok(()),
+                None => {}
             }
-            // The group's first entry is compared when it comes.
-            None if self.applied().0 == 0 => return Ok(()),
-            Some(_) | None => {}
         }
-        self.record_others(&here);
-        Ok(())
+        Ok(self.record_others(&here)?)
     }
 }
 
@@ -79,14 +108,12 @@ mod tests {
     fn set_of_the_same_group_is_on_record_until_another_one_is() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
-        assert_eq!(recorded(dir, GROUP), None);
+        assert_eq!(recorded(dir, GROUP).unwrap(), None);
         for text in ["", OTHER] {
             let set: MysqlGtidSet = text.parse().unwrap();
             record(dir, GROUP, &set).unwrap();
-            assert_eq!(recorded(dir, GROUP), Some(set));
-            assert_eq!(recorded(dir, Uuid([8; 16])), None);
+            assert_eq!(recorded(dir, GROUP).unwrap(), Some(set));
+            assert_eq!(recorded(dir, Uuid([8; 16])).unwrap(), None);
         }
-        fs::write(path(dir), "damaged").unwrap();
-        assert_eq!(recorded(dir, GROUP), None);
     }
 }

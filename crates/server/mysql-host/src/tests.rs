@@ -276,6 +276,57 @@ fn server_that_has_more_than_in_its_group_takes_no_part() {
     }
 }
 
+#[test]
+fn damaged_record_of_others_is_refused_with_the_remedy_and_kept() {
+    let mut founder = Founder::begin();
+    founder.await_writer();
+    let path = founder.member.settings.log_dir().join("synod-others");
+    let whole = std::fs::read(&path).unwrap();
+    let mut with_more = whole.clone();
+    with_more.extend(b"more");
+    for damaged in [
+        b"".as_slice(),
+        b"damaged\n",
+        b"\xff\n",
+        &whole[..whole.len() - 1],
+        &with_more,
+    ] {
+        std::fs::write(&path, damaged).unwrap();
+        founder.start_again();
+        let has_failed = || (founder.member.status().state == "failed").then_some(());
+        assert!(wait_for(PATIENCE, has_failed).is_some(), "{damaged:?}");
+        let problem = founder.member.status().problem;
+        for part in [
+            path.to_str().unwrap(),
+            "written to outside of its group is not known",
+            "remove the file",
+        ] {
+            assert!(problem.contains(part), "{problem}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), damaged);
+    }
+    // As the person does who knows that it was not written to.
+    std::fs::remove_file(&path).unwrap();
+    founder.start_again();
+    founder.await_writer();
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+}
+
+#[test]
+fn server_that_cannot_record_others_takes_no_part() {
+    let mut founder = Founder::begin();
+    founder.await_writer();
+    let path = founder.member.settings.log_dir().join("synod-others");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(path.with_extension("new")).unwrap();
+    founder.start_again();
+    let has_failed = || (founder.member.status().state == "failed").then_some(());
+    assert!(wait_for(PATIENCE, has_failed).is_some());
+    let problem = founder.member.status().problem;
+    assert!(problem.contains("cannot write"), "{problem}");
+    assert!(problem.contains(path.to_str().unwrap()), "{problem}");
+}
+
 /// The first try is in the order, and its result was lost, as when the leader's term ended.
 #[test]
 fn founder_repeats_its_first_entry_until_the_group_has_it() {

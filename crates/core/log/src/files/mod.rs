@@ -110,6 +110,17 @@ pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -
     Ok(())
 }
 
+/// Replaces a file as a whole, by way of `new` beside it: after a crash there is the old one or the
+/// new one. Durable on return.
+pub fn replace_file(files: &dyn Files, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = files.open(new, OpenMode::Create)?;
+    write_all_at(&*file, bytes, 0)?;
+    file.sync_all()?;
+    files.rename(new, path)?;
+    // The rename itself is durable only with its directory.
+    files.sync_dir(path.parent().unwrap_or(path))
+}
+
 /// Fills the buffer as far as the file reaches; answers how far.
 pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;

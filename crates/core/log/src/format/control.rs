@@ -9,7 +9,7 @@ use std::path::Path;
 use synod_consensus::{EntryId, GroupId, LogBase, MemberId, Term};
 
 use crate::LogError;
-use crate::files::{Files, OpenMode, read_full_at, write_all_at};
+use crate::files::{Files, OpenMode, read_full_at, replace_file};
 use crate::format::codec::{Fields, OtherVersion, PutFields, Unreadable, put_base, take_base};
 use crate::format::names::{control_path, control_temp_path};
 use crate::format::record::Mismatch;
@@ -184,14 +184,8 @@ impl Control {
             max: FILE_BYTES_MAX,
         })?;
         let (temp, path) = (control_temp_path(dir), control_path(dir));
-        let wrote = (|| {
-            let file = files.open(&temp, OpenMode::Create)?;
-            write_all_at(&*file, &bytes, 0)?;
-            file.sync_all()?;
-            files.rename(&temp, &path)?;
-            files.sync_dir(dir)
-        })();
-        wrote.map_err(|error| LogError::io("replace", &path, bytes.len() as u64, error))
+        replace_file(files, &temp, &path, &bytes)
+            .map_err(|error| LogError::io("replace", &path, bytes.len() as u64, error))
     }
 }
 

@@ -5,11 +5,11 @@
 //! "unknown" (seqno -1): then the engine's own position counts. It is never the source of truth for
 //! anything but a clean stop.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use synod_node::GroupId;
+use synod_node::{GroupId, RealFiles, replace_file};
 
 pub const FILE_NAME: &str = "grastate.dat";
 /// Line of a file whose `safe_to_bootstrap` is no order.
@@ -104,27 +104,13 @@ fn text(data_dir: &Path) -> Result<Option<String>, GrastateError> {
 /// Replaces the file: after a crash there is the old one or the new one. Durable when it returns.
 pub fn write(data_dir: &Path, position: &SavedPosition) -> Result<(), GrastateError> {
     let path = data_dir.join(FILE_NAME);
-    let temporary = data_dir.join(TEMPORARY_NAME);
-    let io = |action: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |source| GrastateError::Io {
-            action,
-            path,
-            source,
-        }
-    };
-    write_synced(&temporary, &format(position)).map_err(io("write", &temporary))?;
-    fs::rename(&temporary, &path).map_err(io("replace", &path))?;
-    // The rename itself is durable only with its directory.
-    File::open(data_dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(io("sync", data_dir))
-}
-
-fn write_synced(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let new = data_dir.join(TEMPORARY_NAME);
+    let written = replace_file(&RealFiles, &new, &path, format(position).as_bytes());
+    written.map_err(|source| GrastateError::Io {
+        action: "replace",
+        path,
+        source,
+    })
 }
 
 pub(crate) fn format(position: &SavedPosition) -> String {

@@ -106,7 +106,8 @@ impl<'a> Run<'a> {
         measured: MeasuredSystem,
         trial: Trial,
     ) -> bool {
-        cell.not_tried = plan::impossible(measured.kind, trial.fault);
+        let has_next = self.setup.next_synod.is_some();
+        cell.not_tried = plan::impossible(measured, trial.fault, trial.target, has_next);
         if cell.not_tried.is_some() {
             return false;
         }
@@ -115,9 +116,10 @@ impl<'a> Run<'a> {
                 describe(certificate, &ready.system);
                 let mut seen = None;
                 let result = ready.run(trial, &mut seen);
-                // A trial has servers that lost nothing, hold the same and came back by
-                // themselves, or new ones.
+                // A trial has servers of the first version that lost nothing, hold the same and
+                // came back by themselves, or new ones.
                 let is_clean = result.is_ok() && seen.as_ref().is_some_and(Round::is_clean);
+                let is_clean = is_clean && trial.fault != Fault::Upgrade;
                 *bed = is_clean.then_some(ready);
                 cell.rounds.extend(seen);
                 result
@@ -148,6 +150,7 @@ impl<'a> Run<'a> {
             network: self.network,
             topology: self.topology,
             disks,
+            next_synod: self.setup.next_synod.as_deref(),
             patience: self.plan.patience,
         };
         bed.system.up()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::{MeasuredSystem, SystemKind};
 
 /// A fault of servers, or a planned change of them, under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,25 +32,29 @@ pub enum Fault {
     HandOver,
     /// Restart in order, one by one.
     RollingRestart,
+    /// The same, with the next version of the library.
+    Upgrade,
 }
 
-/// Servers that are hit by a fault.
+/// Members that are hit by a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     Follower,
     /// The leader, the primary; of equal servers, the first.
     Leader,
-    /// The leader and as many others as make a majority.
+    /// The leader and as many others as make a majority; the logger, if there is one.
     Majority,
     All,
+    /// The logger that is there in place of a server.
+    Logger,
 }
 
 /// Time for which a slow disk takes no write, and then for which it takes some.
 pub(super) const SLOW_WRITE: Duration = Duration::from_millis(200);
 pub(super) const SLOW_PAUSE: Duration = Duration::from_millis(20);
 
-const FAULTS: [(Fault, &str); 10] = [
+const FAULTS: [(Fault, &str); 11] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::CutOneWay, "cut-one-way"),
@@ -61,12 +65,15 @@ const FAULTS: [(Fault, &str); 10] = [
     (Fault::PowerLoss, "power-loss"),
     (Fault::HandOver, "hand-over"),
     (Fault::RollingRestart, "rolling-restart"),
+    (Fault::Upgrade, "upgrade"),
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 10] = [
+const SHORT: [(Fault, Target); 13] = [
     (Fault::Kill, Target::Leader),
+    (Fault::Kill, Target::Majority),
     (Fault::Kill, Target::All),
+    (Fault::Kill, Target::Logger),
     (Fault::Stop, Target::Leader),
     (Fault::CutOneWay, Target::Leader),
     (Fault::Cut, Target::Leader),
@@ -75,6 +82,7 @@ const SHORT: [(Fault, Target); 10] = [
     (Fault::FullDisk, Target::Leader),
     (Fault::PowerLoss, Target::All),
     (Fault::HandOver, Target::Leader),
+    (Fault::Upgrade, Target::All),
 ];
 
 impl Fault {
@@ -90,18 +98,18 @@ impl Fault {
             Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
             Fault::FullDisk | Fault::SlowDisk => 15,
             Fault::HandOver => 10,
-            Fault::RollingRestart => 0,
+            Fault::RollingRestart | Fault::Upgrade => 0,
         })
     }
 
     fn targets(self) -> &'static [Target] {
-        use Target::{All, Follower, Leader, Majority};
+        use Target::{All, Follower, Leader, Logger, Majority};
         match self {
             Fault::HandOver => &[Leader],
-            Fault::RollingRestart => &[All],
+            Fault::RollingRestart | Fault::Upgrade => &[All],
             // A majority that is cut off from each other is all of them.
-            Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All],
-            _ => &[Follower, Leader, Majority, All],
+            Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All, Logger],
+            _ => &[Follower, Leader, Majority, All, Logger],
         }
     }
 }
@@ -131,21 +139,32 @@ impl fmt::Display for Target {
             Target::Leader => "the leader",
             Target::Majority => "a majority",
             Target::All => "all",
+            Target::Logger => "the logger",
         })
     }
 }
 
 impl Target {
-    /// The servers that it means, of so many; `chosen` is any number.
-    pub(super) fn servers(self, leader: usize, count: usize, chosen: usize) -> Vec<usize> {
-        let others = |n: usize| (leader + 1 + (chosen + n) % (count - 1)) % count;
+    /// The members that it means, of so many servers and, after them, perhaps a logger; `chosen`
+    /// is any number.
+    pub(super) fn members(
+        self,
+        leader: usize,
+        servers: usize,
+        has_logger: bool,
+        chosen: usize,
+    ) -> Vec<usize> {
+        let other = |n: usize| (leader + 1 + (chosen + n) % (servers - 1)) % servers;
+        let loggers = servers..servers + usize::from(has_logger);
         match self {
-            Target::Follower => vec![others(0)],
+            Target::Follower => vec![other(0)],
             Target::Leader => vec![leader],
+            Target::Majority if has_logger => vec![leader, servers],
             Target::Majority => std::iter::once(leader)
-                .chain((0..count / 2).map(others))
+                .chain((0..servers / 2).map(other))
                 .collect(),
-            Target::All => (0..count).collect(),
+            Target::All => (0..loggers.end).collect(),
+            Target::Logger => loggers.collect(),
         }
     }
 }
@@ -163,11 +182,20 @@ pub fn cells(is_short: bool, faults: &[Fault]) -> Vec<(Fault, Target)> {
 }
 
 /// Why a fault cannot be made of a system. None: it can.
-pub(super) fn impossible(kind: SystemKind, fault: Fault) -> Option<String> {
-    let reason = match kind {
-        _ if fault != Fault::HandOver => return None,
-        SystemKind::Galera { .. } => "it has no leader",
-        SystemKind::SemiSync | SystemKind::MysqlSemiSync => "a person or a tool does it",
+pub(super) fn impossible(
+    system: MeasuredSystem,
+    fault: Fault,
+    target: Target,
+    has_next: bool,
+) -> Option<String> {
+    let reason = match (fault, system.kind) {
+        _ if target == Target::Logger && !system.has_logger => "it has no logger",
+        (Fault::Upgrade, SystemKind::Synod) if !has_next => "--next-library names none",
+        (Fault::Upgrade, kind) if kind != SystemKind::Synod => "there is one version of it here",
+        (Fault::HandOver, SystemKind::Galera { .. }) => "it has no leader",
+        (Fault::HandOver, SystemKind::SemiSync | SystemKind::MysqlSemiSync) => {
+            "a person or a tool does it"
+        }
         _ => return None,
     };
     Some(reason.to_owned())
@@ -191,18 +219,32 @@ mod tests {
             let is_short = short.iter().any(|(of, _)| *of == fault);
             assert_eq!(is_short, fault != Fault::RollingRestart, "{name}");
         }
-        assert_eq!(cells(true, &[Fault::Kill]).len(), 2);
+        assert_eq!(cells(true, &[Fault::Kill]).len(), 4);
     }
 
     #[test]
     fn majority_holds_the_leader_and_a_follower_is_another_server() {
         for (leader, chosen) in [(0, 0), (1, 1), (2, 7)] {
-            let follower = Target::Follower.servers(leader, 3, chosen);
+            let follower = Target::Follower.members(leader, 3, false, chosen);
             assert!(follower.len() == 1 && follower[0] != leader && follower[0] < 3);
-            let mut majority = Target::Majority.servers(leader, 3, chosen);
+            let mut majority = Target::Majority.members(leader, 3, false, chosen);
             majority.dedup();
             assert!(majority.len() == 2 && majority.contains(&leader));
         }
-        assert_eq!(Target::All.servers(1, 3, 5), [0, 1, 2]);
+        assert_eq!(Target::All.members(1, 3, false, 5), [0, 1, 2]);
+    }
+
+    #[test]
+    fn logger_is_one_of_a_majority_and_never_taken_for_a_follower() {
+        for chosen in 0..4 {
+            let members = |target: Target| target.members(1, 2, true, chosen);
+            assert_eq!(members(Target::Follower), [0]);
+            assert_eq!(members(Target::Majority), [1, 2]);
+            assert_eq!(members(Target::All), [0, 1, 2]);
+            assert_eq!(members(Target::Logger), [2]);
+        }
+        let (with, without) = ("synod-logger".parse().unwrap(), "synod".parse().unwrap());
+        assert!(impossible(with, Fault::Kill, Target::Logger, false).is_none());
+        assert!(impossible(without, Fault::Kill, Target::Logger, false).is_some());
     }
 }

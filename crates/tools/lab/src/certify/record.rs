@@ -32,7 +32,8 @@ pub struct Certificate {
     pub seed: u64,
     /// Name of the emulated network.
     pub topology: String,
-    /// Clients of all servers together; each inserts rows one after the other.
+    /// Clients of all servers together, where none of them is a logger; each inserts rows one after
+    /// the other.
     pub clients: u32,
     /// Longest wait of a client for an answer before it goes to another server, seconds.
     pub client_patience_s: u64,

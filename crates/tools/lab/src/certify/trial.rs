@@ -1,6 +1,7 @@
 //! One trial: a load from all sides, a fault, its repair, and what is left afterwards.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub(super) struct Bed<'a> {
     pub network: &'a Network,
     pub topology: &'a Topology,
     pub disks: Vec<PoweredDisk>,
+    /// Library for an upgrade.
+    pub next_synod: Option<&'a Path>,
     /// Time within which the system comes back by itself.
     pub patience: Duration,
 }
@@ -56,7 +59,7 @@ impl Drop for Bed<'_> {
     fn drop(&mut self) {
         // A process whose write hangs does not end.
         self.disks.iter().for_each(|disk| drop(disk.thaw()));
-        let all: Vec<usize> = (0..self.system.hosts().len()).collect();
+        let all: Vec<usize> = (0..self.system.members()).collect();
         if let Err(error) = self.system.kill(&all) {
             eprintln!("synod-lab: {error}");
         }
@@ -108,7 +111,10 @@ impl Bed<'_> {
         // Another server may lead by now.
         let leader = self.await_leader();
         let hit = leader.as_ref().map_or(Vec::new(), |leader| {
-            trial.target.servers(*leader, count, trial.chosen)
+            let has_logger = self.system.members() > count;
+            trial
+                .target
+                .members(*leader, count, has_logger, trial.chosen)
         });
         let mut at = Moments {
             fault_us: us(),
@@ -123,7 +129,7 @@ impl Bed<'_> {
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
         let round = seen.insert(figures::of_clients(&by_client, at));
         figures::of_reads(round, &by_client, &readers.finish(), at);
-        round.hit = hit.iter().map(|at| self.name(*at)).collect();
+        round.hit = hit.iter().map(|at| self.system.name(*at)).collect();
         (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
         ended?;
         let leader = self.await_leader()?;
@@ -133,9 +139,9 @@ impl Bed<'_> {
         figures::judge(round, &by_client, of_leader);
         for (at, own) in (0..count).zip(rows.iter().map(|own| own.as_ref().unwrap_or(&none))) {
             if !own.is_subset(of_leader) {
-                round.diverged.push(self.name(at));
+                round.diverged.push(self.system.name(at));
             } else if own.len() < of_leader.len() {
-                round.behind.push(self.name(at));
+                round.behind.push(self.system.name(at));
             }
         }
         Ok(())
@@ -167,10 +173,6 @@ impl Bed<'_> {
         Ok(())
     }
 
-    fn name(&self, server: usize) -> String {
-        self.system.hosts()[server].name.clone()
-    }
-
     fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
         let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
@@ -191,9 +193,12 @@ impl Bed<'_> {
                 self.system.kill(hit)?;
             }
             Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
-            Fault::RollingRestart => {
+            Fault::RollingRestart | Fault::Upgrade => {
                 for server in hit {
                     self.system.stop(*server)?;
+                    if fault == Fault::Upgrade {
+                        self.system.give_library(*server, self.next_synod);
+                    }
                     self.system.start(*server)?;
                     if self.await_members(self.patience)?.is_none() {
                         break; // what follows counts as by hand
@@ -232,7 +237,7 @@ impl Bed<'_> {
             Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
             Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
-            Fault::RollingRestart => {}
+            Fault::RollingRestart | Fault::Upgrade => {}
         }
         if matches!(fault, Fault::Kill | Fault::PowerLoss) {
             hit.iter()
@@ -255,12 +260,11 @@ impl Bed<'_> {
         links.map(|(from, to)| (&hosts[from], &hosts[to])).collect()
     }
 
-    /// Waits until all servers are members, and starts those that end meanwhile again. None: not in
+    /// Waits until all are members, and starts those that end meanwhile again. None: not in
     /// time.
     pub(super) fn await_members(&mut self, timeout: Duration) -> Result<Option<Duration>> {
         let begin = Instant::now();
-        let servers = self.system.hosts().len();
-        let mut ended: Vec<Option<Instant>> = vec![None; servers];
+        let mut ended: Vec<Option<Instant>> = vec![None; self.system.members()];
         while begin.elapsed() < timeout {
             for (server, ended) in ended.iter_mut().enumerate() {
                 if self.system.is_running(server) {

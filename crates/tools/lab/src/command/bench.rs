@@ -92,7 +92,7 @@ docs/performance.md says how it measures, and what to mind when reading the figu
 pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
     let plan = plan(arguments)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab)?;
+    let setup = arguments.servers.setup(&lab, None)?;
     bench::check(&plan, &setup)?;
     let servers = plan.topologies[0].servers;
     let network = Network::create(place.take()?, servers, &setup.program)?;

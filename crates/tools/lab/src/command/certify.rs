@@ -33,11 +33,12 @@ const FILE: &str = "certificate.json";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct CertifyArgs {
-    /// Systems, one after the other: synod, galera, galera-flush1, semisync; of MySQL synod-mysql,
-    /// mgr, mgr-after, mgr-single-leader, mysql-semisync
+    /// Systems, one after the other: synod, synod-logger (two servers and a logger), galera,
+    /// galera-flush1, semisync; of MySQL synod-mysql, mgr, mgr-after, mgr-single-leader,
+    /// mysql-semisync
     #[arg(long, value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
-    /// Ten faults, one round: some ten minutes for each system. Otherwise every fault of every
+    /// A dozen faults, one round: some ten minutes for each system. Otherwise every fault of every
     /// target, three rounds: a night
     #[arg(long)]
     short: bool,
@@ -45,9 +46,13 @@ pub(super) struct CertifyArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
     /// Only these: kill, stop, cut-one-way, cut, hung-disk, slow-disk, full-disk, power-loss,
-    /// hand-over, rolling-restart
+    /// hand-over, rolling-restart, upgrade
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
+    /// Synod's library that 'upgrade' gives the servers, such as that of 'make build-next-version';
+    /// a logger keeps its program
+    #[arg(long, value_name = "FILE")]
+    next_library: Option<PathBuf>,
     /// Directory for certificate.json and certificate.html
     #[arg(long, value_name = "DIR", required_unless_present = "compare")]
     out: Option<PathBuf>,
@@ -70,7 +75,7 @@ pub(super) struct CertifyArgs {
 const EXAMPLE: &str = "\
 Exit code 1: Synod lost what it had acknowledged, answered wrongly, or needed a person.
 
-  synod-lab certify --systems synod,galera,mgr --short --out certificate
+  synod-lab certify --systems synod,synod-logger,galera,mgr --short --out certificate
 
 docs/certificate.md says what is counted, and what came out.";
 
@@ -87,7 +92,9 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
     }
     let topology = Topology::find(&arguments.topology, None)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab)?;
+    let setup = arguments
+        .servers
+        .setup(&lab, arguments.next_library.as_deref())?;
     for system in &arguments.systems {
         check(*system)?;
         configuration::check(system.kind, &setup)?;

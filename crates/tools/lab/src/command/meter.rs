@@ -26,7 +26,7 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
     }
     let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab)?;
+    let setup = arguments.servers.setup(&lab, None)?;
     configuration::check(measured.kind, &setup)?;
     let network = Network::create(place.take()?, topology.servers, &setup.program)?;
     let mut system = System::create(measured, &setup, network.hosts())?;

@@ -1,11 +1,11 @@
 //! Options that say which servers are started.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::own_program;
-use crate::error::{LabError, Result};
+use crate::error::{IoContext, Result};
 use crate::hosts::place::Place;
 use crate::systems::Setup;
 
@@ -36,22 +36,21 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    pub(super) fn setup(&self, lab: &Place) -> Result<Setup> {
+    /// `next` is a library that others are replaced by.
+    pub(super) fn setup(&self, lab: &Place, next: Option<&Path>) -> Result<Setup> {
         let program = own_program()?;
         let provider = match &self.provider {
             Some(path) => path.clone(),
             None => program.with_file_name("libsynod.so"),
         };
         // Servers load it by its absolute path.
-        let synod = std::path::absolute(&provider).map_err(|source| LabError::Io {
-            action: "find",
-            path: provider,
-            source,
-        })?;
+        let absolute = |path: &Path| std::path::absolute(path).context("find", path);
+        let synod = absolute(&provider)?;
         Ok(Setup {
             data: lab.data().to_owned(),
             base_port: self.base_port,
             synod,
+            next_synod: next.map(absolute).transpose()?,
             galera: self.galera.clone(),
             mysql: self.mysql.clone(),
             program,

@@ -31,7 +31,7 @@ pub(super) struct UpArgs {
 pub(super) fn run(place: &PlaceArgs, arguments: &UpArgs) -> Result<u8> {
     let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab)?;
+    let setup = arguments.servers.setup(&lab, None)?;
     configuration::check(arguments.system.kind, &setup)?;
     let network = Network::create(place.take()?, topology.servers, &own_program()?)?;
     let mut system = System::create(arguments.system, &setup, network.hosts())?;

@@ -1,7 +1,9 @@
 //! Configuration of the servers of each system.
 
+use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use synod_local_cluster::{
@@ -10,7 +12,7 @@ use synod_local_cluster::{
 
 use super::kind::{MeasuredSystem, SystemKind};
 use super::{Setup, mysql, node};
-use crate::error::Result;
+use crate::error::{IoContext, Result};
 use crate::hosts::Host;
 use crate::tools;
 
@@ -47,7 +49,9 @@ const SEMI_SYNC: [&str; 3] = [
 ];
 
 pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) -> Result<Settings> {
-    let MeasuredSystem { kind, encrypted } = system;
+    let MeasuredSystem {
+        kind, encrypted, ..
+    } = system;
     let dir = setup.data.join(system.to_string());
     let mut settings = Settings::new(dir, library(kind, setup).to_owned())?;
     settings.cluster_name = "lab".into();
@@ -64,7 +68,8 @@ pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) ->
     };
     settings.provider_options = provider_options(kind, encrypted, certificate.as_ref());
     if kind == SystemKind::Synod && encrypted {
-        settings.group_secret = Some(new_secret(setup)?.trim().to_owned());
+        let secret = fs::read_to_string(group_secret(setup)?).context("read", "the secret")?;
+        settings.group_secret = Some(secret.trim().to_owned());
     }
     for (server, host) in hosts.iter().enumerate() {
         let place = NodeHost {
@@ -147,10 +152,17 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
     own
 }
 
-/// A group secret, by the program `synod` beside this one.
-pub(super) fn new_secret(setup: &Setup) -> Result<String> {
-    let synod = setup.program.with_file_name("synod");
-    tools::output_of(Command::new(synod).arg("keygen"))
+/// The file with the secret of a group, made once.
+pub(super) fn group_secret(setup: &Setup) -> Result<PathBuf> {
+    let file = setup.data.join("group.secret");
+    if !file.exists() {
+        let secret = tools::output_of(Command::new(setup.synod_program()).arg("keygen"))?;
+        fs::write(&file, secret).context("write", &file)?;
+        let only_its_owner = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file, only_its_owner).context("protect", &file)?;
+        ServerUser::find()?.give(&file)?;
+    }
+    Ok(file)
 }
 
 /// A certificate for the connections of systems that know no group secret.
@@ -189,10 +201,13 @@ pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
         return mysql::check(kind, setup);
     }
     find_program("mariadbd", "mariadb-server")?;
-    let path = library(kind, setup);
-    if kind.is_group() && !path.is_file() {
-        let path = path.to_owned();
-        return Err(ClusterError::ProviderMissing { path }.into());
+    let next = setup.next_synod.as_deref();
+    let mut libraries = std::iter::once(library(kind, setup)).chain(next);
+    match libraries.find(|path| kind.is_group() && !path.is_file()) {
+        Some(path) => Err(ClusterError::ProviderMissing {
+            path: path.to_owned(),
+        }
+        .into()),
+        None => Ok(()),
     }
-    Ok(())
 }

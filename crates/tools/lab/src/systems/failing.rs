@@ -1,11 +1,13 @@
 //! Servers that fail and return, for the certificate: what a supervisor does by itself
 //! ([`System::start`]), and what the manual of a system asks a person to do ([`System::by_hand`]).
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::kind::SystemKind;
+use super::logger::Logger;
 use super::{Servers, System, node, replicas};
 use crate::error::{LabError, Result};
 
@@ -27,8 +29,16 @@ const REPLICATES: &str = "SELECT c.SERVICE_STATE, a.SERVICE_STATE
 const LEADER_WEIGHT: &str = "SET GLOBAL wsrep_provider_options = 'synod.leader_weight=";
 
 impl System {
-    /// Starts a server that has ended, as a supervisor does, and does not wait for it.
+    /// The logger, if this number is its own.
+    fn logger(&mut self, member: usize) -> Option<&mut Logger> {
+        self.logger.as_mut().filter(|_| member == self.hosts.len())
+    }
+
+    /// Starts a member that has ended, as a supervisor does, and does not wait for it.
     pub fn start(&mut self, server: usize) -> Result<()> {
+        if let Some(logger) = self.logger(server) {
+            return logger.start();
+        }
         match &mut self.servers {
             Servers::Mysql(servers) => servers.start_again(server),
             Servers::Mariadb(cluster) => {
@@ -43,8 +53,12 @@ impl System {
     pub fn kill(&mut self, servers: &[usize]) -> Result<()> {
         self.signal(servers, Signal::KILL);
         servers.iter().try_for_each(|server| {
+            if let Some(logger) = self.logger(*server) {
+                logger.process.kill();
+                return Ok(());
+            }
             match &mut self.servers {
-                Servers::Mysql(mysql) => mysql.kill(*server),
+                Servers::Mysql(mysql) => mysql.process(*server).kill(),
                 Servers::Mariadb(cluster) => cluster.kill(node(*server)).map(|_| ())?,
             }
             Ok(())
@@ -59,46 +73,71 @@ impl System {
         }
     }
 
-    /// Shuts a server down in order.
+    /// Shuts a member down in order.
     pub fn stop(&mut self, server: usize) -> Result<()> {
+        if let Some(logger) = self.logger(server) {
+            logger.process.stop();
+            return Ok(());
+        }
         match &mut self.servers {
             Servers::Mysql(servers) => servers.stop(server),
             Servers::Mariadb(cluster) => Ok(cluster.stop(node(server)).map(|_| ())?),
         }
     }
 
+    /// Sets the library that a server loads from its next start on. A logger has none.
+    pub fn give_library(&mut self, server: usize, library: Option<&Path>) {
+        if let Servers::Mariadb(cluster) = &mut self.servers {
+            let overrides = &mut cluster.settings_mut().overrides;
+            if let Some(own) = overrides.get_mut(&node(server)) {
+                own.provider = library.map(Path::to_owned);
+            }
+        }
+    }
+
     pub fn is_running(&mut self, server: usize) -> bool {
+        if let Some(logger) = self.logger(server) {
+            return logger.process.is_running();
+        }
         match &mut self.servers {
-            Servers::Mysql(servers) => servers.is_running(server),
+            Servers::Mysql(servers) => servers.process(server).is_running(),
             Servers::Mariadb(cluster) => cluster.ended(node(server)).is_none(),
         }
     }
 
-    /// Whether all servers are members of one group, or all replicas replicate.
+    /// Whether all members are in one group, or all replicas replicate.
     pub fn is_whole(&self) -> bool {
         let (mut servers, count) = (0..self.hosts.len(), self.hosts.len());
         let replicas = (count - 1).to_string();
-        servers.all(|server| {
-            let sees_all = match self.kind() {
-                SystemKind::SynodMysql | SystemKind::Mgr(_) => {
-                    let online = self.look(server, ONLINE);
-                    online.is_some_and(|row| row == [count.to_string()])
-                }
-                SystemKind::SemiSync if server == 0 => {
-                    self.has(0, "Rpl_semi_sync_master_clients", &replicas)
-                }
-                SystemKind::MysqlSemiSync if server == 0 => {
-                    self.has(0, "Rpl_semi_sync_source_clients", &replicas)
-                }
-                SystemKind::SemiSync | SystemKind::MysqlSemiSync => true,
-                _ => self.has(server, "wsrep_cluster_size", &count.to_string()),
-            };
-            sees_all && self.is_member(server)
-        })
+        let has_logger = self.logger.is_none() || self.is_member(count);
+        has_logger
+            && servers.all(|server| {
+                let sees_all = match self.kind() {
+                    SystemKind::SynodMysql | SystemKind::Mgr(_) => {
+                        let online = self.look(server, ONLINE);
+                        online.is_some_and(|row| row == [count.to_string()])
+                    }
+                    SystemKind::SemiSync if server == 0 => {
+                        self.has(0, "Rpl_semi_sync_master_clients", &replicas)
+                    }
+                    SystemKind::MysqlSemiSync if server == 0 => {
+                        self.has(0, "Rpl_semi_sync_source_clients", &replicas)
+                    }
+                    SystemKind::SemiSync | SystemKind::MysqlSemiSync => true,
+                    _ => self.has(server, "wsrep_cluster_size", &count.to_string()),
+                };
+                sees_all && self.is_member(server)
+            })
     }
 
     /// Whether a server takes part, with whichever others.
     fn is_member(&self, server: usize) -> bool {
+        if let (Some(logger), Servers::Mariadb(cluster)) = (&self.logger, &self.servers)
+            && server == self.hosts.len()
+        {
+            let mut nodes = cluster.nodes();
+            return nodes.any(|node| logger.is_present(&cluster.files(node).data));
+        }
         let has = |name: &str, value: &str| self.has(server, name, value);
         match self.kind() {
             SystemKind::SynodMysql | SystemKind::Mgr(_) => self.look(server, ROLE).is_some(),
@@ -161,11 +200,11 @@ impl System {
         if !steps.is_empty() {
             return Ok(Some(steps.concat()));
         }
-        for server in 0..self.hosts.len() {
+        for server in 0..self.members() {
             if !self.is_member(server) {
                 self.kill(&[server])?;
                 self.start(server)?;
-                steps.push(format!("restart of {}", self.hosts[server].name));
+                steps.push(format!("restart of {}", self.name(server)));
             }
         }
         Ok((!steps.is_empty()).then(|| steps.join(", ")))

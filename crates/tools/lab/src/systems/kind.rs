@@ -35,11 +35,14 @@ pub enum MgrSettings {
     SingleLeader,
 }
 
-/// The names that the command line takes; all but `standalone` also with [`ENCRYPTED`].
+/// The names that the command line takes; all but `standalone` also with [`ENCRYPTED`], and `synod`
+/// with [`LOGGER`].
 pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, synod-mysql, \
     mgr, mgr-after, mgr-single-leader, mysql-semisync, standalone";
 /// Ends the name of a system whose servers encrypt what they send each other.
 pub const ENCRYPTED: &str = "-tls";
+/// Ends the name of a system that has a logger in the place of its last server.
+pub const LOGGER: &str = "-logger";
 
 impl SystemKind {
     /// Whether its servers are members of a group: any of them can be written to.
@@ -112,17 +115,26 @@ impl FromStr for SystemKind {
     }
 }
 
-/// A system, and whether its servers encrypt what they send each other.
+/// A system, and the form of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MeasuredSystem {
     pub kind: SystemKind,
+    /// Whether its last member is a logger.
+    pub has_logger: bool,
+    /// Whether its members encrypt what they send each other.
     pub encrypted: bool,
 }
 
 impl fmt::Display for MeasuredSystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let suffix = if self.encrypted { ENCRYPTED } else { "" };
-        write!(f, "{}{suffix}", self.kind)
+        let suffix = |is_so: bool, name| if is_so { name } else { "" };
+        let logger = suffix(self.has_logger, LOGGER);
+        write!(
+            f,
+            "{}{logger}{}",
+            self.kind,
+            suffix(self.encrypted, ENCRYPTED)
+        )
     }
 }
 
@@ -130,15 +142,24 @@ impl FromStr for MeasuredSystem {
     type Err = String;
 
     fn from_str(text: &str) -> Result<MeasuredSystem, String> {
-        let (name, encrypted) = match text.strip_suffix(ENCRYPTED) {
-            Some(name) => (name, true),
-            None => (text, false),
+        let without = |text: &'_ str, suffix| match text.strip_suffix(suffix) {
+            Some(name) => (name.to_owned(), true),
+            None => (text.to_owned(), false),
         };
+        let (name, encrypted) = without(text, ENCRYPTED);
+        let (name, has_logger) = without(&name, LOGGER);
         let kind: SystemKind = name.parse()?;
+        if has_logger && kind != SystemKind::Synod {
+            return Err(format!("{kind} has no loggers here"));
+        }
         if encrypted && !kind.replicates() {
             return Err(format!("{kind} sends nothing that could be encrypted"));
         }
-        Ok(MeasuredSystem { kind, encrypted })
+        Ok(MeasuredSystem {
+            kind,
+            has_logger,
+            encrypted,
+        })
     }
 }
 
@@ -164,5 +185,16 @@ mod tests {
             }
         }
         assert!("-tls".parse::<MeasuredSystem>().is_err());
+    }
+
+    #[test]
+    fn logger_is_part_of_the_name_of_the_only_system_that_has_any() {
+        for name in ["synod-logger", "synod-logger-tls"] {
+            let system: MeasuredSystem = name.parse().unwrap();
+            assert!(system.has_logger && system.to_string() == name);
+        }
+        for name in ["galera-logger", "synod-tls-logger", "-logger"] {
+            assert!(name.parse::<MeasuredSystem>().is_err(), "{name}");
+        }
     }
 }

@@ -6,7 +6,9 @@
 pub mod configuration;
 mod failing;
 pub mod kind;
+mod logger;
 mod mysql;
+mod process;
 mod replicas;
 
 use std::net::IpAddr;
@@ -19,6 +21,7 @@ use synod_local_cluster::{Cluster, wait_for};
 use crate::error::{IoContext, LabError, Result};
 use crate::hosts::{Host, Hosts};
 use kind::{MeasuredSystem, SystemKind};
+use logger::Logger;
 use mysql::MysqlServers;
 pub(crate) use mysql::mysqld;
 
@@ -42,6 +45,8 @@ pub struct Setup {
     /// First of 400 ports. Hosts have their own, so it need not be free outside.
     pub base_port: u16,
     pub synod: PathBuf,
+    /// Another version of it. None: there is none to upgrade to.
+    pub next_synod: Option<PathBuf>,
     pub galera: PathBuf,
     pub mysql: PathBuf,
     /// This program, which emulates the network, too. `synod` is beside it.
@@ -55,6 +60,7 @@ pub struct System {
     measured: MeasuredSystem,
     servers: Servers,
     hosts: Vec<Host>,
+    logger: Option<Logger>,
     base_port: u16,
     /// Whether it has run before: its replicas begin at an empty log then.
     was_up: bool,
@@ -64,6 +70,13 @@ pub struct System {
 enum Servers {
     Mariadb(Box<Cluster>),
     Mysql(MysqlServers),
+}
+
+impl Setup {
+    /// The program `synod`, which is beside this one.
+    fn synod_program(&self) -> PathBuf {
+        self.program.with_file_name("synod")
+    }
 }
 
 impl System {
@@ -79,12 +92,12 @@ impl System {
         hosts: &Hosts,
         prepare: &mut dyn FnMut(&Path) -> Result<()>,
     ) -> Result<System> {
-        let count = if measured.kind.replicates() {
-            hosts.servers.len()
-        } else {
-            1
-        };
-        let hosts = hosts.servers[..count].to_vec();
+        let mut hosts = hosts.servers.clone();
+        if !measured.kind.replicates() {
+            hosts.truncate(1);
+        }
+        let beside = (measured.has_logger).then(|| hosts.pop()).flatten();
+        let mut logger = None;
         let servers = if measured.kind.is_mysql() {
             let dir = setup.data.join(measured.to_string());
             hosts
@@ -96,12 +109,16 @@ impl System {
             let cluster = Cluster::create(settings)?;
             let mut dirs = cluster.nodes().map(|node| cluster.files(node).root);
             dirs.try_for_each(|dir| prepare(&dir))?;
+            if let Some(host) = beside {
+                logger = Some(Logger::create(host, setup, cluster.settings(), prepare)?);
+            }
             Servers::Mariadb(Box::new(cluster))
         };
         Ok(System {
             measured,
             servers,
             hosts,
+            logger,
             base_port: setup.base_port,
             was_up: false,
         })
@@ -120,12 +137,29 @@ impl System {
         &self.hosts
     }
 
+    /// Number of servers, and of the logger: it comes after them.
+    pub fn members(&self) -> usize {
+        self.hosts.len() + usize::from(self.logger.is_some())
+    }
+
+    /// `db1` and so on; `logger`.
+    pub fn name(&self, member: usize) -> String {
+        let host = self.hosts.get(member);
+        host.map_or(logger::NAME, |host| &host.name).to_owned()
+    }
+
     /// Starts all servers, makes the account at the first start, and waits until the first server
     /// leads.
     pub fn up(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => return servers.up(),
-            Servers::Mariadb(cluster) => cluster.up(&|_, _| ())?,
+            Servers::Mariadb(cluster) => {
+                cluster.up(&|_, _| ())?;
+                if let Some(logger) = &mut self.logger {
+                    logger.start()?;
+                    logger.await_present(&cluster.files(node(0)).data)?;
+                }
+            }
         }
         if !self.was_up {
             let own_databases = if self.kind().is_group() {
@@ -151,7 +185,13 @@ impl System {
     pub fn down(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.down(),
-            Servers::Mariadb(cluster) => Ok(cluster.down(&|_, _| ())?),
+            Servers::Mariadb(cluster) => {
+                cluster.down(&|_, _| ())?;
+                if let Some(logger) = &mut self.logger {
+                    logger.process.stop();
+                }
+                Ok(())
+            }
         }
     }
 
@@ -171,8 +211,11 @@ impl System {
         }
     }
 
-    /// The process id of a server, if it runs.
+    /// The process id of a server or the logger, if it runs.
     pub fn pid(&self, server: usize) -> Option<i32> {
+        if server == self.hosts.len() {
+            return self.logger.as_ref()?.process.pid();
+        }
         match &self.servers {
             Servers::Mysql(servers) => servers.pid(server),
             Servers::Mariadb(cluster) => cluster.pid(node(server)),

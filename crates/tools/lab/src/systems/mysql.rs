@@ -4,19 +4,18 @@
 //! suite, whose own loader runs it here.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder, Row, Value};
-use rustix::process::{Pid, Signal, kill_process};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{ServerUser, random_hex, wait_for};
 
-use super::configuration::new_secret;
+use super::configuration::group_secret;
 use super::kind::{MeasuredSystem, MgrSettings, SystemKind};
+use super::process::{Process, STOP_TIMEOUT};
 use super::{DATABASE, PASSWORD, SQL_TIMEOUT, Setup, USER, node};
 use crate::error::{IoContext, LabError, Result};
 use crate::hosts::Host;
@@ -24,8 +23,6 @@ use crate::tools;
 
 /// A server makes its files, or is up, or has joined its group.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// A server writes what its buffer pool holds before it ends.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings of every server: all syncs on; otherwise as those of MariaDB's servers.
 const EVERYWHERE: [&str; 13] = [
@@ -103,7 +100,7 @@ struct Server {
     dir: PathBuf,
     port: u16,
     options: Vec<String>,
-    process: Option<Child>,
+    process: Process,
 }
 
 pub(super) fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
@@ -175,7 +172,7 @@ impl MysqlServers {
                 dir,
                 port,
                 options,
-                process: None,
+                process: Process::default(),
             });
         }
         if measured.kind == SystemKind::SynodMysql {
@@ -259,11 +256,8 @@ impl MysqlServers {
         if self.measured.kind == SystemKind::SynodMysql && number == 0 && !self.are_formed {
             command.arg("--synod_bootstrap=ON");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null()); // it has an error log
-        let process = command.spawn().context("start", "mysqld")?;
-        self.servers[number].process = Some(process);
-        Ok(())
+        let process = &mut self.servers[number].process;
+        process.start(&mut command, Stdio::null()) // it has an error log
     }
 
     /// Starts a server that has ended; it joins its group by itself, which is the default of
@@ -283,16 +277,8 @@ impl MysqlServers {
         started
     }
 
-    pub(super) fn kill(&mut self, number: usize) {
-        if let Some(mut process) = self.servers[number].process.take() {
-            let _ = process.kill(); // it may have ended by itself
-            let _ = process.wait();
-        }
-    }
-
-    pub(super) fn is_running(&mut self, number: usize) -> bool {
-        let process = self.servers[number].process.as_mut();
-        process.is_some_and(|process| matches!(process.try_wait(), Ok(None)))
+    pub(super) fn process(&mut self, number: usize) -> &mut Process {
+        &mut self.servers[number].process
     }
 
     /// The first server has the highest weight, and the others hand over to it.
@@ -361,23 +347,14 @@ impl MysqlServers {
     /// Stops a server in order.
     pub(super) fn stop(&mut self, number: usize) -> Result<()> {
         let server = &mut self.servers[number];
-        let Some(mut process) = server.process.take() else {
-            return Ok(());
-        };
-        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, Signal::TERM); // it may have ended by itself
-        }
-        let ended = wait_for(STOP_TIMEOUT, || process.try_wait().ok().flatten());
-        if ended.is_none() {
-            let _ = process.kill();
-            return Err(LabError::Timeout {
+        match server.process.stop() {
+            true => Ok(()),
+            false => Err(LabError::Timeout {
                 what: format!("{} to end", server.host.name),
                 seconds: STOP_TIMEOUT.as_secs(),
                 now: end_of_log(server),
-            });
+            }),
         }
-        Ok(())
     }
 
     /// The first server's command line.
@@ -386,8 +363,7 @@ impl MysqlServers {
     }
 
     pub(super) fn pid(&self, number: usize) -> Option<i32> {
-        let process = self.servers[number].process.as_ref()?;
-        i32::try_from(process.id()).ok()
+        self.servers[number].process.pid()
     }
 
     fn query_all(&self, numbers: std::ops::Range<usize>, sql: &str) -> Result<()> {
@@ -522,19 +498,6 @@ fn shared_options(
         add(&[&words.join("=")]);
     }
     Ok(options)
-}
-
-/// The file with the secret of a group, made once.
-fn group_secret(setup: &Setup) -> Result<PathBuf> {
-    let file = setup.data.join("synod-mysql.secret");
-    if !file.exists() {
-        let secret = new_secret(setup)?;
-        fs::write(&file, secret).context("write", &file)?;
-        let only_its_owner = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(&file, only_its_owner).context("protect", &file)?;
-        ServerUser::find()?.give(&file)?;
-    }
-    Ok(file)
 }
 
 fn socket(dir: &Path) -> PathBuf {
