@@ -60,11 +60,6 @@ pub fn lab() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_LAB", "target/release/synod-lab")
 }
 
-/// Whether the library under test is Galera's: then what only Synod promises is not checked.
-pub fn is_galera() -> bool {
-    std::env::var("SYNOD_E2E_PROVIDER").is_ok_and(|path| path.contains("galera"))
-}
-
 /// Duration of a standard load.
 pub fn load_time() -> Duration {
     Duration::from_secs(number("SYNOD_E2E_SECONDS", 60))

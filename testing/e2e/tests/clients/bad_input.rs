@@ -5,7 +5,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, ensure};
 use synod_local_cluster::wait_for;
 
 /// Time limit for a server to say what is wrong, and to end.
@@ -85,14 +85,6 @@ fn options(text: impl Into<String>) -> Case {
 
 #[test]
 fn unknown_option_of_ours_is_named_with_the_nearest_known_one() -> Outcome {
-    if place::is_galera() {
-        return refused(
-            "unknown-option",
-            23306,
-            options("synod.log_dri=/x"),
-            &["synod.log_dri"],
-        );
-    }
     let expected = ["synod.log_dri", "synod.log_dir"];
     refused(
         "unknown-option",
@@ -104,11 +96,7 @@ fn unknown_option_of_ours_is_named_with_the_nearest_known_one() -> Outcome {
 
 #[test]
 fn galera_option_without_meaning_gets_a_notice_and_the_server_starts() -> Outcome {
-    let expected = if place::is_galera() {
-        "Synchronized with group"
-    } else {
-        "evs.send_window"
-    };
+    let expected = "evs.send_window";
     let mut cluster = start(
         "galera-option",
         23306,
@@ -132,17 +120,13 @@ fn group_port_in_use_is_named() -> Outcome {
 
 #[test]
 fn log_directory_that_cannot_be_written_is_named() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let options = options("synod.log_dir=/proc/synod-log");
     refused("log-dir", 23306, options, &["/proc/synod-log"])
 }
 
 #[test]
 fn address_that_cannot_be_understood_is_named() -> Outcome {
-    let scheme = if place::is_galera() { "gcomm" } else { "synod" };
-    let address = format!("{scheme}://127.0.0.1:not-a-port");
+    let address = "synod://127.0.0.1:not-a-port".to_owned();
     let case = Case {
         cluster_address: Some(address),
         ..Case::default()
@@ -152,9 +136,6 @@ fn address_that_cannot_be_understood_is_named() -> Outcome {
 
 #[test]
 fn address_where_no_member_answers_is_named() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     // Nothing listens on port 1. The member may keep trying: the others may just be late.
     let address = "synod://127.0.0.1:1".to_owned();
     let case = Case {
@@ -167,9 +148,6 @@ fn address_where_no_member_answers_is_named() -> Outcome {
 
 #[test]
 fn server_with_the_name_of_a_live_one_ends_and_both_logs_name_it() -> Outcome {
-    if place::is_galera() {
-        return Ok(()); // says nothing there
-    }
     let mut cluster = TestCluster::empty("name-twice", 23306, 2)?;
     let own = cluster.settings_mut().overrides.entry(2).or_default();
     own.extra_lines.push("wsrep_node_name = node1".into());

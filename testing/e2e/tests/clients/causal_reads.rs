@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use synod_e2e::programs::signal;
 use synod_e2e::read_your_writes::{Clients, Reader, Reading};
-use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 32306;
@@ -31,9 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
 fn causal_reads_show_what_was_acknowledged_though_leaders_stand_still() -> Outcome {
-    if place::is_galera() {
-        return Ok(()); // it has no leader to stop
-    }
     let mut cluster = TestCluster::fresh("causal-reads", BASE_PORT)?;
     let clients = Clients::start(&cluster, "causal_reads", READERS)?;
     for _ in 0..LEADERS {

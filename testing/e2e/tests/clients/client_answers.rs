@@ -62,9 +62,6 @@ const WAYS: [Way; 6] = [
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn refused_means_never_committed_however_a_server_fails() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("answers", BASE_PORT, 3)?;
     let disk = SmallDisk::mount(cluster.settings().dir.join("log-disk"), DISK_BYTES)?;
     let own = cluster.settings_mut().overrides.entry(VICTIM).or_default();

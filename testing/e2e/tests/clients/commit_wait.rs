@@ -8,7 +8,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use synod_e2e::programs::signal;
 use synod_e2e::read_your_writes::{Clients, Tally};
-use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 static CLUSTER: Shared = Shared::new("commit-wait", 21706);
@@ -52,9 +52,6 @@ fn plain_reads(cluster: &TestCluster, name: &str) -> Outcome<Tally> {
 
 #[test]
 fn plain_reads_elsewhere_show_what_was_acknowledged() {
-    if place::is_galera() {
-        return; // it has no such option
-    }
     CLUSTER.scenario("reads elsewhere", |cluster| {
         set_everywhere(cluster, "applied")?;
         let waited = plain_reads(cluster, "applied")?;
@@ -75,9 +72,6 @@ fn plain_reads_elsewhere_show_what_was_acknowledged() {
 
 #[test]
 fn definitions_are_there_at_once_on_all_servers() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("definitions elsewhere", |cluster| {
         set_everywhere(cluster, "applied")?;
         let mut origin = cluster.connect(1)?;
@@ -100,9 +94,6 @@ fn definitions_are_there_at_once_on_all_servers() {
 
 #[test]
 fn server_that_stands_still_is_excluded_and_those_that_wait_hold_nothing_up() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("a server stands still", |cluster| {
         set_everywhere(cluster, "applied")?;
         let create = "CREATE OR REPLACE TABLE e2e_data.still (id INT PRIMARY KEY, v INT)";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::programs::new_group_secret;
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, ensure};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::wait_for;
 
@@ -43,9 +43,6 @@ fn with_secret(secret: &str) -> Outcome<TestCluster> {
 
 #[test]
 fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (old, new) = (new_group_secret()?, new_group_secret()?);
     let mut cluster = with_secret(&old)?;
     cluster.await_line(1, "encrypted by TLS 1.3: group secret")?;
@@ -77,9 +74,6 @@ fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
 
 #[test]
 fn server_that_any_process_could_join_starts_only_if_its_operator_says_so() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("insecure", BASE_PORT, 1)?;
     let port = Ports::of(BASE_PORT, 1).group;
     let everywhere = format!("gmcast.listen_addr=tcp://0.0.0.0:{port}");

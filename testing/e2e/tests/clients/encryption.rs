@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use synod_e2e::{Outcome, TestCluster, Why, certificates, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, certificates, ensure};
 use synod_local_cluster::ports::Ports;
 
 const BASE_PORT: u16 = 28306;
@@ -64,9 +64,6 @@ fn check_replicates(cluster: &TestCluster) -> Outcome {
 
 #[test]
 fn encrypted_servers_replicate_and_take_new_certificates() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = encrypted("tls")?;
     up(&mut cluster)?;
     check_replicates(&cluster)?;
@@ -104,9 +101,6 @@ fn encrypted_servers_replicate_and_take_new_certificates() -> Outcome {
 
 #[test]
 fn servers_find_each_other_by_ipv6() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = encrypted("six")?;
     let port = |node| Ports::of(BASE_PORT, node).group;
     let hosts: Vec<String> = cluster
@@ -127,9 +121,6 @@ fn servers_find_each_other_by_ipv6() -> Outcome {
 
 #[test]
 fn server_that_is_not_on_the_list_is_refused() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("list", BASE_PORT)?;
     cluster.execute(
         1,

@@ -61,9 +61,6 @@ fn is_refused(client: &mut Conn, sql: &str, writer: &str) -> Outcome {
 
 #[test]
 fn one_server_takes_writes_and_the_others_name_it() {
-    if place::is_galera() {
-        return; // it has no such option
-    }
     CLUSTER.scenario("one writer", |cluster| {
         let table = "CREATE OR REPLACE TABLE e2e_data.single (id INT PRIMARY KEY, v INT)";
         cluster.execute(1, table)?;
@@ -161,9 +158,6 @@ fn shows_the_writer(cluster: &TestCluster, leader: u8) -> Outcome {
 
 #[test]
 fn streamed_transaction_of_a_former_writer_is_rolled_back_everywhere() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("a streamed transaction", |cluster| {
         set(cluster, 1, "any")?;
         let table = "CREATE OR REPLACE TABLE e2e_data.streamed (id INT PRIMARY KEY, v INT)";
@@ -202,9 +196,6 @@ fn streamed_transaction_of_a_former_writer_is_rolled_back_everywhere() {
 
 #[test]
 fn setting_is_refused_with_a_reason() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("bad settings", |cluster| {
         set(cluster, 1, "any")?;
         let mut client = cluster.connect(1)?;
@@ -231,9 +222,6 @@ fn setting_is_refused_with_a_reason() {
 
 #[test]
 fn transaction_that_began_before_the_writer_changed_does_not_write() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("transactions from before", |cluster| {
         set(cluster, 1, "any")?;
         for table in ["seats", "bookings"] {
@@ -285,9 +273,6 @@ fn transaction_that_began_before_the_writer_changed_does_not_write() {
 
 #[test]
 fn event_that_asks_for_the_writer_runs_there_and_nowhere_else() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("events", |cluster| {
         set(cluster, 1, "leader")?;
         let (old, new) = (cluster.leader(), cluster.follower());
@@ -326,9 +311,6 @@ fn event_that_asks_for_the_writer_runs_there_and_nowhere_else() {
 
 #[test]
 fn event_that_stays_at_the_former_writer_is_seen_at_both() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("an event of the former writer", |cluster| {
         let check = check_of_the_page()?;
         let found = |node| cluster.rows(node, &check).map(|rows| rows.len());
@@ -413,9 +395,6 @@ fn takes_writes(cluster: &TestCluster, node: u8) -> Outcome {
 
 #[test]
 fn servers_never_conflict_and_the_next_writer_takes_over() {
-    if place::is_galera() {
-        return;
-    }
     CLUSTER.scenario("the writer dies", |cluster| {
         let mut writers = Writers::prepare(cluster, "single_writer")?;
         set(cluster, 1, "leader")?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use synod_e2e::small_disk::SmallDisk;
-use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure};
 use synod_local_cluster::wait_for;
 
 /// Time limit for a server to say what is wrong, and to end.
@@ -136,9 +136,6 @@ fn is_repaired(cluster: &TestCluster, node: u8, segment: &Path) -> Outcome {
 
 #[test]
 fn damaged_record_is_named_and_repaired_from_the_others() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("repaired", BASE_PORT)?;
     fill(&cluster, 1)?;
     let node = cluster.follower();
@@ -163,9 +160,6 @@ fn damaged_record_is_named_and_repaired_from_the_others() -> Outcome {
 
 #[test]
 fn two_of_three_damaged_logs_are_repaired_from_the_third() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("two-damaged", BASE_PORT)?;
     fill(&cluster, 1)?;
     for node in 1..=3 {
@@ -191,9 +185,6 @@ fn two_of_three_damaged_logs_are_repaired_from_the_third() -> Outcome {
 
 #[test]
 fn damaged_log_of_the_only_voter_is_refused_with_the_remedy() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = one_node("damaged")?;
     fill(&cluster, 1)?;
     cluster.stop(1).why("stopping")?;
@@ -214,9 +205,6 @@ fn damaged_log_of_the_only_voter_is_refused_with_the_remedy() -> Outcome {
 
 #[test]
 fn log_of_another_group_is_refused_with_the_remedy() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut other = one_node("other-group")?;
     other.stop(1).why("stopping the other group")?;
     let mut cluster = TestCluster::empty("wrong-group", BASE_PORT, 2)?;
@@ -255,9 +243,6 @@ fn log_of_another_group_is_refused_with_the_remedy() -> Outcome {
 
 #[test]
 fn server_without_innodb_is_refused() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("no-innodb", BASE_PORT, 1)?;
     let own = cluster.settings_mut().overrides.entry(1).or_default();
     own.extra_lines = vec![
@@ -279,9 +264,6 @@ fn server_without_innodb_is_refused() -> Outcome {
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("full-disk", BASE_PORT, 3)?;
     let dir = cluster.settings().dir.join("small-disk");
     let disk = SmallDisk::mount(dir, 24 << 20)?;
@@ -325,9 +307,6 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn server_whose_data_disk_was_full_has_all_rows_when_there_is_space() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("full-data-disk", BASE_PORT, 3)?;
     let log_dir = cluster.settings().dir.join("node3/log");
     let own = cluster.settings_mut().overrides.entry(3).or_default();
@@ -410,9 +389,6 @@ fn insert_megabytes(
 
 #[test]
 fn transaction_larger_than_the_log_fails_alone() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("small-log", BASE_PORT, 3)?;
     SMALL_LOG.clone_into(&mut cluster.settings_mut().provider_options);
     cluster.up(&|_, _| ()).why("starting the cluster")?;
@@ -448,9 +424,6 @@ fn wsrep_number(cluster: &TestCluster, node: u8, variable: &str) -> Outcome<i64>
 /// By seqnos, the log has what the server lacks; but it begins inside the very next transaction.
 #[test]
 fn server_whose_next_transaction_is_cut_takes_a_full_copy() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("cut-log", BASE_PORT, 3)?;
     // No member may leave the view: a new view would come before the transaction.
     cluster.settings_mut().provider_options = format!("{SMALL_LOG};evs.suspect_timeout=PT10M");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use synod_e2e::logger::Logger;
 use synod_e2e::programs::{self, new_group_secret};
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::{is_alive, wait_for};
 
 const BASE_PORT: u16 = 31906;
@@ -76,9 +76,6 @@ fn donors() -> Outcome<(TestCluster, Logger)> {
 
 #[test]
 fn joiner_whose_copy_fails_takes_another_one() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (mut cluster, _logger) = donors()?;
     let outcome = fail_copies(&mut cluster);
     if outcome.is_err() {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Report, Writers};
-use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::{SstMethod, wait_for};
 
 static CLUSTER: Shared = Shared::new("crash", 22306);
@@ -36,10 +36,8 @@ fn dead_follower_is_not_missed_and_catches_up_without_a_full_copy() {
             "  longest gap: {:?}",
             longest_gaps(&report, &others, killed, back)
         );
-        if !place::is_galera() {
-            check_no_empty_second(&report, &others, killed, back)?;
-            check_copy(cluster, victim, None)?;
-        }
+        check_no_empty_second(&report, &others, killed, back)?;
+        check_copy(cluster, victim, None)?;
         report.check_rows(cluster, &ALL)?;
         agreement::check(cluster, &ALL)
     });
@@ -61,17 +59,15 @@ fn dead_leader_is_replaced_within_two_seconds_and_returns_as_follower() {
         let report = writers.finish();
         let gaps = longest_gaps(&report, &others, killed, seen);
         eprintln!("  longest gap: {gaps:?}");
-        if !place::is_galera() {
-            ensure(
-                gaps.iter().all(|(_, gap)| *gap < Duration::from_secs(2)),
-                || format!("after the leader died, commits paused for 2 s or longer: {gaps:?}"),
-            )?;
-            check_copy(cluster, victim, None)?;
-            let role = cluster.node_status(victim).role;
-            ensure(role.as_deref() == Some("follower"), || {
-                format!("node{victim} led, died and returned as {role:?}, not as a follower")
-            })?;
-        }
+        ensure(
+            gaps.iter().all(|(_, gap)| *gap < Duration::from_secs(2)),
+            || format!("after the leader died, commits paused for 2 s or longer: {gaps:?}"),
+        )?;
+        check_copy(cluster, victim, None)?;
+        let role = cluster.node_status(victim).role;
+        ensure(role.as_deref() == Some("follower"), || {
+            format!("node{victim} led, died and returned as {role:?}, not as a follower")
+        })?;
         report.check_rows(cluster, &ALL)?;
         agreement::check(cluster, &ALL)
     });
@@ -86,22 +82,15 @@ fn group_returns_by_itself_after_all_were_killed_and_nothing_is_lost() {
         let report = writers.finish();
         restart_all(cluster)?;
         for node in ALL {
-            check_copy(cluster, node, None)
-                .or_else(|e| if place::is_galera() { Ok(()) } else { Err(e) })?;
+            check_copy(cluster, node, None)?;
         }
-        if !place::is_galera() {
-            // Galera's library acknowledges from memory: it may lose what all had not flushed.
-            report.check_rows(cluster, &ALL)?;
-        }
+        report.check_rows(cluster, &ALL)?;
         agreement::check(cluster, &ALL)
     });
 }
 
 /// Plain starts, one node after the other, as a person would.
 fn restart_all(cluster: &mut TestCluster) -> Outcome {
-    if place::is_galera() {
-        return cluster.up(&|_, _| ()).why("up");
-    }
     for node in ALL {
         let started = cluster
             .start(node, &|_, _| ())
@@ -145,12 +134,10 @@ fn wipe_and_return(cluster: &mut TestCluster, method: SstMethod) -> Outcome {
         (back - begin).as_secs_f32()
     );
     check_copy(cluster, 3, Some(method))?;
-    if !place::is_galera() {
-        let empty = report.empty_seconds(&others, begin, back);
-        ensure(empty.is_empty(), || {
-            format!("no commit on nodes 1 and 2 in seconds {empty:?}")
-        })?;
-    }
+    let empty = report.empty_seconds(&others, begin, back);
+    ensure(empty.is_empty(), || {
+        format!("no commit on nodes 1 and 2 in seconds {empty:?}")
+    })?;
     report.check_rows(cluster, &ALL)?;
     agreement::check(cluster, &ALL)
 }

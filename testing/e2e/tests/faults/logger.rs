@@ -38,9 +38,6 @@ fn await_voters(cluster: &TestCluster, node: u8, voters: &str) -> Outcome {
 
 #[test]
 fn two_servers_and_a_logger_survive_the_loss_of_any_one() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (mut cluster, secret) = TestCluster::with_secret("logger", BASE_PORT, 2)?;
     let mut logger = Logger::beside(&cluster, "witness", &secret)?;
     let mut check = Command::new(place::program()?);
@@ -205,9 +202,6 @@ fn print_memory(logger: &Logger, when: &str) -> Outcome {
 
 #[test]
 fn wrong_files_directories_ports_and_secrets_are_refused_with_what_to_do() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (cluster, secret) = TestCluster::with_secret("logger-input", BASE_PORT + 1000, 2)?;
     let mut logger = Logger::beside(&cluster, "witness", &secret)?;
     let refused = |logger: &mut Logger, code: i32, parts: &[&str]| -> Outcome {

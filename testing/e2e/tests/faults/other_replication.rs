@@ -72,9 +72,6 @@ fn await_count(cluster: &TestCluster, least: usize) -> Outcome {
 
 #[test]
 fn replica_thread_repeats_nothing_that_came_back_after_a_crash() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let dir = place::cluster_dir("other-replication-primary")?;
     let primary = StockServer::new(&dir, PORT, &OPTIONS)?;
     primary.execute(&[
@@ -153,9 +150,6 @@ fn rows_in_binlog(cluster: &TestCluster) -> Outcome<Vec<String>> {
 
 #[test]
 fn binlog_has_no_row_twice_after_a_crash_if_each_commit_is_flushed() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let lines = [
         "log_bin = bin",
         "log_slave_updates",

@@ -95,9 +95,6 @@ fn count(cluster: &TestCluster, node: u8, what: &str) -> Outcome<String> {
 
 #[test]
 fn survivor_of_a_lost_majority_continues_and_the_others_are_copied_to() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("recover", BASE_PORT)?;
     let outcome = lose_a_majority_with_commits(&mut cluster);
     if outcome.is_err() {
@@ -180,9 +177,6 @@ fn lose_a_majority_with_commits(cluster: &mut TestCluster) -> Outcome {
 /// The commit may be in the log, and may not: that must not cost the only database that is left.
 #[test]
 fn survivor_stopped_amid_a_streamed_commit_continues_with_its_data() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("recover-streamed", BASE_PORT)?;
     cluster.execute(
         1,
@@ -228,9 +222,6 @@ fn survivor_stopped_amid_a_streamed_commit_continues_with_its_data() -> Outcome 
 /// A newcomer's accident: to a server with another secret, a group that runs looks like a lost one.
 #[test]
 fn server_with_another_secret_continues_alone_only_when_the_others_are_gone() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (mut cluster, _) = TestCluster::with_secret("recover-secret", BASE_PORT, 3)?;
     cluster
         .await_synced(&[1, 2, 3], &|_, _| ())

@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::programs::{output_of, printed, signal};
 use synod_e2e::small_disk::SmallDisk;
-use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 24306;
@@ -58,9 +58,6 @@ fn saved_seqno(cluster: &TestCluster, node: u8) -> Outcome<i64> {
 /// Data that InnoDB has only in memory when killed is not taken for data in the database.
 #[test]
 fn stop_that_is_cut_short_costs_neither_data_nor_a_full_copy() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("cut-short", BASE_PORT, 3)?;
     let own = cluster.settings_mut().overrides.entry(3).or_default();
     // It flushes when it closes, and hardly before.
@@ -167,9 +164,6 @@ fn execute_and_kill_3(cluster: &mut TestCluster, origin: u8, statement: &str) ->
 /// does not flush. A kill amid the statement is another matter: see decision 025.
 #[test]
 fn statements_are_executed_once_by_a_server_that_was_killed() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("executed-once", BASE_PORT, 3)?;
     let own = cluster.settings_mut().overrides.entry(3).or_default();
     own.extra_lines = vec!["innodb_flush_log_at_timeout = 2000".into()];
@@ -227,9 +221,6 @@ fn await_return(cluster: &mut TestCluster, pid: Option<i32>) -> Outcome {
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn server_whose_log_had_no_room_comes_back_by_itself() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("no-room", BASE_PORT, 3)?;
     let dir = cluster.settings().dir.join("small-disk");
     let disk = SmallDisk::mount(dir, 64 << 20)?;
@@ -312,9 +303,6 @@ fn await_flush(cluster: &TestCluster) -> Outcome {
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn server_whose_data_had_no_room_comes_back_by_itself_with_all_rows() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("no-room-for-data", BASE_PORT, 3)?;
     cluster.settings_mut().provider_options = "synod.log_segment_size=16M".to_owned();
     let own = cluster.settings_mut().overrides.entry(3).or_default();

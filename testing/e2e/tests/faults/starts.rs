@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::{find_program, wait_for};
 
 const BASE_PORT: u16 = 31306;
@@ -112,9 +112,6 @@ fn group_begins_from_databases_with_a_position() {
 /// the status of the packages' unit, and it would join.
 #[test]
 fn second_group_is_not_begun_beside_the_first() {
-    if place::is_galera() {
-        return;
-    }
     run(|| {
         let mut cluster = TestCluster::empty("beside", BASE_PORT, 2)?;
         cluster.spawn(1, true).why("first start")?;
@@ -199,9 +196,6 @@ impl Drop for ByHand {
 /// with the same arguments.
 #[test]
 fn servers_started_by_a_relative_path_come_back_after_a_crash_of_all() {
-    if place::is_galera() {
-        return;
-    }
     run(|| {
         let mut cluster = TestCluster::fresh("relative", BASE_PORT)?;
         cluster.execute(1, "CREATE TABLE e2e_data.kept (a INT PRIMARY KEY)")?;

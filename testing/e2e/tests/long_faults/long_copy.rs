@@ -103,9 +103,6 @@ fn write_until_log_begins_after(cluster: &TestCluster, seqno: i64) -> Outcome {
 
 #[test]
 fn what_a_long_copy_left_behind_is_fetched() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("long-copy", BASE_PORT, 3)?;
     let own = cluster.settings_mut().overrides.entry(JOINER).or_default();
     own.provider_options = Some(SHORT_LOG.into());

@@ -40,9 +40,6 @@ struct PoweredGroup {
 #[test]
 #[ignore = "needs root; scripts/run-e2e runs it"]
 fn no_acknowledged_row_is_lost_with_the_power_of_all_servers() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut group = PoweredGroup::start()?;
     let outcome = group.lose_power_again_and_again();
     if outcome.is_err() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::hanging_disks::{self, Disk, HangingDisks};
-use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, ensure_says, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, ensure_says};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 26706;
@@ -57,9 +57,6 @@ fn leader_can_write_nothing_and_the_others_continue() -> Outcome {
 /// A leader that works stays, however slow its log is; and if it dies, another one is elected.
 #[test]
 fn group_whose_logs_all_take_a_second_for_a_sync_has_a_leader() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("slow", BASE_PORT, 3)?;
     hanging_disks::prepare(&mut cluster)?;
     cluster.up(&|_, _| ()).why("starting the cluster")?;
@@ -156,16 +153,10 @@ fn killed_at_the_end_of_a_statement(cluster: &mut TestCluster) -> Outcome {
 
 #[test]
 fn server_killed_at_the_end_of_a_statement_takes_a_full_copy() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     check_on_hanging_disks(killed_at_the_end_of_a_statement)
 }
 
 fn check(sick: fn(&TestCluster) -> u8, disks: &[Disk]) -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     check_on_hanging_disks(|cluster| {
         let sick = sick(cluster);
         disk_hangs(cluster, sick, disks)

@@ -196,9 +196,6 @@ impl Upgrade {
 
 #[test]
 fn upgrade_can_be_undone_until_the_version_is_raised() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut upgrade = Upgrade::begin()?;
     let (old, log) = upgrade.versions_now()?;
     let next = old + 1;

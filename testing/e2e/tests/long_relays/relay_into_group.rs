@@ -23,9 +23,6 @@ const ROWS: usize = 200;
 
 #[test]
 fn another_server_of_the_group_continues_where_the_replica_was() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let dir = place::cluster_dir("relay-into-group-upstream")?;
     let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
     let mut relays = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
@@ -99,9 +96,6 @@ fn continue_elsewhere(
 /// twice.
 #[test]
 fn replica_that_has_lost_its_place_executes_nothing_twice() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let dir = place::cluster_dir("lost-place-source")?;
     let statements = [
         "--server-id=77",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::doctor::Doctor;
 use synod_e2e::machines::{IN_PLACE, Machines};
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 20306;
@@ -142,9 +142,6 @@ fn with(mut machines: Machines, body: impl FnOnce(&mut Machines) -> Outcome) -> 
 
 #[test]
 fn group_goes_from_galera_to_synod_and_back_in_place() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     with(
         Machines::prepared("migration", BASE_PORT, 3)?,
         there_and_back,
@@ -153,9 +150,6 @@ fn group_goes_from_galera_to_synod_and_back_in_place() -> Outcome {
 
 #[test]
 fn servers_of_both_kinds_say_what_they_have_met() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     with(Machines::prepared("half-way", BASE_PORT, 2)?, |machines| {
         machines.change_library(2)?;
         let cluster = &mut machines.cluster;
@@ -183,9 +177,6 @@ fn servers_of_both_kinds_say_what_they_have_met() -> Outcome {
 
 #[test]
 fn databases_of_killed_servers_are_taken_over_where_they_are() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     with(Machines::prepared("killed", BASE_PORT, 3)?, |machines| {
         machines.cluster.up(&|_, _| ()).why("starting Galera")?;
         machines.cluster.create_account()?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::live_migration::{Drill, Goal, Site, have_read_only_hold_back_writers, print_gap};
 use synod_e2e::machines::{IN_PLACE, LIVE, Machines};
-use synod_e2e::{Outcome, TestCluster, Why, agreement, harness, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, harness};
 
 const OLD_PORT: u16 = 20306;
 const NEW_PORT: u16 = 20706;
@@ -93,17 +93,11 @@ fn there_and_back(site: &mut Site) -> Outcome {
 
 #[test]
 fn clients_go_from_galera_to_synod_and_back_live() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     carry_out(with_galera()?, there_and_back)
 }
 
 #[test]
 fn clients_go_from_a_primary_with_a_replica_to_a_group_live() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     carry_out(with_a_primary()?, from_primary)
 }
 
@@ -163,9 +157,6 @@ fn follow_primary(old: &TestCluster) -> Outcome {
 
 #[test]
 fn one_server_becomes_a_group_of_three_where_it_is() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut machines = Machines::with_one_server("single", OLD_PORT, 3)?;
     let done = grow(&mut machines);
     if done.is_err() {

@@ -9,7 +9,7 @@ use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::live_migration::{Drill, Goal, Site, have_read_only_hold_back_writers, print_gap};
 use synod_e2e::machines::{Machines, RELAYED};
 use synod_e2e::migration_relays::MigrationRelays;
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure};
 
 const OLD_PORT: u16 = 20306;
 const NEW_PORT: u16 = 20706;
@@ -33,9 +33,6 @@ const BACK: Drill = Drill {
 
 #[test]
 fn clients_go_from_a_primary_to_a_group_and_back_by_way_of_relays() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut site = site()?;
     let done = there_and_back(&mut site);
     if done.is_err() {

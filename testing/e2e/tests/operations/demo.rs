@@ -203,9 +203,6 @@ fn demo_can_be_tried_from_up_to_destroy() -> Outcome {
 
 /// The demo shows the secure way.
 fn check_secured(demo: &Demo) -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let log = demo.dir.join("node2/error.log");
     let text = std::fs::read_to_string(&log).why(log.display())?;
     ensure(text.contains("encrypted by TLS 1.3: group secret"), || {
@@ -215,9 +212,6 @@ fn check_secured(demo: &Demo) -> Outcome {
 
 /// Both ends of the copy have checked each other: no script says `verify=0`.
 fn check_encrypted_copy(demo: &Demo) -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let log = demo.dir.join("node3/error.log");
     let text = std::fs::read_to_string(&log).why(log.display())?;
     let receives = "openssl-listen";
@@ -241,20 +235,15 @@ fn check_schema(nodes: &[serde_json::Value]) -> Outcome {
             wrong,
         )?;
         ensure(node["primary"] == true, wrong)?;
-        if !place::is_galera() {
-            let role = node["role"].as_str().unwrap_or_default();
-            ensure(
-                ["leader", "follower", "learner", "logger", "relay"].contains(&role),
-                wrong,
-            )?;
-            ensure(
-                node["term"].is_u64() && node["commit_index"].is_u64(),
-                wrong,
-            )?;
-        }
-    }
-    if place::is_galera() {
-        return Ok(());
+        let role = node["role"].as_str().unwrap_or_default();
+        ensure(
+            ["leader", "follower", "learner", "logger", "relay"].contains(&role),
+            wrong,
+        )?;
+        ensure(
+            node["term"].is_u64() && node["commit_index"].is_u64(),
+            wrong,
+        )?;
     }
     let leaders = nodes.iter().filter(|node| node["role"] == "leader").count();
     ensure(leaders == 1, || format!("{leaders} leaders: {nodes:?}"))

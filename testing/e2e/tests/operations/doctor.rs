@@ -24,9 +24,6 @@ fn ensure_found(findings: &[String], wanted: &[&str]) -> Outcome {
 
 #[test]
 fn server_outside_a_group_is_told_what_stands_in_the_way() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("doctor", BASE_PORT, 1)?;
     cluster.up(&|_, _| ()).why("starting the server")?;
     cluster.create_account()?;
@@ -130,9 +127,6 @@ fn ensure_is_read(file: &Path, line: &str) -> Outcome {
 /// MyISAM are on one server only.
 #[test]
 fn remedies_leave_the_servers_of_a_group_alike() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let cluster = TestCluster::fresh("doctor-group", GROUPS_BASE_PORT)?;
     for sql in [
         "CREATE TABLE e2e_data.keyless (word VARCHAR(20), `key` INT)",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpStream;
 
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, ensure};
 use synod_local_cluster::ports::Ports;
 
 const BASE_PORT: u16 = 18506;
@@ -33,9 +33,6 @@ fn loud_lines(cluster: &TestCluster) -> Outcome<Vec<String>> {
 
 #[test]
 fn healthy_starts_joins_and_stops_are_no_warnings() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::fresh("error-logs", BASE_PORT)?;
     for node in ALL {
         cluster.stop(node).why("an orderly stop")?;

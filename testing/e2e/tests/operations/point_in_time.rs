@@ -7,7 +7,7 @@ use mysql::prelude::Queryable;
 use synod_e2e::drill::Page;
 use synod_e2e::programs::run_commands;
 use synod_e2e::relay::{PASSWORD, Relay, USER};
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, ensure};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 30806;
@@ -23,9 +23,6 @@ wait
 
 #[test]
 fn commands_of_the_manual_restore_what_was_dropped() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (cluster, secret) = TestCluster::with_secret("point-in-time", BASE_PORT, 1)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;
     relay.join()?;

@@ -113,9 +113,6 @@ fn with_secret(secret: &str) -> Outcome<TestCluster> {
 
 #[test]
 fn commands_reach_any_server_with_the_secret_and_none_without() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let secret = new_group_secret()?;
     let mut cluster = with_secret(&secret)?;
     let desk = Desk::with_secret(&secret)?;
@@ -187,9 +184,6 @@ fn silent_callers_are_in_no_ones_way(cluster: &TestCluster, desk: &Desk) -> Outc
 
 #[test]
 fn servers_in_clear_take_no_commands_from_other_machines() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let mut cluster = TestCluster::empty("remote-clear", BASE_PORT, 1)?;
     let own = cluster.settings_mut().overrides.entry(1).or_default();
     own.provider_options = Some("synod.insecure=yes".to_owned());
@@ -242,9 +236,6 @@ fn certificate<'a>(cert: &'a str, key: &'a str, ca: &'a str) -> [&'a str; 6] {
 
 #[test]
 fn commands_reach_a_server_with_a_certificate_of_its_authority_only() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let desk = Desk::new()?;
     let cluster = with_certificates(&desk)?;
     let ours = certificate("ours/node2.pem", "ours/node2.key", "ours/ca.pem");

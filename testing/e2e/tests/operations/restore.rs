@@ -8,7 +8,7 @@ use synod_e2e::drill::Page;
 use synod_e2e::logger::Logger;
 use synod_e2e::programs::run_commands;
 use synod_e2e::relay::Relay;
-use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, ensure_says, place};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, ensure_says};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 19306;
@@ -25,9 +25,6 @@ const FAILED: i32 = 3;
 
 #[test]
 fn old_data_and_logs_are_refused_by_a_group_that_was_restored() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (mut cluster, secret) = TestCluster::with_secret("restore", BASE_PORT, 3)?;
     let mut logger = Logger::beside(&cluster, "witness", &secret)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;

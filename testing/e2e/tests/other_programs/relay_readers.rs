@@ -28,9 +28,6 @@ const STATEMENTS: [&str; 7] = [
 
 #[test]
 fn changes_are_read_by_programs_for_that() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let readers = Readers::install()?;
     let (cluster, secret) = TestCluster::with_secret("relay-readers", BASE_PORT, 1)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;
@@ -56,9 +53,6 @@ fn read(cluster: &TestCluster, relay: &Relay, readers: &Readers) -> Outcome {
 
 #[test]
 fn changes_of_an_upstream_are_read_by_programs_for_that() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let readers = Readers::install()?;
     let dir = place::cluster_dir("relay-readers-upstream")?;
     let primary = StockServer::new(&dir.join("primary"), UPSTREAM_PORT, &UPSTREAM_OPTIONS)?;

@@ -20,9 +20,6 @@ const SOME: u64 = 300;
 
 #[test]
 fn replica_follows_the_group_through_relays() -> Outcome {
-    if place::is_galera() {
-        return Ok(());
-    }
     let (mut cluster, secret) = TestCluster::with_secret("relay", BASE_PORT, 3)?;
     let mut relays = [1, 2].map(|number| Relay::beside(&cluster, number, &secret));
     let [Ok(first), Ok(second)] = &mut relays else {
