@@ -78,6 +78,11 @@ fn member_with_another_secret_does_not_continue_while_the_others_run() {
     let files = Files::new();
     let mut group = files.group("other-secret", &secret(1));
     let at = group.follower();
+    // Or it names one by its address in the list only.
+    eventually("three voters", || {
+        let status = group.members[at].node().status();
+        status.members.iter().filter(|m| m.voter).count() == 3
+    });
     group.members[at].stop();
     files.write(&group.members[at].config.name.clone(), &[&secret(2)]);
     group.members[at].start(StartMode::Join).unwrap();
