@@ -17,6 +17,7 @@ namespace {
 constexpr int WRONG_SETTING = 1;
 constexpr int RUNS_ALREADY = 2;
 constexpr int JOIN_SECONDS = 10;
+constexpr size_t UUID_BYTES = 36;
 
 /* Waits until the server is in its group, as clients expect it after the statement. Without a
    majority it continues to look for it. */
@@ -57,8 +58,12 @@ void put(Set set, void *context, const std::string &text) {
 
 bool connection_status(const GROUP_REPLICATION_CONNECTION_STATUS_CALLBACKS &to) {
   put(to.set_channel_name, to.context, CHANNEL);
-  put(to.set_group_name, to.context, group_uuid());
-  put(to.set_source_uuid, to.context, group_uuid());
+  /* The server shows as many bytes as a UUID has, also those that are not set: what was in its
+     memory. It cuts blanks. */
+  std::string group = group_uuid();
+  group.resize(UUID_BYTES, ' ');
+  put(to.set_group_name, to.context, group);
+  put(to.set_source_uuid, to.context, group);
   to.set_service_state(to.context, member_runs());
   return false;
 }

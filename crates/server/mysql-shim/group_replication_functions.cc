@@ -26,8 +26,9 @@ constexpr unsigned int FUNCTION_FAILED = 3910;
 constexpr unsigned long PROTOCOL = 80027;
 constexpr long long TIMEOUT_MAX = 3600;
 
-/* Whether the client may give orders to the group, as for the functions of MySQL's own. */
-bool may_order() {
+/* Whether the client may give orders to the group, as for the functions of MySQL's own; `who` is its
+   account. */
+bool may_order(std::string &who) {
   Use<SERVICE_TYPE(mysql_current_thread_reader)> reader("mysql_current_thread_reader");
   Use<SERVICE_TYPE(mysql_thd_security_context)> contexts("mysql_thd_security_context");
   Use<SERVICE_TYPE(mysql_security_context_options)> options("mysql_security_context_options");
@@ -37,6 +38,10 @@ bool may_order() {
   if (!reader || !contexts || !options || !grants || reader->get(&thd) ||
       contexts->get(thd, &context))
     return false;
+  MYSQL_LEX_CSTRING user{}, host{};
+  if (!options->get(context, "priv_user", &user) && !options->get(context, "priv_host", &host))
+    who = "User '" + std::string(user.str, user.length) + "'@'" +
+          std::string(host.str, host.length) + "'";
   const char *name = "GROUP_REPLICATION_ADMIN";
   my_svc_bool is_super = 0;
   return grants->has_global_grant(context, name, strlen(name)) ||
@@ -59,7 +64,9 @@ bool wrong(char *error, const char *why) {
 
 bool may_call(UDF_INIT *init, char *error) {
   init->maybe_null = false;
-  return !may_order() && wrong(error, "It needs the privilege GROUP_REPLICATION_ADMIN.");
+  std::string who = "The user";
+  if (may_order(who)) return false;
+  return wrong(error, (who + " needs SUPER or GROUP_REPLICATION_ADMIN privileges.").c_str());
 }
 
 bool takes_nothing(UDF_INIT *init, UDF_ARGS *args, char *error) {

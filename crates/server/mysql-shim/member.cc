@@ -157,7 +157,8 @@ std::string try_to_start() {
   const Chosen chosen = choose(other);
   mysql::gtid::Tsid group;
   if (group.from_cstring(chosen.group.c_str()) == 0)
-    return "synod_group is not set to the UUID of the group";
+    return "synod_group (or group_replication_group_name) is not a valid UUID: give all servers of "
+           "the group the same one";
   if (strcasecmp(chosen.group.c_str(), server_uuid) == 0)
     return "Member server_uuid is incompatible with the group: synod_group (or "
            "group_replication_group_name) is this server's own server_uuid, so what it writes "

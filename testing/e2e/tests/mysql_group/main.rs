@@ -13,6 +13,7 @@ mod group_replication;
 mod joining;
 mod large;
 mod load;
+mod locks;
 mod misuse;
 mod other_data;
 mod resources;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use synod_e2e::mysql_clients::{READ_ONLY, REFUSED};
-use synod_e2e::mysql_group::{GROUP, MysqlGroup, PATIENCE, others};
+use synod_e2e::mysql_group::{self, GROUP, MysqlGroup, PATIENCE, others};
 use synod_e2e::mysql_server::{self, MysqlServer};
 use synod_e2e::{Outcome, Why, ensure, ensure_says};
 use synod_local_cluster::wait_for;
@@ -15,6 +15,7 @@ use crate::statements::error_of;
 const PORT: u16 = 19860;
 const OUTSIDE_PORT: u16 = 19880;
 const CHANNEL_PORT: u16 = 19900;
+const IDENTITY_PORT: u16 = 19960;
 /// The error of a statement that a table or the session's format does not allow.
 const BAD_STATEMENT: u16 = 3098;
 const RUNS_ALREADY: u16 = 3093;
@@ -40,7 +41,10 @@ fn misused_sessions_and_servers_are_refused_and_change_nothing() -> Outcome {
     positions(&group, writer).why("positions")?;
     opened_replica(&group, writer).why("a replica opened by hand")?;
     flushes(&group.servers[writer]).why("flushes of the writer")?;
-    group.servers[writer].execute(&["INSERT INTO e2e.t VALUES (100)"])?;
+    // Events of a server without a number come from no server that could skip them.
+    let insert = "INSERT INTO e2e.t VALUES (100)";
+    group.servers[writer].execute(&["SET GLOBAL server_id = 0"])?;
+    group.servers[writer].execute(&[insert])?;
     let rows = group.same_rows("SELECT id FROM e2e.t ORDER BY id")?;
     ensure(rows == ["1", "100"], || format!("{rows:?}"))?;
     let databases = group.same_rows("SHOW DATABASES")?;
@@ -239,4 +243,69 @@ fn channel_from_another_source_is_refused_in_a_group() -> Outcome {
     refused(server, &["START GROUP_REPLICATION"], WRONG_SETTING)?;
     let has = wait_for(PATIENCE, || has_it(server).then_some(()));
     ensure(has.is_some(), || server.log())
+}
+
+/// A server outside of a group stays as it was when it is asked for what cannot be.
+#[test]
+#[ignore = "needs MySQL; scripts/test-mysql-group runs it"]
+fn server_without_an_identity_is_refused_and_stays_open() -> Outcome {
+    mysql_group::install_plugin(mysql_group::PLUGIN)?;
+    let (root, port) = (mysql_server::installed()?, IDENTITY_PORT);
+    let address = format!(
+        "--loose-group-replication-local-address=127.0.0.1:{}",
+        port + 11
+    );
+    let mut server = MysqlServer::new(
+        root,
+        "identity",
+        port + 1,
+        &[
+            "--server-id=1",
+            "--log-replica-updates=OFF",
+            "--plugin-load-add=synod_mysql.so",
+            "--loose-group-replication-start-on-boot=OFF",
+            "--loose-group-replication-bootstrap-group=ON",
+            &address,
+        ],
+    )?;
+    let (start, stop) = ("START GROUP_REPLICATION", "STOP GROUP_REPLICATION");
+    let name = format!("SET GLOBAL group_replication_group_name = '{GROUP}'");
+    for (at, (set, says)) in [
+        (
+            "SET GLOBAL group_replication_group_name = @@server_uuid",
+            "own server_uuid",
+        ),
+        ("SET GLOBAL server_id = 0", "server_id is 0"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        server.execute(&[set])?;
+        refused(&server, &[start], WRONG_SETTING).why(set)?;
+        ensure_says(&server.log(), says)?;
+        let create = format!("CREATE DATABASE made_{at}");
+        server.execute(&[stop, &create]).why(set)?;
+        server.execute(&[&name])?;
+    }
+    server.execute(&["SET GLOBAL server_id = 1", start])?;
+    let code = error_of(&server, &["SET PERSIST group_replication_group_name = ''"])?;
+    ensure(code == Some(RUNS_ALREADY), || format!("{code:?}"))?;
+    let fixed = "SET PERSIST synod_name = 'other'";
+    ensure(error_of(&server, &[fixed])?.is_some(), || fixed.to_owned())?;
+    let shown = |server: &MysqlServer| {
+        server.rows(
+            "SELECT service_state, HEX(CONCAT(group_name, source_uuid)) \
+             FROM performance_schema.replication_connection_status",
+        )
+    };
+    let group: String = GROUP.bytes().map(|byte| format!("{byte:02X}")).collect();
+    let rows = shown(&server)?;
+    ensure(rows == [format!("ON\t{group}{group}")], || {
+        format!("{rows:?}")
+    })?;
+    server.end("-TERM")?;
+    server.start(&[])?;
+    server.await_up()?;
+    let rows = shown(&server)?;
+    ensure(rows == ["OFF\t"], || format!("of no group yet: {rows:?}"))
 }
