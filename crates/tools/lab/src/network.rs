@@ -122,16 +122,14 @@ fn changes(hosts: &Hosts, topology: &Topology, own: Duration) -> Vec<LinkChange>
     pairs(hosts)
         .map(|(from, to)| {
             let (a, b) = (standing_at(hosts, from), standing_at(hosts, to));
-            let distance = topology.distance(a.server, b.server);
             let clients = u32::from(a.is_client) + u32::from(b.is_client);
-            let round_trip = distance.round_trip + CLIENT_ROUND_TRIP * clients;
+            let round_trip = topology.round_trip(a.server, b.server) + CLIENT_ROUND_TRIP * clients;
             let delay = (round_trip / 2).saturating_sub(own);
             LinkChange {
                 from: from.name.clone(),
                 to: to.name.clone(),
                 settings: LinkSettings {
                     delay_ns: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
-                    bandwidth_bits: distance.bandwidth_bits,
                     cut: false,
                 },
             }

@@ -63,7 +63,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopologyRecord {
-    /// Its name: `three-dc`, or that of its file.
+    /// Its name, such as `three-dc`.
     pub name: String,
     /// The hosts of database servers (`db1`, `db2`, ...). A client host stands beside each.
     pub hosts: Vec<String>,
@@ -83,8 +83,6 @@ pub struct LinkRecord {
     /// Round trip that was measured when nothing else ran, milliseconds: the median of some. None:
     /// it was not measured.
     pub measured_round_trip_ms: Option<f64>,
-    /// Bandwidth in each direction, bits per second. None: not limited.
-    pub bandwidth_bits: Option<u64>,
 }
 
 /// Names what was measured. Measurements with equal keys are repetitions.

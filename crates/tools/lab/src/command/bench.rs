@@ -12,8 +12,8 @@ use crate::bench::workload::{Sizes, Workload};
 use crate::error::Result;
 use crate::network::Network;
 use crate::report::{self, Report};
-use crate::systems::kind::{MeasuredSystem, SystemKind};
-use crate::topology::{Topology, parse_bandwidth};
+use crate::systems::kind::MeasuredSystem;
+use crate::topology::Topology;
 
 /// Arguments of `synod-lab bench`.
 #[derive(Debug, Args)]
@@ -26,16 +26,8 @@ pub(super) struct BenchArgs {
     /// synod's by a group secret, that of others by a certificate
     #[arg(long = "system", value_delimiter = ',', default_value = "synod")]
     systems: Vec<MeasuredSystem>,
-    /// innodb_flush_log_at_trx_commit of 'galera': 0, 1, 2; each is a system of its own
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=2))]
-    galera_flush: Vec<u8>,
-    /// same-dc, three-dc, two-region, three-region, or a file
-    #[arg(
-        long = "topology",
-        value_delimiter = ',',
-        value_name = "NAME|FILE",
-        default_value = "same-dc"
-    )]
+    /// same-dc, three-dc, two-region, three-region
+    #[arg(long = "topology", value_delimiter = ',', default_value = "same-dc")]
     topologies: Vec<String>,
     /// oltp_write_only, oltp_read_write, oltp_read_only, oltp_update_index, hot-rows, tpcc
     #[arg(
@@ -50,9 +42,6 @@ pub(super) struct BenchArgs {
     /// Servers that are written to, by clients beside each: leader, follower, far, all
     #[arg(long, default_value = "leader")]
     write_to: WriteTo,
-    /// Limit every link between hosts: 100M, 1G, 10G bits per second
-    #[arg(long, value_parser = parse_bandwidth)]
-    bandwidth: Option<u64>,
     /// Measured time of each measurement
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
@@ -114,14 +103,13 @@ pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
 }
 
 fn plan(arguments: &BenchArgs) -> Result<Plan> {
-    let find = |name: &String| Topology::find(name, arguments.bandwidth);
     Ok(Plan {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         systems: systems(arguments),
         topologies: arguments
             .topologies
             .iter()
-            .map(find)
+            .map(|name| Topology::find(name))
             .collect::<Result<_>>()?,
         workloads: arguments.workloads.clone(),
         threads: arguments.threads.clone(),
@@ -138,53 +126,18 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
     })
 }
 
-/// The systems of the command line, each once. `--galera-flush` stands for 'galera'.
+/// The systems of the command line, each once.
 fn systems(arguments: &BenchArgs) -> Vec<MeasuredSystem> {
-    let mut systems = Vec::new();
-    for system in &arguments.systems {
-        let is_plain_galera = system.kind == SystemKind::Galera { flush: 0 };
-        if is_plain_galera && !arguments.galera_flush.is_empty() {
-            let flushes = arguments.galera_flush.iter();
-            systems.extend(flushes.map(|flush| MeasuredSystem {
-                kind: SystemKind::Galera { flush: *flush },
-                ..*system
-            }));
-        } else {
-            systems.push(*system);
-        }
-    }
     let mut seen = std::collections::BTreeSet::new();
-    systems.retain(|system| seen.insert(*system));
-    systems
+    let systems = arguments.systems.iter().copied();
+    systems.filter(|system| seen.insert(*system)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
     use crate::bench::plan::WRITE_TO_NAMES;
     use crate::systems::kind::NAMES;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        bench: BenchArgs,
-    }
-
-    fn systems_of(line: &str) -> String {
-        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-        let names = systems(&cli.bench).into_iter().map(|s| s.to_string());
-        names.collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn flush_settings_are_systems_of_their_own() {
-        let line = "bench --system synod,galera --galera-flush 0,1";
-        assert_eq!(systems_of(line), "synod galera galera-flush1");
-        let line = "bench --system synod --system galera-flush1 --system synod";
-        assert_eq!(systems_of(line), "synod galera-flush1");
-    }
 
     #[test]
     fn help_lists_what_is_understood() {

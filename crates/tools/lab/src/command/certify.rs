@@ -90,7 +90,7 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
         }
         return Ok(u8::from(!comparison.regressions.is_empty()));
     }
-    let topology = Topology::find(&arguments.topology, None)?;
+    let topology = Topology::find(&arguments.topology)?;
     let lab = place.place()?;
     let setup = arguments
         .servers

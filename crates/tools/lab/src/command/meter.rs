@@ -1,21 +1,14 @@
-//! `synod-lab delay` and the other meters: the group that they observe, which runs already or is
-//! started for them.
+//! `synod-lab delay` and the other meters: the group that is started for them.
 
 use super::PlaceArgs;
 use crate::error::{LabError, Result};
-use crate::meters::{Group, MeterCommand, interrupt};
+use crate::meters::{Group, MeterCommand};
 use crate::network::Network;
 use crate::systems::{System, configuration};
 use crate::topology::Topology;
 
-/// Runs a meter, on a group of its own if no servers are named.
 pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
-    if let Some(group) = meter.arguments().running_group()? {
-        interrupt::watch_signals()?;
-        meter.run(group, None)?;
-        return Ok(0);
-    }
-    let arguments = &meter.arguments().lab;
+    let arguments = meter.arguments();
     let measured = arguments.system;
     if !measured.kind.is_group() {
         return Err(LabError::BadArgument {
@@ -24,7 +17,7 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
             reason: "meters observe groups: synod, galera, galera-flush1, galera-flush2".into(),
         });
     }
-    let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
+    let topology = Topology::find(&arguments.topology)?;
     let lab = place.place()?;
     let setup = arguments.servers.setup(&lab, None)?;
     configuration::check(measured.kind, &setup)?;
@@ -33,7 +26,7 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
     system.up()?;
     network.set(&topology)?;
     let group = Group::of(&system, &network, &topology);
-    meter.run(group, Some(network.place().data()))?;
+    meter.run(&group, network.place().data())?;
     system.down()?;
     Ok(0)
 }

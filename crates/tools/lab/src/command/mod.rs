@@ -7,7 +7,6 @@ mod meter;
 mod network;
 mod report;
 pub(crate) mod servers;
-mod up;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -63,12 +62,8 @@ enum LabCommand {
     Bench(bench::BenchArgs),
     /// Make faults of systems under load, and count what they cost
     Certify(certify::CertifyArgs),
-    /// Hold one system up, to look at and to measure by hand
-    Up(up::UpArgs),
     /// Bring an emulated network up and measure its round trips
     Network(network::NetworkArgs),
-    /// Change a link of a running lab
-    Link(network::LinkArgs),
     #[command(flatten)]
     Meter(MeterCommand),
     /// Make one page from the files of several runs
@@ -93,9 +88,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
     match &arguments.command {
         LabCommand::Bench(bench) => bench::run(place, bench),
         LabCommand::Certify(certify) => certify::run(place, certify),
-        LabCommand::Up(up) => up::run(place, up),
         LabCommand::Network(network) => network::run(place, network),
-        LabCommand::Link(link) => network::change_link(place, link),
         LabCommand::Meter(meter) => meter::run(place, meter),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),

@@ -1,25 +1,19 @@
-//! `synod-lab network` and `synod-lab link`: the emulated network by itself.
+//! `synod-lab network`: the emulated network by itself.
 
 use clap::Args;
 
 use super::{PlaceArgs, own_program, say};
-use crate::error::{LabError, Result};
+use crate::error::Result;
 use crate::network::Network;
 use crate::results::TopologyRecord;
-use crate::router::control::LinkChange;
-use crate::router::handle;
-use crate::router::queue::LinkSettings;
-use crate::topology::{Topology, parse_bandwidth};
+use crate::topology::Topology;
 
 /// Arguments of `synod-lab network`.
 #[derive(Debug, Args)]
 pub(super) struct NetworkArgs {
-    /// same-dc, three-dc, two-region, three-region, or a file
-    #[arg(long, value_name = "NAME|FILE", default_value = "three-dc")]
+    /// same-dc, three-dc, two-region, three-region
+    #[arg(long, default_value = "three-dc")]
     topology: String,
-    /// Limit every link: 100M, 1G, 10G bits per second
-    #[arg(long, value_parser = parse_bandwidth)]
-    bandwidth: Option<u64>,
     /// JSON output
     #[arg(long)]
     json: bool,
@@ -28,29 +22,8 @@ pub(super) struct NetworkArgs {
     hold: bool,
 }
 
-/// Arguments of `synod-lab link`.
-#[derive(Debug, Args)]
-pub(super) struct LinkArgs {
-    /// One end: db1, client1, ...
-    from: String,
-    /// The other end
-    to: String,
-    /// Round trip, milliseconds; half of it in each direction
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
-    round_trip_ms: f64,
-    /// Bits per second in each direction: 100M, 1G, 10G
-    #[arg(long, value_parser = parse_bandwidth)]
-    bandwidth: Option<u64>,
-    /// Lose all packets
-    #[arg(long)]
-    cut: bool,
-    /// Only from the first end to the second
-    #[arg(long)]
-    one_way: bool,
-}
-
 pub(super) fn run(place: &PlaceArgs, arguments: &NetworkArgs) -> Result<u8> {
-    let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
+    let topology = Topology::find(&arguments.topology)?;
     let network = Network::create(place.take()?, topology.servers, &own_program()?)?;
     network.set(&topology)?;
     let record = topology.record(&network.measure(&topology)?);
@@ -89,31 +62,4 @@ fn hosts(network: &Network) -> String {
     };
     let lines: String = network.hosts().all().map(line).collect();
     format!("\nhosts:\n{lines}it is up until Ctrl-C")
-}
-
-pub(super) fn change_link(place: &PlaceArgs, arguments: &LinkArgs) -> Result<u8> {
-    let delay_ns = arguments.round_trip_ms * 1_000_000.0 / 2.0;
-    if !(0.0..=5e9).contains(&delay_ns) {
-        return Err(LabError::BadArgument {
-            name: "--round-trip-ms",
-            value: arguments.round_trip_ms.to_string(),
-            reason: "it must be from 0 to 10000".into(),
-        });
-    }
-    let settings = LinkSettings {
-        delay_ns: delay_ns as u64,
-        bandwidth_bits: arguments.bandwidth,
-        cut: arguments.cut,
-    };
-    let change = |from: &str, to: &str| LinkChange {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        settings,
-    };
-    let mut changes = vec![change(&arguments.from, &arguments.to)];
-    if !arguments.one_way {
-        changes.push(change(&arguments.to, &arguments.from));
-    }
-    handle::set(&place.place()?.router_socket(), changes)?;
-    Ok(0)
 }

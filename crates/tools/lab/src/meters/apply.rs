@@ -1,11 +1,11 @@
 //! `apply`: time that other servers still apply after a load on one server has ended.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clients::{Crew, Work};
 use super::error::Result;
 use super::group::Group;
-use super::interrupt::pause;
 use super::record::{ApplyFindings, ApplyLag};
 use super::timeline;
 use super::watch::{self, Watch};
@@ -37,7 +37,7 @@ pub fn run(group: &Group, plan: &ApplyPlan) -> Result<ApplyFindings> {
     };
     let watch = Watch::start(group)?;
     let running = crew.start(group, &[plan.origin], Instant::now())?;
-    pause(Duration::from_secs(plan.seconds))?;
+    thread::sleep(Duration::from_secs(plan.seconds));
     let logs = running.finish()?;
     let times = group.await_agreement(&group.servers[plan.origin], APPLY_TIMEOUT)?;
     let moments = watch.finish()?;

@@ -8,7 +8,7 @@ use super::apply::{self, ApplyPlan};
 use super::delay::{self, DelayPlan};
 use super::error::{IoContext, MeterError, Result};
 use super::giant::{self, GiantPlan};
-use super::group::{Group, Server};
+use super::group::Group;
 use super::lag::{self, LagPlan};
 use super::record::{FORMAT, Findings, MeterRecord};
 use super::surroundings;
@@ -16,7 +16,6 @@ use crate::bench::machine;
 use crate::command::servers::ServerArgs;
 use crate::report::{self, Report};
 use crate::systems::kind::MeasuredSystem;
-use crate::topology::parse_bandwidth;
 
 /// The meters, as commands.
 #[derive(Debug, Subcommand)]
@@ -34,50 +33,17 @@ pub enum MeterCommand {
 /// Options of all meters.
 #[derive(Debug, Clone, Args)]
 pub struct MeterArgs {
-    /// The servers of a group that runs already: HOST:PORT, or NAME=HOST:PORT, separated by commas.
-    /// The database 'synod_lab' on them is replaced, and dropped at the end
-    #[arg(long = "servers", value_name = "SERVERS", value_delimiter = ',', value_parser = parse_server)]
-    running: Vec<Address>,
-    /// Account on these servers that may make databases and set global variables
-    #[arg(long, default_value = "root")]
-    user: String,
-    /// Its password
-    #[arg(long, default_value = "")]
-    password: String,
     /// Write what was found to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) lab: LabGroupArgs,
-}
-
-/// The group that is started if no servers are named.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "A group of the lab, without --servers")]
-pub(crate) struct LabGroupArgs {
     /// synod, galera, galera-flush1, galera-flush2; with '-tls' behind it, replication is encrypted
-    #[arg(long, default_value = "synod", conflicts_with = "running")]
+    #[arg(long, default_value = "synod")]
     pub(crate) system: MeasuredSystem,
-    /// same-dc, three-dc, two-region, three-region, or a file
-    #[arg(
-        long,
-        value_name = "NAME|FILE",
-        default_value = "same-dc",
-        conflicts_with = "running"
-    )]
+    /// same-dc, three-dc, two-region, three-region
+    #[arg(long, default_value = "same-dc")]
     pub(crate) topology: String,
-    /// Limit every link between hosts: 100M, 1G, 10G bits per second
-    #[arg(long, value_parser = parse_bandwidth, conflicts_with = "running")]
-    pub(crate) bandwidth: Option<u64>,
     #[command(flatten)]
     pub(crate) servers: ServerArgs,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) name: String,
-    pub(crate) host: String,
-    pub(crate) port: u16,
 }
 
 /// Arguments of `delay`.
@@ -161,18 +127,17 @@ pub struct LagArgs {
 
 impl MeterCommand {
     /// Observes, prints what was found, and writes the files asked for. `data` is where the servers
-    /// keep their data, if that is known.
-    pub(crate) fn run(&self, mut group: Group, data: Option<&Path>) -> Result<()> {
-        group.find_processes();
+    /// keep their data.
+    pub(crate) fn run(&self, group: &Group, data: &Path) -> Result<()> {
         let busy_before = surroundings::load_per_core();
         let date = machine::date();
-        let findings = self.observe(&group)?;
+        let findings = self.observe(group)?;
         let record = MeterRecord {
             format: FORMAT,
             command: surroundings::command_line(),
             date,
-            machine: machine::machine(data),
-            versions: surroundings::versions(&group)?,
+            machine: machine::machine(Some(data)),
+            versions: surroundings::versions(group)?,
             system: group.system.clone(),
             topology: group.topology.clone(),
             servers: group.servers.iter().map(|s| s.name.clone()).collect(),
@@ -202,33 +167,6 @@ impl MeterCommand {
 }
 
 impl MeterArgs {
-    /// The group whose servers are named; none if they are not.
-    pub(crate) fn running_group(&self) -> Result<Option<Group>> {
-        let server = |address: &Address| Server {
-            name: address.name.clone(),
-            host: address.host.clone(),
-            port: address.port,
-            user: self.user.clone(),
-            password: self.password.clone(),
-            namespace: None,
-            pid: None,
-        };
-        let servers: Vec<Server> = self.running.iter().map(server).collect();
-        match servers.as_slice() {
-            [] => Ok(None),
-            [only] => Err(MeterError::BadArgument {
-                name: "--servers",
-                value: only.name.clone(),
-                reason: "a group has two servers at least".into(),
-            }),
-            [first, ..] => Ok(Some(Group {
-                system: surroundings::system(first)?,
-                topology: None,
-                servers,
-            })),
-        }
-    }
-
     fn deliver(&self, record: MeterRecord) -> Result<()> {
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::from);
@@ -321,41 +259,5 @@ fn place(group: &Group, name: &'static str, number: Option<usize>) -> Result<Opt
             value: number.to_string(),
             reason: format!("it must be from 1 to {}", group.servers.len()),
         }),
-    }
-}
-
-/// Reads `HOST:PORT` or `NAME=HOST:PORT`.
-fn parse_server(text: &str) -> std::result::Result<Address, String> {
-    let (name, address) = text.split_once('=').unwrap_or((text, text));
-    let wanted = || format!("'{text}' is not HOST:PORT or NAME=HOST:PORT");
-    let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() || name.is_empty() {
-        return Err(wanted());
-    }
-    Ok(Address {
-        name: name.to_owned(),
-        host: host.to_owned(),
-        port: port.parse().map_err(|_| wanted())?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_named_by_their_addresses_or_as_wished() {
-        let address = |name: &str, host: &str, port| Address {
-            name: name.into(),
-            host: host.into(),
-            port,
-        };
-        let plain = address("db:3306", "db", 3306);
-        assert_eq!(parse_server("db:3306"), Ok(plain));
-        assert_eq!(parse_server("a=[::1]:33"), Ok(address("a", "::1", 33)));
-        for wrong in ["db", "db:", "db:99999", ":3306", "=db:1"] {
-            assert!(parse_server(wrong).is_err(), "{wrong}");
-        }
     }
 }

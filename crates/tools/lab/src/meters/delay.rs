@@ -3,6 +3,7 @@
 //! One thread writes and reads, so that nothing but the two statements lies between the OK and
 //! the read. With an emulated network both connections start from hosts beside their servers.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::Conn;
@@ -11,7 +12,6 @@ use mysql::prelude::Queryable;
 use super::clients::{Crew, Running, Work, us_since};
 use super::error::Result;
 use super::group::{DATABASE, Group};
-use super::interrupt::pause;
 use super::record::{DelayFindings, DelayPhase, LoadOn};
 use super::timeline;
 use super::visibility::{Seen, Written, classify};
@@ -129,7 +129,7 @@ impl Sampler<'_> {
         let mut samples = Vec::new();
         while Instant::now() < end {
             samples.push(self.sample()?);
-            pause(PAUSE)?;
+            thread::sleep(PAUSE);
         }
         Ok(summary(load_on, sync_wait, &samples))
     }

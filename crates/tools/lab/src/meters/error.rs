@@ -46,8 +46,6 @@ pub enum MeterError {
         what: String,
         seconds: u64,
     },
-    #[error("interrupted; what was changed is put back")]
-    Interrupted,
     #[error("a client thread panicked; its message is above")]
     Panicked,
 }
@@ -59,7 +57,6 @@ impl MeterError {
             MeterError::BadArgument { .. } => 2,
             MeterError::Connect { .. } | MeterError::NotHere { .. } => 5,
             MeterError::Timeout { .. } => 6,
-            MeterError::Interrupted => 130,
             MeterError::Statement { .. } | MeterError::Io { .. } | MeterError::Panicked => 1,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mysql::Conn;
@@ -13,7 +13,6 @@ use mysql::prelude::Queryable;
 use super::clients::{Crew, ServerLog, Work, us_since};
 use super::error::{MeterError, Result};
 use super::group::{DATABASE, Group, Server, number};
-use super::interrupt::pause;
 use super::memory;
 use super::record::{GiantFindings, GiantServer};
 use super::timeline;
@@ -86,21 +85,21 @@ fn run_part(group: &Group, plan: &GiantPlan, rate: f64) -> Result<GiantFindings>
     };
     let all: Vec<usize> = (0..group.servers.len()).collect();
     let running = crew.start(group, &all, clock)?;
-    pause(MARGIN)?;
+    thread::sleep(MARGIN);
     let term = term_of(origin);
     let answer = statement.execute();
     let visible = match &answer.refused {
         None => statement.await_visible(group)?,
         Some(_) => vec![None; group.servers.len()],
     };
-    pause(MARGIN)?;
+    thread::sleep(MARGIN);
     let elections = term_of(origin)
         .zip(term)
         .map(|(after, before)| after - before);
     let end_us = us_since(clock);
     let logs = running.finish()?;
     group.await_agreement(origin, APPLY_TIMEOUT)?;
-    pause(LOOK_EVERY * 5)?; // every row is read once more
+    thread::sleep(LOOK_EVERY * 5); // every row is read once more
     let mut servers = Vec::new();
     let moments = watch.finish()?;
     for (place, look) in looks.into_iter().enumerate() {
@@ -264,7 +263,7 @@ impl Statement {
                     *seen = Some(begin.elapsed().as_secs_f64() * 1000.0);
                 }
             }
-            pause(LOOK_EVERY)?;
+            thread::sleep(LOOK_EVERY);
         }
         Ok(visible)
     }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
 use super::error::{MeterError, Result};
-use super::interrupt::pause;
-use super::memory;
 use crate::hosts::{self, Host};
 use crate::network::Network;
 use crate::systems::{PASSWORD, System, USER};
@@ -34,16 +33,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// `db1`, or host and port.
+    /// Its host: `db1`.
     pub name: String,
     pub host: String,
     pub port: u16,
     /// Account that may do everything.
     pub user: String,
     pub password: String,
-    /// Network namespace that its clients connect from. None: this process's own.
-    pub namespace: Option<PathBuf>,
-    /// Process id, if it runs on this machine. [`Group::find_processes`] finds it.
+    /// Network namespace that its clients connect from.
+    pub namespace: PathBuf,
+    /// Process id, if it runs.
     pub pid: Option<i32>,
 }
 
@@ -52,8 +51,8 @@ pub struct Server {
 pub struct Group {
     /// `synod`, `galera`, ...
     pub system: String,
-    /// Name of the emulated network. None: the servers' own.
-    pub topology: Option<String>,
+    /// Name of the emulated network.
+    pub topology: String,
     /// The servers; two at least.
     pub servers: Vec<Server>,
 }
@@ -83,12 +82,9 @@ impl Server {
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .read_timeout(Some(timeout))
             .write_timeout(Some(timeout));
-        let connected = match &self.namespace {
-            None => Conn::new(options),
-            // The socket stays in the namespace that it was made in.
-            Some(file) => hosts::in_namespace(file, || Ok(Conn::new(options)))
-                .unwrap_or_else(|error| Err(error.into())),
-        };
+        // The socket stays in the namespace that it was made in.
+        let connected = hosts::in_namespace(&self.namespace, || Ok(Conn::new(options)))
+            .unwrap_or_else(|error| Err(error.into()));
         connected.map_err(|source| MeterError::Connect {
             server: self.name.clone(),
             address: format!("{}:{}", self.host, self.port),
@@ -149,23 +145,14 @@ impl Group {
                 port,
                 user: USER.to_owned(),
                 password: PASSWORD.to_owned(),
-                namespace: Some(client.namespace_file()),
+                namespace: client.namespace_file(),
                 pid: system.pid(place),
             }
         };
         Group {
             system: system.measured().to_string(),
-            topology: Some(topology.name.clone()),
+            topology: topology.name.clone(),
             servers: hosts.map(server).collect(),
-        }
-    }
-
-    /// Finds the processes of servers that run on this machine: for their memory and processors.
-    pub fn find_processes(&mut self) {
-        for server in &mut self.servers {
-            if server.pid.is_none() {
-                server.pid = memory::find_process(server);
-            }
         }
     }
 
@@ -232,7 +219,7 @@ impl Group {
                     *taken = Some(begin.elapsed());
                 }
             }
-            pause(LOOK_EVERY)?;
+            thread::sleep(LOOK_EVERY);
         }
         Ok(pending.into_iter().filter_map(|(_, _, t)| t).collect())
     }

@@ -1,12 +1,12 @@
 //! `lag`: effect of one slow server on the group, and the time until that server has caught up.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clients::{Crew, Work, us_since};
 use super::error::{MeterError, Result};
 use super::group::{Group, number};
-use super::interrupt::pause;
 use super::record::{LagFindings, Pace};
 use super::throttle::Throttle;
 use super::timeline::{self, Attempt};
@@ -50,7 +50,7 @@ pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
     };
     let clock = Instant::now();
     let running = crew.start(group, &[plan.origin], clock)?;
-    pause(part)?;
+    thread::sleep(part);
     let before_us = us_since(clock);
     let slow = &group.servers[plan.slow];
     let pid = slow.pid.ok_or_else(|| MeterError::NotHere {
@@ -62,12 +62,12 @@ pub fn run(group: &Group, plan: &LagPlan) -> Result<LagFindings> {
         plan.share * 100.0,
         throttle.means
     );
-    pause(part)?;
+    thread::sleep(part);
     let slowed_us = us_since(clock);
     drop(throttle);
     let under_load = await_keeping_up(group, plan, part * 2)?;
     let after_us = us_since(clock);
-    pause(part)?;
+    thread::sleep(part);
     let end_us = us_since(clock);
     let attempts = running
         .finish()?
@@ -110,7 +110,7 @@ fn await_keeping_up(group: &Group, plan: &LagPlan, time: Duration) -> Result<Opt
         if target - position(slow.status_by(&mut at_slow)?) <= KEEPS_UP {
             return Ok(Some(begin.elapsed()));
         }
-        pause(LOOK_EVERY)?;
+        thread::sleep(LOOK_EVERY);
     }
     Ok(None)
 }

@@ -1,22 +1,6 @@
 //! Memory of servers on this machine, from `/proc`.
 
 use std::fs;
-use std::path::Path;
-
-use mysql::prelude::Queryable;
-
-use super::group::Server;
-
-/// The process of a server on this machine: by its own pid file, checked by the process's name.
-pub fn find_process(server: &Server) -> Option<i32> {
-    let mut connection = server.connect().ok()?;
-    let row = connection.query_first("SELECT @@datadir, @@pid_file");
-    let (datadir, pid_file): (String, String) = row.ok()??;
-    let text = fs::read_to_string(Path::new(&datadir).join(pid_file)).ok()?;
-    let pid: i32 = text.trim().parse().ok()?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    matches!(name.trim(), "mariadbd" | "mysqld").then_some(pid)
-}
 
 /// Resident memory now, bytes.
 pub fn resident_bytes(pid: i32) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Meters: commands that observe running servers by SQL.
+//! Meters: commands that observe servers of the lab by SQL.
 //!
 //! | command | question |
 //! |---|---|
@@ -7,9 +7,7 @@
 //! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
 //! | [`lag`] | what does one slow server do to the group, and does it catch up again? |
 //!
-//! Meters take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a
-//! test group of a DBA (`--servers`). Clients are threads of this process; all times are by one
-//! clock.
+//! Clients are threads of this process; all times are by one clock.
 
 pub mod apply;
 pub mod clients;
@@ -18,7 +16,6 @@ pub mod delay;
 pub mod error;
 pub mod giant;
 pub mod group;
-pub mod interrupt;
 pub mod lag;
 pub mod memory;
 pub mod record;

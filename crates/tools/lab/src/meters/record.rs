@@ -26,8 +26,8 @@ pub struct MeterRecord {
     pub versions: BTreeMap<String, String>,
     /// `synod`, `galera`, ...
     pub system: String,
-    /// Name of the emulated network. None: the servers' own.
-    pub topology: Option<String>,
+    /// Name of the emulated network.
+    pub topology: String,
     /// The servers' names, in their order.
     pub servers: Vec<String>,
     /// Processes that could run but did not (load average over a minute) before the meter began,

@@ -6,21 +6,13 @@ use std::fs;
 use mysql::prelude::Queryable;
 
 use super::error::Result;
-use super::group::{Group, Server};
+use super::group::Group;
 
 pub(crate) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().collect();
     let program = arguments.first().and_then(|path| path.rsplit('/').next());
     let mut words = vec![program.unwrap_or("synod").to_owned()];
-    let mut is_secret = false;
-    for argument in arguments.iter().skip(1) {
-        let shown = if is_secret { "..." } else { argument };
-        is_secret = argument == "--password";
-        words.push(match argument.split_once('=') {
-            Some(("--password", _)) => "--password=...".to_owned(),
-            _ => shown.to_owned(),
-        });
-    }
+    words.extend(arguments.into_iter().skip(1));
     words.join(" ")
 }
 
@@ -34,19 +26,6 @@ pub(crate) fn load_per_core() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: Option<f64> = text.split(' ').next().and_then(|first| first.parse().ok());
     load.unwrap_or_default() / f64::from(cores())
-}
-
-/// The system that a server replicates by: `synod`, `galera`, or the name of its library.
-pub(super) fn system(server: &Server) -> Result<String> {
-    let read = "SELECT @@wsrep_provider";
-    let path = server.connect()?.query_first(read);
-    let path: Option<String> = path.map_err(|source| server.refused(read, source))?;
-    let path = path.unwrap_or_default();
-    let known = ["synod", "galera"]
-        .into_iter()
-        .find(|name| path.contains(name));
-    let file = path.rsplit('/').next().unwrap_or_default();
-    Ok(known.unwrap_or(file).to_owned())
 }
 
 pub(super) fn versions(group: &Group) -> Result<BTreeMap<String, String>> {

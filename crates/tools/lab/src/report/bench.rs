@@ -93,29 +93,16 @@ pub(super) fn versions(versions: &std::collections::BTreeMap<String, String>) ->
 }
 
 fn networks(topologies: &[TopologyRecord]) -> Table {
-    let columns = [
-        "network",
-        "link",
-        "round trip, set",
-        "measured",
-        "bandwidth",
-    ];
+    let columns = ["network", "link", "round trip, set", "measured"];
     let mut table = Table::new("The emulated networks", &columns);
     for topology in topologies {
         for link in &topology.links {
-            #[allow(clippy::cast_precision_loss)]
-            let bandwidth = link
-                .bandwidth_bits
-                .map_or("not limited".to_owned(), |bits| {
-                    format!("{} Mb/s", figure::number(bits as f64 / 1e6))
-                });
             table.rows.push(vec![
                 topology.name.clone(),
                 format!("{} - {}", link.from, link.to),
                 figure::time(link.round_trip_ms),
                 link.measured_round_trip_ms
                     .map_or("-".to_owned(), figure::time),
-                bandwidth,
             ]);
         }
     }

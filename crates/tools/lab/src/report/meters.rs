@@ -30,7 +30,7 @@ fn section<'a, T: 'a>(
     let mut found = Vec::new();
     for record in records {
         if let Some(findings) = of(&record.findings) {
-            found.push((system(record), findings));
+            found.push((format!("{}, {}", record.system, record.topology), findings));
             notes.push(run(record));
         }
     }
@@ -44,14 +44,6 @@ fn section<'a, T: 'a>(
     })
 }
 
-/// The system, with its network if that is emulated.
-fn system(record: &MeterRecord) -> String {
-    match &record.topology {
-        Some(topology) => format!("{}, {topology}", record.system),
-        None => record.system.clone(),
-    }
-}
-
 fn run(record: &MeterRecord) -> String {
     let busy = if record.busy_before >= BUSY_FROM {
         format!(
@@ -62,8 +54,9 @@ fn run(record: &MeterRecord) -> String {
         String::new()
     };
     format!(
-        "{}: {}, by: {}. {}. {}.{busy}",
-        system(record),
+        "{}, {}: {}, by: {}. {}. {}.{busy}",
+        record.system,
+        record.topology,
         record.date,
         record.command,
         bench::machine(&record.machine),

@@ -55,7 +55,10 @@ impl Router {
     }
 
     pub fn set(&self, changes: Vec<LinkChange>) -> Result<()> {
-        set(&self.socket, changes)
+        match ask(&self.socket, &Request::Set(changes))? {
+            Answer::Done | Answer::Counters(_) => Ok(()),
+            Answer::Refused(reason) => Err(LabError::Refused(reason)),
+        }
     }
 
     pub fn read(&self) -> Result<Counters> {
@@ -75,13 +78,6 @@ impl Drop for Router {
     fn drop(&mut self) {
         let _ = self.process.kill(); // it may have ended by itself
         let _ = self.process.wait();
-    }
-}
-
-pub fn set(socket: &Path, changes: Vec<LinkChange>) -> Result<()> {
-    match ask(socket, &Request::Set(changes))? {
-        Answer::Done | Answer::Counters(_) => Ok(()),
-        Answer::Refused(reason) => Err(LabError::Refused(reason)),
     }
 }
 

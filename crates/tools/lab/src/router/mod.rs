@@ -7,7 +7,7 @@
 //! ```text
 //!   db1 ──lab0──┐ read                          write ┌──lab0── db2
 //!   db3 ──lab0──┤──────► link db1→db2: due at ───────►├──lab0── db3
-//!   ...         │        now + bandwidth + delay      │  ...
+//!   ...         │        now + delay                  │  ...
 //!               └─────────── one process ─────────────┘
 //! ```
 //!

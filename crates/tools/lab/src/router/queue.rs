@@ -1,16 +1,12 @@
 //! Packets under way, and when each is due.
 //!
-//! Every ordered pair of hosts is a link with a delay, perhaps a bandwidth, and perhaps cut. Time
+//! Every ordered pair of hosts is a link with a delay, and perhaps cut. Time
 //! is an argument: nanoseconds since the router began.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
-
-/// A limited link holds packets for this time at most, nanoseconds; what comes then is dropped,
-/// as by the full buffer of a switch.
-const BUFFER_NS: u64 = 100_000_000;
 
 /// Packets that leave this much after they were due count as late, nanoseconds.
 const LATE_NS: u64 = 100_000;
@@ -20,8 +16,6 @@ const LATE_NS: u64 = 100_000;
 pub struct LinkSettings {
     /// Time on the way, nanoseconds.
     pub delay_ns: u64,
-    /// Bits per second; none: not limited.
-    pub bandwidth_bits: Option<u64>,
     /// Whether all packets are lost.
     pub cut: bool,
 }
@@ -33,7 +27,7 @@ pub struct LinkCounters {
     pub packets: u64,
     /// Their bytes, with headers of IP.
     pub bytes: u64,
-    /// Packets that were dropped: the buffer was full, or the link was cut.
+    /// Packets that were dropped: the link was cut.
     pub dropped: u64,
     /// Packets that left more than 0.1 ms after they were due.
     pub late: u64,
@@ -49,8 +43,6 @@ pub struct Due {
 struct Link {
     settings: LinkSettings,
     counters: LinkCounters,
-    /// Time at which everything accepted so far has left the sender: limited links send one by one.
-    sent_ns: u64,
     /// Due time of the packet accepted last. Later ones are not due before it, so that a delay that
     /// becomes shorter puts none out of order.
     last_due_ns: u64,
@@ -88,9 +80,7 @@ impl Network {
 
     /// Changes one direction of a link. What is under way keeps its time; a cut loses it.
     pub fn set(&mut self, from: usize, to: usize, settings: LinkSettings) {
-        let link = &mut self.links[from * self.hosts + to];
-        link.settings = settings;
-        link.sent_ns = 0;
+        self.links[from * self.hosts + to].settings = settings;
     }
 
     pub fn counters(&self, from: usize, to: usize) -> LinkCounters {
@@ -101,7 +91,7 @@ impl Network {
     pub fn accept(&mut self, now_ns: u64, from: usize, to: usize, bytes: Vec<u8>) -> bool {
         let index = from * self.hosts + to;
         let link = &mut self.links[index];
-        let Some(due_ns) = link.due(now_ns, bytes.len()) else {
+        let Some(due_ns) = link.due(now_ns) else {
             link.counters.dropped += 1;
             return false;
         };
@@ -144,27 +134,13 @@ impl Network {
 
 impl Link {
     /// Due time of a packet that comes now; none: it is dropped.
-    fn due(&mut self, now_ns: u64, bytes: usize) -> Option<u64> {
+    fn due(&mut self, now_ns: u64) -> Option<u64> {
         if self.settings.cut {
             return None;
         }
-        let begin_ns = now_ns.max(self.sent_ns);
-        if let Some(bits) = self.settings.bandwidth_bits {
-            if begin_ns - now_ns > BUFFER_NS {
-                return None;
-            }
-            self.sent_ns = begin_ns + sending_time_ns(bytes, bits);
-        } else {
-            self.sent_ns = now_ns;
-        }
-        self.last_due_ns = self.last_due_ns.max(self.sent_ns + self.settings.delay_ns);
+        self.last_due_ns = self.last_due_ns.max(now_ns + self.settings.delay_ns);
         Some(self.last_due_ns)
     }
-}
-
-/// Time that a link of this bandwidth needs for these bytes.
-fn sending_time_ns(bytes: usize, bits_per_second: u64) -> u64 {
-    bytes as u64 * 8 * 1_000_000_000 / bits_per_second.max(1)
 }
 
 impl PartialEq for UnderWay {
@@ -206,13 +182,6 @@ mod tests {
         }
     }
 
-    fn limited(bits: u64) -> LinkSettings {
-        LinkSettings {
-            bandwidth_bits: Some(bits),
-            ..LinkSettings::default()
-        }
-    }
-
     /// First bytes of all packets that are due.
     fn due(network: &mut Network, now_ns: u64) -> Vec<u8> {
         std::iter::from_fn(|| network.pop(now_ns))
@@ -244,32 +213,6 @@ mod tests {
         assert_eq!(due(&mut network, 30 * MS), [1, 2]);
         network.accept(40 * MS, 0, 1, vec![3]);
         assert_eq!(network.next_due(), Some(41 * MS));
-    }
-
-    #[test]
-    fn limited_link_sends_one_packet_after_the_other() {
-        let mut network = network(limited(8_000_000)); // a byte per microsecond
-        for number in 0..3 {
-            assert!(network.accept(0, 0, 1, vec![number; 1000]));
-        }
-        assert_eq!(due(&mut network, MS), [0]);
-        assert_eq!(due(&mut network, 2 * MS), [1]);
-        assert_eq!(due(&mut network, 3 * MS), [2]);
-        network.accept(10 * MS, 0, 1, vec![4; 1000]);
-        assert_eq!(
-            network.next_due(),
-            Some(11 * MS),
-            "an idle link saves no time up"
-        );
-    }
-
-    #[test]
-    fn full_buffer_of_a_limited_link_drops_what_comes() {
-        let mut network = network(limited(8_000_000));
-        let accepted = (0..200).filter(|_| network.accept(0, 0, 1, vec![0; 1000]));
-        assert_eq!(accepted.count(), 101);
-        assert_eq!(network.counters(0, 1).dropped, 99);
-        assert!(network.accept(50 * MS, 0, 1, vec![0; 1000]));
     }
 
     #[test]
