@@ -444,30 +444,6 @@ fn server_on_which_an_action_fails_alone_again_has_other_data() {
     assert!(two.inner.seen().contains(&Seen::RequestedCopy));
 }
 
-/// The others were enough to decide: the decision does not say how the action ended there.
-#[test]
-fn server_that_is_killed_after_failing_alike_has_the_same_data() {
-    let [one, two, three] = trio("");
-    fail(&two, "ALTER");
-    let decided = fail_when_told(&three);
-    let (status, meta) = one.inner.execute_start(5, "db");
-    assert_eq!(status, WSREP_OK);
-    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
-    let seqno = meta.gtid.seqno;
-    decided.send(()).unwrap();
-    three.inner.until("the failure", |seen| {
-        seen.contains(&Seen::FailedAlike { seqno })
-    });
-    let (dir, port) = three.stop();
-    let three = Server::with("n3", &dir, port, meta.gtid, "");
-    assert_eq!(three.connect(&one.address(), false), WSREP_OK);
-    three.add_applier();
-    three.wait_status("local_state_comment", "Synced");
-    one.write("continues");
-    three.wait_applied("continues");
-    assert!(!three.inner.seen().contains(&Seen::RequestedCopy));
-}
-
 /// Each decision stands in the log behind all these statements, and does not say how they ended
 /// there.
 #[test]

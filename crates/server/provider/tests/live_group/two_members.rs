@@ -406,22 +406,6 @@ fn member_that_cannot_apply_leaves_and_applies_it_again_when_it_is_back() {
 }
 
 #[test]
-fn leaving_member_is_gone_from_the_view_at_once() {
-    let (one, two) = pair(1);
-    two.disconnect();
-    one.inner.until("a view without it", |seen| {
-        matches!(
-            seen.iter().rfind(|s| matches!(s, Seen::View { .. })),
-            Some(Seen::View {
-                status: WSREP_VIEW_PRIMARY,
-                members: 1,
-                ..
-            })
-        )
-    });
-}
-
-#[test]
 fn apply_queue_is_bounded_at_run_time() {
     // So patient that a processor that stands still costs no majority.
     let (one, two) = pair_with("evs.suspect_timeout=PT60S");

@@ -119,32 +119,6 @@ fn assert_waits<T>(waiting: &Receiver<T>) {
 }
 
 #[test]
-fn order_is_by_seqno() {
-    let sequencer = sequencer(0);
-    let second = started(&sequencer, |s| s.enter(2, None));
-    until_waiting_to_enter(&sequencer, 2);
-    assert_eq!(sequencer.enter(1, None), Entered::Yes);
-    assert_waits(&second);
-    sequencer.leave(1);
-    assert_eq!(result(&second), Entered::Yes);
-    assert_eq!(sequencer.released(), 0, "left is not released");
-}
-
-#[test]
-fn releases_may_come_out_of_order() {
-    let sequencer = sequencer(0);
-    for seqno in 1..=3 {
-        assert_eq!(sequencer.enter(seqno, None), Entered::Yes);
-        sequencer.leave(seqno);
-    }
-    sequencer.release(3);
-    sequencer.release(2);
-    assert_eq!(sequencer.released(), 0);
-    sequencer.release(1);
-    assert_eq!(sequencer.released(), 3);
-}
-
-#[test]
 #[should_panic(expected = "released twice")]
 fn releasing_twice_is_a_bug() {
     let sequencer = sequencer(0);
@@ -158,19 +132,6 @@ fn entering_again_is_a_bug_and_does_not_hang() {
     let sequencer = sequencer(0);
     finish_one(&sequencer, 1);
     sequencer.enter(1, None);
-}
-
-#[test]
-fn action_waits_for_what_it_depends_on_to_be_released_not_only_left() {
-    let sequencer = sequencer(4);
-    sequencer.push(action(1, 0));
-    sequencer.push(action(2, 1));
-    assert_starts(&sequencer, 1);
-    assert_eq!(sequencer.enter(1, None), Entered::Yes);
-    sequencer.leave(1);
-    assert_idle(&sequencer);
-    sequencer.release(1);
-    assert_starts(&sequencer, 2);
 }
 
 #[test]
@@ -321,14 +282,6 @@ fn interrupted_local_transaction_can_enter_later_without_the_flag() {
 }
 
 #[test]
-fn interrupt_before_the_wait_counts() {
-    let sequencer = sequencer(0);
-    let flag = AtomicBool::new(false);
-    assert!(sequencer.interrupt(1, &flag));
-    assert_eq!(sequencer.enter(1, Some(&flag)), Entered::Interrupted);
-}
-
-#[test]
 fn who_has_entered_cannot_be_interrupted() {
     let sequencer = sequencer(0);
     let flag = AtomicBool::new(false);
@@ -390,29 +343,6 @@ fn statement_that_is_alone_is_known_until_it_is_released() {
 }
 
 #[test]
-fn pause_waits_for_what_has_begun_and_holds_back_the_rest() {
-    let sequencer = sequencer(4);
-    for seqno in 1..=3 {
-        sequencer.push(action(seqno, 0));
-    }
-    assert_starts(&sequencer, 1);
-    assert_starts(&sequencer, 2);
-    let paused = started(&sequencer, Sequencer::pause);
-    until(&sequencer, |state| state.pause_at == Some(2));
-    assert_idle(&sequencer);
-    finish_one(&sequencer, 1);
-    assert_waits(&paused);
-    finish_one(&sequencer, 2);
-    assert_eq!(result(&paused), Some(2));
-    let local = started(&sequencer, |s| s.enter(3, None));
-    until_waiting_to_enter(&sequencer, 3);
-    assert_idle(&sequencer);
-    assert_waits(&local);
-    sequencer.resume();
-    assert_eq!(result(&local), Entered::Yes);
-}
-
-#[test]
 fn pauses_wait_for_each_other() {
     let sequencer = sequencer(0);
     assert_eq!(sequencer.pause(), Some(0));
@@ -469,16 +399,6 @@ fn applier_may_go_unless_others_need_it() {
     assert_starts(&sequencer, 2);
     assert!(sequencer.applier_may_go());
     assert!(!sequencer.applier_may_go(), "the last one stays");
-}
-
-#[test]
-fn abandoned_local_action_goes_to_an_applier() {
-    let sequencer = sequencer(2);
-    sequencer.push_local(1);
-    sequencer.push(action(2, 0));
-    assert_starts(&sequencer, 2);
-    assert_eq!(sequencer.adopt(action(1, 0)), Ok(()));
-    assert_starts(&sequencer, 1);
 }
 
 #[test]
