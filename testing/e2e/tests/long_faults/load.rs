@@ -2,22 +2,16 @@
 //!
 //! Loads run for `SYNOD_E2E_SECONDS` each (60 by default).
 
-use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
 use synod_e2e::sysbench::{self, Load};
-use synod_e2e::{
-    Failure, Outcome, Shared, TestCluster, Why, agreement, checked_loads, ensure, place, usage,
-};
+use synod_e2e::{Outcome, Shared, TestCluster, agreement, checked_loads, ensure, place, usage};
 use synod_lab::workload;
 use synod_local_cluster::wait_for;
 
 static CLUSTER: Shared = Shared::new("load", 21306);
 
 const ALL: [u8; 3] = [1, 2, 3];
-const DEADLOCK: u16 = 1213;
 
 #[test]
 fn sysbench_on_all_nodes_meets_only_conflicts_and_leaves_equal_nodes() {
@@ -103,99 +97,6 @@ fn ddl_round(cluster: &TestCluster, round: u32) -> Outcome {
         )?;
     }
     Ok(())
-}
-
-#[test]
-fn concurrent_updates_of_a_row_give_one_of_two_a_deadlock() {
-    CLUSTER.scenario("conflicts", |cluster| {
-        cluster.execute(
-            1,
-            "CREATE OR REPLACE TABLE e2e_data.counter (id INT PRIMARY KEY, n INT)",
-        )?;
-        cluster.execute(1, "INSERT INTO e2e_data.counter VALUES (1, 0)")?;
-        let mut one = synced_connection(cluster, 1)?;
-        let mut two = synced_connection(cluster, 2)?;
-        let rounds = 100;
-        for round in 0..rounds {
-            let (a, b) = conflict(&mut one, &mut two)?;
-            let expected = matches!((a, b), (None, Some(DEADLOCK)) | (Some(DEADLOCK), None));
-            ensure(expected, || {
-                format!("round {round}: one of two must get 1213, but node1 got {a:?}, node2 {b:?}")
-            })?;
-        }
-        for node in ALL {
-            let mut connection = synced_connection(cluster, node)?;
-            let n: Option<u32> = connection
-                .query_first("SELECT n FROM e2e_data.counter")
-                .why("reading the counter")?;
-            ensure(n == Some(rounds), || {
-                format!("node{node}: counter is {n:?}, not {rounds}")
-            })?;
-        }
-        agreement::check(cluster, &ALL)
-    });
-}
-
-fn synced_connection(cluster: &TestCluster, node: u8) -> Outcome<Conn> {
-    let mut connection = cluster.connect(node)?;
-    connection
-        .query_drop("SET SESSION wsrep_sync_wait=15")
-        .why("wsrep_sync_wait")?;
-    Ok(connection)
-}
-
-/// Both change the row, then both commit at the same moment; gives the error each got.
-fn conflict(one: &mut Conn, two: &mut Conn) -> Outcome<(Option<u16>, Option<u16>)> {
-    let updated = Arc::new(Barrier::new(2));
-    let other = Arc::clone(&updated);
-    std::thread::scope(|scope| {
-        let second = scope.spawn(move || increment(two, &other));
-        let first = increment(one, &updated)?;
-        let second = second
-            .join()
-            .map_err(|_| Failure("client thread panicked".into()))??;
-        Ok((first, second))
-    })
-}
-
-fn increment(connection: &mut Conn, updated: &Barrier) -> Outcome<Option<u16>> {
-    let began = connection
-        .query_drop("BEGIN")
-        .and_then(|()| connection.query_drop("UPDATE e2e_data.counter SET n = n + 1"));
-    updated.wait(); // in any case: the other one waits here, too
-    match began.and_then(|()| connection.query_drop("COMMIT")) {
-        Ok(()) => Ok(None),
-        Err(mysql::Error::MySqlError(error)) => {
-            connection.query_drop("ROLLBACK").why("ROLLBACK")?;
-            Ok(Some(error.code))
-        }
-        Err(error) => Err(error).why("client"),
-    }
-}
-
-#[test]
-fn synced_read_never_misses_a_row_written_elsewhere() {
-    CLUSTER.scenario("causal reads", |cluster| {
-        cluster.execute(
-            1,
-            "CREATE OR REPLACE TABLE e2e_data.causal (id INT PRIMARY KEY)",
-        )?;
-        let mut writer = cluster.connect(1)?;
-        let mut reader = cluster.connect(2)?;
-        reader
-            .query_drop("SET SESSION wsrep_sync_wait=1")
-            .why("wsrep_sync_wait")?;
-        for id in 0..10_000 {
-            let insert = format!("INSERT INTO e2e_data.causal VALUES ({id})");
-            writer.query_drop(insert).why(format_args!("insert {id}"))?;
-            let select = format!("SELECT id FROM e2e_data.causal WHERE id = {id}");
-            let found: Option<i32> = reader.query_first(select).why(format_args!("read {id}"))?;
-            ensure(found == Some(id), || {
-                format!("node2 did not see row {id}, written on node1")
-            })?;
-        }
-        Ok(())
-    });
 }
 
 #[test]

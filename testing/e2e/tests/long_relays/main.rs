@@ -2,7 +2,6 @@
 //! readers that are away, and as the way into a group.
 
 mod relay_age;
-mod relay_clocks;
 mod relay_into_group;
 mod relay_kills;
 mod relay_power;
