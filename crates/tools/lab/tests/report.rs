@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use synod_lab::meters::MeterRecord;
 use synod_lab::meters::record::{
-    ApplyFindings, ApplyLag, DelayFindings, DelayPhase, FORMAT, Findings, GiantFindings,
-    GiantServer, LagFindings, LoadOn, Pace,
+    DelayFindings, DelayPhase, FORMAT, Findings, GiantFindings, GiantServer, LagFindings, LoadOn,
+    Pace,
 };
 use synod_lab::report::{Report, markdown};
 use synod_lab::results::{
@@ -224,21 +224,8 @@ fn lag() -> Findings {
     }))
 }
 
-fn apply() -> Findings {
-    Findings::Apply(ApplyFindings {
-        origin: "db1".into(),
-        tps: 999.0,
-        others: vec![ApplyLag {
-            server: "db2".into(),
-            most_behind: 77,
-            finished_after_ms: 12.5,
-        }],
-        ..ApplyFindings::default()
-    })
-}
-
 fn report() -> Report {
-    let findings = [delay(), apply(), giant(), lag()];
+    let findings = [delay(), giant(), lag()];
     let both =
         |findings: Findings| ["synod", "galera"].map(|system| record(system, findings.clone()));
     Report {
@@ -272,7 +259,6 @@ fn tables_hold_what_meters_found() {
     let text = markdown(&report());
     for expected in [
         "| synod, same-dc | nothing | 0 | 1000 | 71.5 % | 0 | 1.20 |",
-        "| galera, same-dc | 999 | db2 | 77 | 12.5 ms |",
         "| 1000000 | 200/s | 29.6 s | 0 | 1300 ms | 85.2 s | ERROR 1213: its snapshot is older |",
         "3 x 1205 lock wait timeout",
         "| 1000 | 950 | 1000 | 0.950 | 0 | 12345 | 3 | 4200 ms under load |",

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::apply::{self, ApplyPlan};
 use super::delay::{self, DelayPlan};
 use super::error::{IoContext, MeterError, Result};
 use super::giant::{self, GiantPlan};
@@ -22,8 +21,6 @@ use crate::systems::kind::MeasuredSystem;
 pub enum MeterCommand {
     /// Write on one server, read at once on another: stale reads, and when writes get visible
     Delay(DelayArgs),
-    /// Load one server: how long do the others apply when it has ended?
-    Apply(ApplyArgs),
     /// Change millions of rows by one statement beside small transactions on all servers
     Giant(GiantArgs),
     /// Make one server slow: the group's pace with and without it, and how it catches up
@@ -63,22 +60,6 @@ pub struct DelayArgs {
     /// Clients of the load beside it
     #[arg(long, default_value_t = 16)]
     load_clients: u32,
-}
-
-/// Arguments of `apply`.
-#[derive(Debug, Args)]
-pub struct ApplyArgs {
-    #[command(flatten)]
-    common: MeterArgs,
-    /// Server to write to, by its place in the list from 1 [default: the leader]
-    #[arg(long, value_name = "N")]
-    writer: Option<usize>,
-    /// How long the load runs
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
-    /// Clients of the load
-    #[arg(long, default_value_t = 16)]
-    clients: u32,
 }
 
 /// Arguments of `giant`.
@@ -150,7 +131,6 @@ impl MeterCommand {
     pub(crate) fn arguments(&self) -> &MeterArgs {
         match self {
             MeterCommand::Delay(own) => &own.common,
-            MeterCommand::Apply(own) => &own.common,
             MeterCommand::Giant(own) => &own.common,
             MeterCommand::Lag(own) => &own.common,
         }
@@ -159,7 +139,6 @@ impl MeterCommand {
     fn observe(&self, group: &Group) -> Result<Findings> {
         match self {
             MeterCommand::Delay(own) => own.observe(group).map(Findings::Delay),
-            MeterCommand::Apply(own) => own.observe(group).map(Findings::Apply),
             MeterCommand::Giant(own) => own.observe(group).map(Findings::Giant),
             MeterCommand::Lag(own) => own.observe(group).map(Box::new).map(Findings::Lag),
         }
@@ -193,17 +172,6 @@ impl DelayArgs {
             load_clients: self.load_clients,
         };
         delay::run(group, &plan)
-    }
-}
-
-impl ApplyArgs {
-    fn observe(&self, group: &Group) -> Result<super::record::ApplyFindings> {
-        let plan = ApplyPlan {
-            origin: writer(group, self.writer)?,
-            seconds: self.seconds,
-            clients: self.clients,
-        };
-        apply::run(group, &plan)
     }
 }
 

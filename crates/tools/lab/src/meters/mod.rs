@@ -3,13 +3,11 @@
 //! | command | question |
 //! |---|---|
 //! | [`delay`] | does a read on another server show what was just acknowledged, and if not, when? |
-//! | [`apply`] | how long do the others still apply when a load has ended? |
 //! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
 //! | [`lag`] | what does one slow server do to the group, and does it catch up again? |
 //!
 //! Clients are threads of this process; all times are by one clock.
 
-pub mod apply;
 pub mod clients;
 pub mod command;
 pub mod delay;

@@ -41,8 +41,6 @@ pub struct MeterRecord {
 pub enum Findings {
     /// `delay`: from OK on one server to visible on another.
     Delay(DelayFindings),
-    /// `apply`: how long others apply after a load has ended.
-    Apply(ApplyFindings),
     /// `giant`: what one huge transaction does to others.
     Giant(Vec<GiantFindings>),
     /// `lag`: what one slow server does to the group.
@@ -54,7 +52,6 @@ impl Findings {
     pub fn meter(&self) -> &'static str {
         match self {
             Findings::Delay(_) => "delay",
-            Findings::Apply(_) => "apply",
             Findings::Giant(_) => "giant",
             Findings::Lag(_) => "lag",
         }
@@ -109,27 +106,6 @@ impl DelayPhase {
     pub fn stale_share(&self) -> f64 {
         self.stale as f64 / (self.samples.max(1) as f64)
     }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ApplyFindings {
-    pub origin: String,
-    pub clients: u32,
-    /// Duration of the load, seconds.
-    pub seconds: u64,
-    /// Commits per second of the load.
-    pub tps: f64,
-    pub others: Vec<ApplyLag>,
-}
-
-/// Lag of one server in applying what another one committed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ApplyLag {
-    pub server: String,
-    /// Greatest lag during the load, in actions.
-    pub most_behind: i64,
-    /// Time from the end of the load until it had applied everything.
-    pub finished_after_ms: f64,
 }
 
 /// Found by `giant`, at one rate of small transactions.

@@ -3,7 +3,7 @@
 use super::table::Table;
 use super::{Section, bench, figure};
 use crate::meters::record::{
-    ApplyFindings, DelayFindings, Findings, GiantFindings, LagFindings, LoadOn, MeterRecord,
+    DelayFindings, Findings, GiantFindings, LagFindings, LoadOn, MeterRecord,
 };
 use crate::statistics::coefficient_of_variation;
 
@@ -11,7 +11,7 @@ use crate::statistics::coefficient_of_variation;
 const BUSY_FROM: f64 = 0.5;
 
 pub(super) fn sections(records: &[MeterRecord]) -> Vec<Section> {
-    let all = [delay, apply, giant, lag];
+    let all = [delay, giant, lag];
     let sections = all.into_iter().filter_map(|section| section(records));
     sections
         .filter(|section| !section.tables.is_empty())
@@ -118,42 +118,6 @@ fn delays(found: &[(String, &DelayFindings)]) -> Table {
                 figure::number(phase.read.p99_ms),
                 figure::number(phase.write.p50_ms),
                 figure::number(phase.load_tps),
-            ]);
-        }
-    }
-    table
-}
-
-fn apply(records: &[MeterRecord]) -> Option<Section> {
-    section(
-        records,
-        "Apply: what is left when a load has ended",
-        "Clients load one server. When they stop, how long do the others still apply?",
-        |findings| match findings {
-            Findings::Apply(apply) => Some(apply),
-            _ => None,
-        },
-        |found| vec![applies(found)],
-    )
-}
-
-fn applies(found: &[(String, &ApplyFindings)]) -> Table {
-    let columns = [
-        "system",
-        "load, TPS",
-        "server",
-        "behind at most",
-        "finished after",
-    ];
-    let mut table = Table::new("Applying, behind in actions", &columns);
-    for (system, apply) in found {
-        for other in &apply.others {
-            table.rows.push(vec![
-                system.clone(),
-                figure::number(apply.tps),
-                other.server.clone(),
-                other.most_behind.to_string(),
-                figure::time(other.finished_after_ms),
             ]);
         }
     }
