@@ -1,4 +1,4 @@
-//! The lab's loads whose result can be checked, TPC-C and hot rows, on all nodes at the same time.
+//! The lab's load whose result can be checked, hot rows, on all nodes at the same time.
 //!
 //! sysbench runs the lab's scripts. Only errors that a conflict may give are tolerated; at the end
 //! the script's own check must pass on every node.

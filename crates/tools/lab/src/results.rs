@@ -92,7 +92,7 @@ pub struct Key {
     pub system: String,
     /// Name of a [`TopologyRecord`].
     pub topology: String,
-    /// `oltp_write_only`, `hot-rows`, `tpcc`, ...
+    /// `oltp_write_only`, `hot-rows`, ...
     pub workload: String,
     /// Servers written to: `leader`, `follower`, `far` or `all`.
     pub write_to: String,

@@ -27,15 +27,6 @@ fn sysbench_on_all_nodes_meets_only_conflicts_and_leaves_equal_nodes() {
 }
 
 #[test]
-fn tpcc_leaves_its_consistency_conditions_true() {
-    CLUSTER.scenario("TPC-C", |cluster| {
-        // Smaller than the specification's, so that the clients meet, and filling takes no time.
-        let options = ["--warehouses=2", "--items=2000", "--customers=300"];
-        checked_loads::run(cluster, workload::TPCC, &options, place::load_time())
-    });
-}
-
-#[test]
 fn hot_rows_lose_no_update() {
     CLUSTER.scenario("hot rows", |cluster| {
         let options = ["--rows=50"];

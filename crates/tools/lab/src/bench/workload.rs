@@ -10,13 +10,12 @@ use crate::error::{IoContext, Result};
 use crate::workload;
 
 /// The loads, by the names that the command line takes.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 5] = [
     "oltp_write_only",
     "oltp_read_write",
     "oltp_read_only",
     "oltp_update_index",
     "hot-rows",
-    "tpcc",
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +27,6 @@ pub struct Sizes {
     pub tables: u32,
     pub table_rows: u32,
     pub hot_rows: u32,
-    /// Warehouses of `tpcc`.
-    pub warehouses: u32,
 }
 
 impl Default for Sizes {
@@ -38,7 +35,6 @@ impl Default for Sizes {
             tables: 4,
             table_rows: 100_000,
             hot_rows: 1_000,
-            warehouses: 2,
         }
     }
 }
@@ -57,7 +53,6 @@ impl Workload {
         };
         let options = match self.0 {
             "hot-rows" => vec![format!("--rows={}", sizes.hot_rows)],
-            "tpcc" => vec![format!("--warehouses={}", sizes.warehouses)],
             _ => vec![
                 format!("--tables={}", sizes.tables),
                 format!("--table-size={}", sizes.table_rows),

@@ -29,7 +29,7 @@ pub(super) struct BenchArgs {
     /// same-dc, three-dc, two-region, three-region
     #[arg(long = "topology", value_delimiter = ',', default_value = "same-dc")]
     topologies: Vec<String>,
-    /// oltp_write_only, oltp_read_write, oltp_read_only, oltp_update_index, hot-rows, tpcc
+    /// oltp_write_only, oltp_read_write, oltp_read_only, oltp_update_index, hot-rows
     #[arg(
         long = "workload",
         value_delimiter = ',',
@@ -60,9 +60,6 @@ pub(super) struct BenchArgs {
     /// Rows of hot-rows
     #[arg(long, default_value_t = 1_000)]
     hot_rows: u32,
-    /// Warehouses of tpcc
-    #[arg(long, default_value_t = 2)]
-    warehouses: u32,
     /// Write the results to this file, after each measurement
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -121,7 +118,6 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
             tables: arguments.tables,
             table_rows: arguments.table_rows,
             hot_rows: arguments.hot_rows,
-            warehouses: arguments.warehouses,
         },
     })
 }

@@ -27,18 +27,10 @@ pub const HOT_ROWS: Script = Script {
     source: include_str!("hot_rows.lua"),
 };
 
-/// TPC-C's transactions and consistency conditions. Options: `--warehouses`, and for small tests
-/// `--items` and `--customers`.
-pub const TPCC: Script = Script {
-    name: "tpcc",
-    file: "tpcc.lua",
-    source: include_str!("tpcc.lua"),
-};
-
 impl Script {
     /// The script of a workload. None: sysbench brings it, or there is none.
     pub fn of(workload: &str) -> Option<Script> {
-        [HOT_ROWS, TPCC].into_iter().find(|s| s.name == workload)
+        (workload == HOT_ROWS.name).then_some(HOT_ROWS)
     }
 
     /// Writes the script into `dir` and gives its path, which is sysbench's first argument.
@@ -55,7 +47,6 @@ mod tests {
 
     #[test]
     fn workload_is_found_by_its_name() {
-        assert_eq!(Script::of("tpcc"), Some(TPCC));
         assert_eq!(Script::of("hot-rows"), Some(HOT_ROWS));
         assert_eq!(Script::of("oltp_write_only"), None);
     }
@@ -63,8 +54,8 @@ mod tests {
     #[test]
     fn script_is_written_as_it_is_embedded() {
         let dir = tempfile::tempdir().unwrap();
-        let path = TPCC.write_to(dir.path()).unwrap();
-        assert!(path.ends_with("tpcc.lua"));
-        assert_eq!(fs::read_to_string(path).unwrap(), TPCC.source);
+        let path = HOT_ROWS.write_to(dir.path()).unwrap();
+        assert!(path.ends_with("hot_rows.lua"));
+        assert_eq!(fs::read_to_string(path).unwrap(), HOT_ROWS.source);
     }
 }
