@@ -119,7 +119,6 @@ fn text(rest: &mut &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn response(capabilities: u32, rest: &[u8]) -> Vec<u8> {
         let mut out = capabilities.to_le_bytes().to_vec();
@@ -167,16 +166,5 @@ mod tests {
             u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) & ENCRYPTION != 0
         };
         assert!(offers(true) && !offers(false));
-    }
-
-    proptest! {
-        #[test]
-        fn made_up_answers_never_panic(
-            input in proptest::collection::vec(any::<u8>(), 0..120),
-        ) {
-            if let Some(found) = credentials(&input) {
-                prop_assert!(found.proof.len() <= input.len());
-            }
-        }
     }
 }

@@ -381,7 +381,6 @@ impl Note {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
 
     use synod_binlog::mysql_gtid::{Tag, Uuid};
 
@@ -513,13 +512,5 @@ mod tests {
         newer[0] = 4;
         let error = Entry::decode(&mut newer.into()).unwrap_err();
         assert!(error.to_string().contains("newest program"), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn made_up_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = Bytes::from(bytes);
-            let _ = Entry::decode(&mut bytes);
-        }
     }
 }
