@@ -164,6 +164,8 @@ impl Faults {
                 started.map(drop).why(format_args!("starting node{node}"))
             }
             Fault::KillAll => cluster.up(&|_, _| ()).why("starting all"),
+            // Killed with all others: it is started with them.
+            Fault::Stop if cluster.node_status(node).pid.is_none() => Ok(()),
             Fault::Stop => {
                 signal(cluster, node, "-CONT")?;
                 let runs = || cluster.node_status(node).primary.then_some(());
