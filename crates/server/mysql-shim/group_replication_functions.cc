@@ -26,8 +26,8 @@ constexpr unsigned int FUNCTION_FAILED = 3910;
 constexpr unsigned long PROTOCOL = 80027;
 constexpr long long TIMEOUT_MAX = 3600;
 
-/* Whether the client may give orders to the group, as for the functions of MySQL's own; `who` is its
-   account. */
+/* Whether the client may give orders to the group, as for the functions of MySQL's own; `who` is
+   its account. */
 bool may_order(std::string &who) {
   Use<SERVICE_TYPE(mysql_current_thread_reader)> reader("mysql_current_thread_reader");
   Use<SERVICE_TYPE(mysql_thd_security_context)> contexts("mysql_thd_security_context");

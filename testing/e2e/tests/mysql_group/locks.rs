@@ -17,7 +17,8 @@ const STOPPED_PORT: u16 = 19940;
 const READ_LOCK: &str = "FLUSH TABLES WITH READ LOCK";
 /// Locks are held so long.
 const HELD: Duration = Duration::from_secs(4);
-/// Limit of STOP GROUP_REPLICATION for an applier that waits for a lock, and for closing the server.
+/// Limit of STOP GROUP_REPLICATION: for an applier that waits for a lock, and for closing the
+/// server.
 const STOP_LIMIT: Duration = Duration::from_secs(80);
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 
