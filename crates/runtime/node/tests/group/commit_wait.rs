@@ -2,9 +2,7 @@
 
 use synod_node::{CommitWait, DataState, LiveSetting, Seqno};
 
-use crate::support::{Group, Member, eventually, seqno_of};
-
-const EXCLUDED: &str = "commits do not wait for node3 any more";
+use crate::support::{Group, Member, seqno_of};
 
 fn waits(member: &Member) {
     member
@@ -55,42 +53,6 @@ fn nothing_is_told_unless_it_is_asked_for() {
     a.node().set(LiveSetting::CommitWait(CommitWait::Durable));
     wait_everywhere(a, Seqno(i64::MAX));
     assert_eq!(told(b), []);
-}
-
-#[test]
-fn database_that_hangs_is_excluded_and_waited_for_again_when_it_has_caught_up() {
-    let group = Group::of(3, "hung");
-    let [a, _, c] = &group.members[..] else {
-        unreachable!()
-    };
-    waits(a);
-    let first = seqno_of(a.order("row", "1"));
-    wait_everywhere(a, first);
-    c.hold();
-    let lacking = seqno_of(a.order("row", "2"));
-    wait_everywhere(a, lacking);
-    {
-        let record = a.host.lock();
-        let line = record.lines.iter().position(|(_, l)| l.contains(EXCLUDED));
-        let line = line.expect("it was excluded");
-        let mut early = record.everywhere.iter().filter(|(lines, _)| *lines <= line);
-        assert!(
-            early.all(|(_, seqno)| *seqno < lacking),
-            "{:?}",
-            record.everywhere
-        );
-    }
-    eventually("the status", || {
-        let status = a.node().status().commit_wait;
-        status.excluded == ["node3"] && status.exclusions == 1
-    });
-    c.resume();
-    eventually("it is waited for again", || {
-        a.node().status().commit_wait.excluded.is_empty()
-    });
-    let last = seqno_of(a.order("row", "3"));
-    wait_everywhere(a, last);
-    c.host.wait("application", |record| record.last() >= last);
 }
 
 #[test]

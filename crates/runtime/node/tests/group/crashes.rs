@@ -1,18 +1,15 @@
 //! Members that stop without sending a message, one, two or all of them, and come back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
-use synod_node::{
-    DataState, Delivery, Node, NodeConfig, ProposalResult, Seqno, StartMode, WaitPolicy,
-};
+use synod_node::{DataState, Node, NodeConfig, ProposalResult, Seqno, StartMode, WaitPolicy};
 
-use crate::support::{Group, PATIENCE, SUSPECT, eventually, history, seqno_of};
+use crate::support::{Group, PATIENCE, SUSPECT, eventually, seqno_of};
 
 /// So that a test comes to the bound of the log.
 fn small_log(config: &mut NodeConfig) {
@@ -25,115 +22,6 @@ fn small_log(config: &mut NodeConfig) {
 fn rejoin(group: &mut Group, at: usize) {
     group.members[at].start(StartMode::Join).unwrap();
     group.members[at].take_part();
-}
-
-#[test]
-fn follower_that_crashed_catches_up_from_its_log_and_its_peers() {
-    let mut group = Group::of(3, "catchup");
-    let at = group.follower();
-    for i in 0..50 {
-        seqno_of(group.members[at].order(&format!("k{i}"), "before"));
-    }
-    group.members[at].stop();
-    let leader = group.leader();
-    for i in 0..300 {
-        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 20_000]));
-    }
-    rejoin(&mut group, at);
-    group.wait_complete();
-    group.check_same_history();
-}
-
-/// Writes on the given members until `stop` is set. Returns the acknowledged actions, by their
-/// data.
-fn write_until(group: &Group, writers: &[usize], stop: &AtomicBool) -> HashMap<String, Seqno> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = writers
-            .iter()
-            .flat_map(|at| (0..3).map(move |client| (*at, client)))
-            .map(|(at, client)| {
-                scope.spawn(move || {
-                    let mut acknowledged = Vec::new();
-                    let mut i = 0;
-                    while !stop.load(Ordering::Acquire) {
-                        i += 1;
-                        let data = format!("{at}-{client}-{i}");
-                        let result = group.members[at].order(&data, data.clone());
-                        match result {
-                            ProposalResult::Ordered { seqno, .. } => {
-                                acknowledged.push((data, seqno))
-                            }
-                            ProposalResult::Unknown => {}
-                            other => panic!("{other:?}"),
-                        }
-                    }
-                    acknowledged
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .flat_map(|t| t.join().unwrap())
-            .collect()
-    })
-}
-
-#[test]
-fn leader_crash_loses_nothing_acknowledged_and_repeats_nothing() {
-    let mut group = Group::of(3, "leader");
-    let old = group.leader();
-    let others: Vec<usize> = (0..3).filter(|at| *at != old).collect();
-    let mut crashed = group.members.remove(old);
-    let stop = AtomicBool::new(false);
-    let at: Vec<usize> = (0..2).collect();
-    let acknowledged = thread::scope(|scope| {
-        let writing = scope.spawn(|| write_until(&group, &at, &stop));
-        let start = crashed.last();
-        crashed
-            .host
-            .wait("some writes", |record| record.last().0 > start.0 + 100);
-        crashed.stop();
-        let term = group.members[0].node().status().term;
-        group.leader();
-        let base = group.members[0].node().commit_seqno();
-        group.members[0]
-            .host
-            .wait("writes under the next leader", |r| {
-                r.last().0 > base.0 + 100
-            });
-        assert!(group.members[0].node().status().term >= term);
-        stop.store(true, Ordering::Release);
-        writing.join().unwrap()
-    });
-    assert!(acknowledged.len() > 100 && others.len() == 2);
-    crashed.start(StartMode::Join).unwrap();
-    crashed.take_part();
-    group.members.push(crashed);
-    group.wait_complete();
-    group.check_same_history();
-    let record = group.members[2].host.lock();
-    let mut delivered: HashMap<String, Vec<Seqno>> = HashMap::new();
-    for delivery in &record.deliveries {
-        if let Delivery::Action {
-            seqno,
-            data: Some(data),
-            ..
-        } = delivery
-        {
-            let text = String::from_utf8(data.to_vec()).unwrap();
-            delivered.entry(text).or_default().push(*seqno);
-        }
-    }
-    for (data, seqnos) in &delivered {
-        assert_eq!(seqnos.len(), 1, "{data} was delivered at {seqnos:?}");
-    }
-    for (data, seqno) in &acknowledged {
-        assert_eq!(
-            delivered.get(data),
-            Some(&vec![*seqno]),
-            "{data} was acknowledged"
-        );
-    }
 }
 
 #[test]
@@ -175,31 +63,6 @@ fn large_action_survives_the_leader_it_was_being_sent_to() {
 }
 
 #[test]
-fn whole_group_forms_again_without_bootstrap() {
-    let mut group = Group::of(3, "all");
-    let mut acknowledged = Vec::new();
-    for i in 0..60 {
-        let member = &group.members[i % 3];
-        acknowledged.push(seqno_of(member.order(&format!("k{i}"), "v")));
-    }
-    for member in &mut group.members {
-        member.stop();
-    }
-    for member in &mut group.members {
-        member.start(StartMode::Join).unwrap();
-    }
-    for member in &mut group.members {
-        member.take_part();
-    }
-    group.wait_complete();
-    seqno_of(group.members[1].order("after", "v"));
-    group.check_same_history();
-    let last = acknowledged.into_iter().max().unwrap();
-    let record = group.members[2].host.lock();
-    assert!(history(&record, last).len() as i64 == last.0);
-}
-
-#[test]
 fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     let mut group = Group::of(3, "quorum");
     let survivor = group.leader();
@@ -237,23 +100,6 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     rejoin(&mut group, down[1]);
     group.wait_complete();
     group.check_same_history();
-}
-
-#[test]
-fn follower_without_a_quorum_is_not_primary() {
-    let mut group = Group::of(3, "lonely");
-    let survivor = group.follower();
-    for at in (0..3).filter(|at| *at != survivor) {
-        group.members[at].stop();
-    }
-    let began = Instant::now();
-    group.members[survivor]
-        .host
-        .wait("no primary any more", |record| {
-            record.primary == Some(false)
-        });
-    assert!(began.elapsed() < SUSPECT * 2, "took {:?}", began.elapsed());
-    assert!(!group.members[survivor].node().is_primary());
 }
 
 #[test]

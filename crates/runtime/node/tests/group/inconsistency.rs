@@ -2,15 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use synod_node::{
-    ApplyOutcome, DataState, DecisionSearch, InconsistencyPolicy, LiveSetting, OutcomeDecision,
-    Seqno, StartMode,
-};
+use synod_node::{ApplyOutcome, DataState, DecisionSearch, OutcomeDecision, Seqno, StartMode};
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
 const X: ApplyOutcome = ApplyOutcome(77);
-const Y: ApplyOutcome = ApplyOutcome(88);
 
 /// Waits until a member knows a decision.
 fn decision(member: &Member, seqno: Seqno) -> OutcomeDecision {
@@ -70,58 +66,6 @@ fn member_that_fails_alone_learns_it_as_soon_as_the_others_have_answered() {
         }
         group.members[failing].resume();
     }
-}
-
-#[test]
-fn error_that_is_the_same_everywhere_wins() {
-    let group = Group::of(3, "alike");
-    let began = Instant::now();
-    let seqno = order_failing(&group, &[0, 1, 2], 1);
-    assert_eq!(winner(&group, seqno), X);
-    assert!(began.elapsed() < SUSPECT, "nothing was waited for");
-}
-
-#[test]
-fn member_that_succeeds_alone_learns_that_the_error_wins_unless_success_is_preferred() {
-    let group = Group::of(3, "prefer");
-    let seqno = order_failing(&group, &[0, 1], 2);
-    assert_eq!(winner(&group, seqno), X);
-    for member in &group.members {
-        member.resume();
-        member.node().set(LiveSetting::InconsistencyPolicy(
-            InconsistencyPolicy::SuccessOf(1),
-        ));
-    }
-    let seqno = order_failing(&group, &[0, 1], 2);
-    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
-}
-
-#[test]
-fn errors_that_differ_are_different_outcomes() {
-    let group = Group::of(3, "differ");
-    for member in &group.members {
-        member.hold();
-    }
-    let seqno = seqno_of(group.members[0].order("k", "v"));
-    for (member, outcome) in group.members.iter().zip([X, Y, X]) {
-        member.host.wait("the action", |r| r.last() >= seqno);
-        member.node().report_failure(seqno, outcome);
-    }
-    assert_eq!(winner(&group, seqno), X);
-}
-
-/// One of three does not answer: the two others have answered, and may differ.
-#[test]
-fn member_that_does_not_answer_is_left_out_and_no_other_waits() {
-    let group = Group::of(3, "silent");
-    let leader = group.leader();
-    let (failing, silent) = ((leader + 1) % 3, (leader + 2) % 3);
-    group.members[silent].hold();
-    let seqno = order_failing(&group, &[failing], leader);
-    assert!(knows_nothing(&group.members[leader], seqno));
-    seqno_of(group.members[leader].order("other", "continues"));
-    seqno_of(group.members[silent].order("third", "continues"));
-    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 /// One outcome of three decides nothing, however long: the two others may both have succeeded.

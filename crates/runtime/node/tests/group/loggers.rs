@@ -217,32 +217,6 @@ fn removed_logger_stops_and_stays_removed_until_it_is_started_again() {
     group.members[LOGGER].wait_voter();
 }
 
-/// The logger gets no log any more, so it cannot learn of its removal from that.
-#[test]
-fn logger_that_was_cut_off_when_it_was_removed_is_refused_and_stops() {
-    let group = with_logger("logger-cut");
-    let logger = &group.members[LOGGER];
-    logger.node().set_isolated(true);
-    logger
-        .host
-        .wait("its isolation", |record| record.primary == Some(false));
-    let remove = Command::Remove {
-        member: "node3".to_owned(),
-        force: true,
-    };
-    eventually("the removal", || {
-        let leader = group.members[..LOGGER].iter().find(|m| m.is_leader());
-        leader.is_some_and(|m| m.node().administrate(remove.clone(), PATIENCE).is_ok())
-    });
-    logger.node().set_isolated(false);
-    logger
-        .host
-        .wait("its end", |record| record.failed.is_some());
-    let why = logger.host.lock().failed.clone().unwrap();
-    assert!(why.contains("has removed this member"), "{why}");
-    assert_eq!(group.members[0].node().status().members.len(), 2);
-}
-
 #[test]
 fn logger_continues_no_log_of_another_member() {
     let mut group = with_logger("kinds");

@@ -1,11 +1,11 @@
-//! Members that leave, return, and come back with another identity.
+//! Members that leave, return, lack their group, or share a name.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_node::{Delivery, Level, NodeConfig, Seqno, StartMode};
+use synod_node::{Delivery, Level, Seqno, StartMode};
 
-use crate::support::{Group, Member, SUSPECT, eventually, free_address, seqno_of};
+use crate::support::{Group, Member, eventually, free_address, seqno_of};
 
 fn voters(member: &Member) -> usize {
     let status = member.node().status();
@@ -36,100 +36,6 @@ fn leaver_leaves_the_view_at_once_and_one_of_three_keeps_its_vote() {
     assert_eq!(voters(&group.members[other]), 3);
 }
 
-#[test]
-fn leaver_of_an_even_group_is_taken_out_and_votes_again_when_it_is_back() {
-    let mut group = Group::of(4, "even");
-    let leaver = group.follower();
-    group.members[leaver].leave();
-    let other = group.leader();
-    assert_eq!(voters(&group.members[other]), 3, "out before it has gone");
-    group.members[leaver].start(StartMode::Join).unwrap();
-    group.members[leaver].take_part();
-    group.members[leaver].wait_voter();
-    group.check_same_history();
-}
-
-#[test]
-fn leader_that_leaves_hands_over_first() {
-    let mut group = Group::of(3, "handover");
-    let old = group.leader();
-    group.members[old].leave();
-    let new = group.leader();
-    assert_ne!(old, new);
-    assert_eq!(voters(&group.members[new]), 3);
-    seqno_of(group.members[new].order("k", "v"));
-    group.check_same_history();
-}
-
-/// Two of three disks are there, as after a crash: that is enough.
-#[test]
-fn return_of_a_leaver_is_enough_after_another_member_was_lost_for_good() {
-    let mut group = Group::of(3, "lostlater");
-    let leaver = group.follower();
-    group.members[leaver].leave();
-    let lost = group.follower();
-    assert_ne!(lost, leaver);
-    group.members[lost].stop();
-    group.members[leaver].start(StartMode::Join).unwrap();
-    group.members[leaver].take_part();
-    seqno_of(group.members[leaver].order("k", "v"));
-    group.members.swap_remove(lost);
-    group.check_same_history();
-}
-
-/// Whichever goes last: it must not be able to write alone.
-#[test]
-fn any_two_of_three_start_again_after_all_have_left() {
-    for lost in 0..3 {
-        let mut group = Group::of(3, "allgone");
-        let seqno = seqno_of(group.members[0].order("k", "v"));
-        for at in (0..3).filter(|at| *at != lost).chain([lost]) {
-            group.members[at].leave();
-        }
-        group.members.swap_remove(lost);
-        for member in &mut group.members {
-            member.start(StartMode::Join).unwrap();
-        }
-        for member in &mut group.members {
-            member.take_part();
-        }
-        let after = seqno_of(group.members[0].order("after", "v"));
-        assert!(after > seqno);
-        group.check_same_history();
-    }
-}
-
-/// Killed and wiped, and replaced under another name: the next loss is survived as well.
-#[test]
-fn newcomer_takes_the_place_of_a_dead_voter() {
-    let dead_after = SUSPECT * 2;
-    let settings = |config: &mut NodeConfig| config.voter_policy.dead_after = dead_after;
-    let mut group = Group::prepared_by(3, "deadvoter", settings).begin();
-    let dead = group.follower();
-    let seeds = group.members[group.leader()].config.address.clone();
-    group.members[dead].stop();
-    group.members[group.leader()]
-        .host
-        .wait("the view without it", |r| r.view_names().len() == 2);
-    let mut newcomer = Member::new("newcomer", "deadvoter");
-    settings(&mut newcomer.config);
-    newcomer.config.seeds = vec![seeds];
-    newcomer.start(StartMode::Join).unwrap();
-    newcomer.take_part();
-    newcomer.wait_voter();
-    group.members[dead] = newcomer;
-    let leader = &group.members[group.leader()];
-    assert_eq!(voters(leader), 3);
-    assert!(leader.host.lock().says("newcomer takes its place"));
-    let lost = (0..3)
-        .find(|at| *at != dead && *at != group.leader())
-        .unwrap();
-    group.members[lost].stop();
-    seqno_of(group.members[dead].order("k", "v"));
-    group.members.swap_remove(lost);
-    group.check_same_history();
-}
-
 /// By order of the operator, as in Galera.
 #[test]
 fn group_serves_down_to_the_last_if_one_voter_is_wanted() {
@@ -148,27 +54,6 @@ fn group_serves_down_to_the_last_if_one_voter_is_wanted() {
         group.members[at].take_part();
         group.members[at].wait_voter();
     }
-    group.check_same_history();
-}
-
-/// With the leaver out, the voters left would be the leader and a dead one: they could commit
-/// nothing, not even that, and the leaver's return would not help.
-#[test]
-fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
-    let mut group = Group::of(3, "lastvote");
-    let leader = group.leader();
-    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
-    group.members[others[0]].stop();
-    group.members[others[1]].leave();
-    assert_eq!(voters(&group.members[leader]), 3);
-    group.members[others[1]].start(StartMode::Join).unwrap();
-    group.members[others[1]].take_part();
-    // It may lead itself, by a history that begins behind what its database has so far.
-    let last = group.members[leader].last();
-    let back = &group.members[others[1]];
-    back.host
-        .wait("what it lacked", |record| record.last() >= last);
-    seqno_of(back.order("k", "v"));
     group.check_same_history();
 }
 
@@ -303,37 +188,6 @@ fn last_member_leaves_without_waiting() {
     group.check_same_history();
 }
 
-#[test]
-fn member_that_lost_its_log_returns_under_its_name_with_another_identity() {
-    let mut group = Group::of(3, "wiped");
-    let at = group.follower();
-    let old_id = group.members[at].node().identity().0;
-    let (name, address, seeds) = {
-        let config = &group.members[at].config;
-        (
-            config.name.clone(),
-            config.address.clone(),
-            config.seeds.clone(),
-        )
-    };
-    group.members[at].stop();
-    seqno_of(group.members[group.leader()].order("meanwhile", "v"));
-
-    let mut fresh = Member::new(&name, "wiped");
-    fresh.config.listen.clone_from(&address);
-    fresh.config.address = address;
-    fresh.config.seeds = seeds;
-    group.members[at] = fresh;
-    group.members[at].start(StartMode::Join).unwrap();
-    group.members[at].take_part();
-    group.wait_complete();
-    group.check_same_history();
-    let status = group.members[group.leader()].node().status();
-    assert_ne!(group.members[at].node().identity().0, old_id);
-    assert_eq!(status.members.len(), 3, "in the place of its former self");
-    assert!(status.members.iter().all(|m| m.member != old_id));
-}
-
 /// A name may be taken over while its member is away; an older program let a live one's be taken.
 #[test]
 fn members_that_have_come_to_share_a_name_are_warned() {
@@ -356,29 +210,6 @@ fn members_that_have_come_to_share_a_name_are_warned() {
     let warns = |(level, line): &(Level, String)| *level == Level::Warning && line.contains(&text);
     assert!(lines.iter().any(warns), "{lines:?}");
     group.check_same_history();
-}
-
-#[test]
-fn member_that_restarts_at_once_is_present_with_its_new_session() {
-    let mut group = Group::of(3, "quick");
-    let at = group.follower();
-    let before = group.members[at].node().identity();
-    group.members[at].stop();
-    group.members[at].start(StartMode::Join).unwrap();
-    group.members[at].take_part();
-    let after = group.members[at].node().identity();
-    assert_eq!(before.0, after.0);
-    assert_ne!(before.1, after.1);
-    group.check_same_history();
-    eventually("everybody's view names the new session", || {
-        group.members.iter().all(|m| {
-            let record = m.host.lock();
-            record
-                .view()
-                .is_some_and(|v| v.members.len() == 3 && v.contains(after.0, after.1))
-        })
-    });
-    seqno_of(group.members[at].order("k", "v"));
 }
 
 #[test]

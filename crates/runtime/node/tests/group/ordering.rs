@@ -1,8 +1,7 @@
-//! One history: order, verdicts, large actions, positions.
+//! Large actions, and actions that are withdrawn, interrupted or late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use synod_node::{
@@ -10,93 +9,6 @@ use synod_node::{
 };
 
 use crate::support::{CHUNK_BYTES, Group, action, data_at, eventually, seqno_of};
-
-#[test]
-fn bootstrapped_member_orders_alone() {
-    let group = Group::of(1, "alone");
-    let member = &group.members[0];
-    let first = seqno_of(member.order("a", "1"));
-    let second = seqno_of(member.order("b", "2"));
-    assert_eq!(second, first.next());
-    group.check_same_history();
-    assert_eq!(
-        data_at(&member.host.lock(), second),
-        None,
-        "its client has it"
-    );
-    assert!(member.node().is_primary());
-}
-
-#[test]
-fn members_deliver_the_same_actions_and_views_in_the_same_order() {
-    let group = Group::of(3, "order");
-    thread::scope(|scope| {
-        for member in &group.members {
-            for client in 0..4 {
-                scope.spawn(move || {
-                    for i in 0..100 {
-                        let key = format!("{}-{client}-{}", member.config.name, i % 7);
-                        let data = format!("{key} {i}");
-                        seqno_of(member.order(&key, data));
-                    }
-                });
-            }
-        }
-    });
-    group.check_same_history();
-    assert!(group.members.iter().all(|m| m.last() >= Seqno(1200)));
-}
-
-#[test]
-fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_first() {
-    let group = Group::of(3, "conflict");
-    let [a, b, c] = &group.members[..] else {
-        unreachable!()
-    };
-    let before = a.last().min(b.last());
-    let first = seqno_of(a.order("row", "a"));
-    let blind = b.node().submit(&action("row", before, "b"));
-    let ProposalResult::Conflict { with, .. } = blind.wait_for_result() else {
-        panic!("it has not seen the first");
-    };
-    assert_eq!(with, first);
-    let elsewhere = seqno_of(
-        c.node()
-            .submit(&action("other", before, "c"))
-            .wait_for_result(),
-    );
-    assert!(elsewhere > first);
-    let seen = b.node().submit(&action("row", first, "b"));
-    assert!(matches!(
-        seen.wait_for_result(),
-        ProposalResult::Ordered { depends_on, .. } if depends_on >= first
-    ));
-    group.check_same_history();
-}
-
-#[test]
-fn of_actions_that_race_for_a_row_exactly_one_is_ordered() {
-    let group = Group::of(3, "race");
-    for round in 0..30 {
-        let row = format!("row{round}");
-        let before = group.members.iter().map(|m| m.last()).min().unwrap();
-        let pending: Vec<_> = group
-            .members
-            .iter()
-            .map(|m| m.node().submit(&action(&row, before, "x")))
-            .collect();
-        let results: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
-        let won = results
-            .iter()
-            .filter(|f| matches!(f, ProposalResult::Ordered { .. }));
-        assert_eq!(won.count(), 1, "{results:?}");
-        assert!(results.iter().all(|f| matches!(
-            f,
-            ProposalResult::Ordered { .. } | ProposalResult::Conflict { .. }
-        )));
-    }
-    group.check_same_history();
-}
 
 fn big(keys: usize, bytes: usize, last_seen: Seqno, seed: u8) -> Action {
     let mut set = KeySet::new();
@@ -229,30 +141,6 @@ fn interrupted_wait_leaves_the_outcome_to_the_group() {
         Some(ProposalResult::Unknown) => assert_eq!(without_data, [after]),
         result => assert_eq!(without_data, [seqno_of(result.unwrap()), after]),
     }
-}
-
-#[test]
-fn position_read_anywhere_covers_everything_acknowledged_before() {
-    let group = Group::of(3, "read");
-    let limit = Duration::from_secs(20);
-    thread::scope(|scope| {
-        for writer in 0..3 {
-            let group = &group;
-            scope.spawn(move || {
-                for i in 0..700 {
-                    let result = group.members[writer].order(&format!("k{writer}"), "v");
-                    let acknowledged = seqno_of(result);
-                    let reader = &group.members[(writer + 1 + i % 2) % 3];
-                    let position = reader.node().read_position(limit);
-                    assert!(
-                        position >= Some(acknowledged),
-                        "{position:?} < {acknowledged}"
-                    );
-                }
-            });
-        }
-    });
-    group.check_same_history();
 }
 
 #[test]

@@ -345,45 +345,6 @@ fn second_order_is_refused_until_the_first_is_answered() {
 }
 
 #[test]
-fn leadership_goes_to_the_named_voter() {
-    let group = Group::of(3, "transfer");
-    let (leader, follower) = (group.leader(), group.follower());
-    let (leader, follower) = (&group.members[leader], &group.members[follower]);
-    eventually("three voters", || voters(leader) == 3);
-    let done = carried_out(follower, &transfer(Some(name(follower))));
-    let member = name(follower);
-    assert_eq!(done, Done::Leads { member });
-    eventually("the new leader", || follower.is_leader());
-    eventually("the new leader is ready", || {
-        let (reason, _) = refused(leader, transfer(Some(name(follower))));
-        reason == RefusalReason::AlreadySo
-    });
-    let Done::Leads { member } = carried_out(leader, &transfer(None)) else {
-        panic!("not a transfer");
-    };
-    assert_ne!(member, name(follower), "another voter");
-    seqno_of(follower.order("k", "v"));
-    group.check_same_history();
-}
-
-#[test]
-fn what_would_stop_the_group_is_refused() {
-    let group = with_learner("refused");
-    let (leader, learner) = (&group.members[group.leader()], &group.members[2]);
-    let (reason, _) = refused(learner, transfer(Some(name(learner))));
-    assert_eq!(reason, RefusalReason::NotVoter);
-    let (reason, text) = refused(leader, remove("stranger".to_owned(), true));
-    assert_eq!(reason, RefusalReason::UnknownMember);
-    assert!(text.contains("learner at"), "it lists the members: {text}");
-    let follower = &group.members[group.follower()];
-    carried_out(leader, &demote(name(follower)));
-    let (reason, text) = refused(learner, demote(name(leader)));
-    assert_eq!(reason, RefusalReason::LastVoter);
-    assert!(text.contains("is the only voter"), "{text}");
-    assert!(leader.is_leader());
-}
-
-#[test]
 fn learner_without_a_whole_database_is_not_promoted() {
     let mut group = Group::of(2, "whole");
     let mut learner = Member::new("learner", "whole");

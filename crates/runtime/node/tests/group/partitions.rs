@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use synod_node::{ForceError, LiveSetting, QuorumLossPolicy};
 
-use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 
 fn wait_primary(member: &Member, primary: bool) {
     let what = format!("{} primary: {primary}", member.config.name);
@@ -17,26 +17,6 @@ fn wait_view(member: &Member, size: usize) {
     member
         .host
         .wait("the view", |record| record.view_names().len() == size);
-}
-
-#[test]
-fn isolated_member_is_out_until_it_has_contact_again() {
-    let group = Group::of(3, "isolated");
-    let at = group.leader();
-    let others: Vec<&Member> = (0..3)
-        .filter(|i| *i != at)
-        .map(|i| &group.members[i])
-        .collect();
-    group.members[at].node().set_isolated(true);
-    wait_primary(&group.members[at], false);
-    for other in &others {
-        wait_view(other, 2);
-    }
-    seqno_of(others[0].order("k", "meanwhile"));
-    group.members[at].node().set_isolated(false);
-    wait_primary(&group.members[at], true);
-    group.wait_complete();
-    group.check_same_history();
 }
 
 /// The host does what a server does in its handler of fatal signals: the node is not told.
@@ -128,20 +108,6 @@ fn majority_stops_and_names_both_histories_when_it_meets_a_forced_primary() {
     let expected = format!("to {committed} here, which is committed, too");
     assert!(why.contains(&expected), "{why}");
     assert!(why.contains(&alone.config.name), "{why}");
-}
-
-#[test]
-fn without_an_order_half_waits() {
-    let group = Group::of(2, "waits");
-    group.members[1].node().set_isolated(true);
-    for member in &group.members {
-        wait_primary(member, false);
-    }
-    let began = std::time::Instant::now();
-    eventually("a while without a leader", || {
-        assert!(group.members.iter().all(|m| !m.is_leader()));
-        began.elapsed() > 2 * SUSPECT
-    });
 }
 
 #[test]

@@ -162,40 +162,6 @@ fn member_with_the_address_of_another_one_does_not_start() {
     assert!(text.contains(other) && text.contains(&taken), "{text}");
 }
 
-#[test]
-fn survivor_with_more_is_named_and_the_other_one_joins_it() {
-    let mut group = Group::of(5, "more");
-    let leader = group.leader();
-    let short = (leader + 1) % 5;
-    group.members[short].node().set_isolated(true);
-    let last = seqno_of(group.members[leader].order("k", "the short log lacks it"));
-    let long = (leader + 2) % 5;
-    group.members[long]
-        .host
-        .wait("the action", |record| record.last() >= last);
-    for lost in (0..5).filter(|at| ![short, long].contains(at)) {
-        group.members[lost].stop();
-    }
-    group.members[short].node().set_isolated(false);
-    let (short, long) = (&group.members[short], &group.members[long]);
-    for member in [short, long] {
-        wait_primary(member, false);
-    }
-    wait_heard(short, long);
-    let (why, text) = refused(short);
-    assert_eq!(why, RefusalReason::OtherHasMore);
-    assert!(text.contains(&long.config.name), "{text}");
-    continues(long);
-    wait_primary(short, true);
-    let seqno = seqno_of(short.order("another", "both"));
-    for member in [short, long] {
-        member
-            .host
-            .wait("the action", |record| record.last() >= seqno);
-    }
-    group.check_same_history();
-}
-
 /// The learner's site got what the voter that is left did not.
 #[test]
 fn learner_with_more_than_the_voter_continues() {

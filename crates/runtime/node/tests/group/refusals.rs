@@ -84,7 +84,6 @@ fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
 }
 
 const OLDEST: VersionRange = VersionRange { min: 5, max: 5 };
-const BOTH: VersionRange = VersionRange { min: 5, max: 6 };
 const NEWER: VersionRange = VersionRange { min: 6, max: 7 };
 
 fn speak_the_oldest_version(config: &mut NodeConfig) {
@@ -114,43 +113,6 @@ fn program_that_does_not_speak_the_groups_version_is_refused() {
     let why = member.host.lock().failed.clone().unwrap();
     let expected = "protocol version 5, and this program speaks versions 6 to 7";
     assert!(why.contains(expected), "{why}");
-}
-
-#[test]
-fn group_speaks_the_newer_version_once_all_its_members_do() {
-    let mut group = Group::prepared_by(3, "upgrade", speak_the_oldest_version).begin();
-    for at in 0..3 {
-        let says = |member: &Member| {
-            member
-                .host
-                .lock()
-                .says("the group speaks protocol version 6")
-        };
-        assert!(
-            !group.members.iter().any(says),
-            "member {at} is not upgraded"
-        );
-        let member = &mut group.members[at];
-        member.stop();
-        member.config.versions = BOTH;
-        member.start(StartMode::Join).unwrap();
-        member.take_part();
-        group.wait_complete();
-    }
-    for member in &group.members {
-        member.host.wait("version 6", |r| {
-            r.says("the group speaks protocol version 6")
-        });
-    }
-    // There is no way back.
-    let member = &mut group.members[1];
-    member.stop();
-    member.config.versions = OLDEST;
-    member.start(StartMode::Join).unwrap();
-    member
-        .host
-        .wait("refusal", |record| record.failed.is_some());
-    seqno_of(group.members[0].order("k", "v"));
 }
 
 #[test]

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use synod_node::{
-    Action, Class, Command, Followed, KeySet, NodeError, ProposalResult, Seqno, StartMode,
-};
+use synod_node::{Action, Class, Followed, KeySet, NodeError, ProposalResult, Seqno, StartMode};
 
-use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
+use crate::support::{Group, Member, eventually, seqno_of};
 
 fn prepared(name: &str) -> Group {
     Group::prepared_by(3, name, |config| {
@@ -66,28 +64,6 @@ fn log_of(member: &Member, last: Seqno) -> BTreeMap<i64, String> {
         follower.last() >= last
     });
     found
-}
-
-#[test]
-fn removed_relay_stops_and_does_not_come_back_by_itself() {
-    let group = three("relay-out");
-    let leader = &group.members[group.leader()];
-    let gone = group
-        .members
-        .iter()
-        .find(|member| !member.is_leader())
-        .unwrap();
-    let remove = Command::Remove {
-        member: gone.config.name.clone(),
-        force: true,
-    };
-    eventually("the removal", || {
-        leader.node().administrate(remove.clone(), PATIENCE).is_ok()
-    });
-    gone.host.wait("its end", |record| record.failed.is_some());
-    let why = gone.host.lock().failed.clone().unwrap();
-    assert!(why.contains("has removed this member"), "{why}");
-    assert_eq!(leader.node().status().members.len(), 2);
 }
 
 #[test]

@@ -43,20 +43,6 @@ fn leader_hands_over_to_a_member_whose_weight_is_raised_while_clients_work() {
 }
 
 #[test]
-fn leader_of_weight_zero_hands_over_and_the_others_do_not_want_to() {
-    let group = Group::of(3, "zero");
-    for member in &group.members {
-        member.wait_voter();
-    }
-    let (first, next) = (group.leader(), group.follower());
-    for (at, member) in group.members.iter().enumerate() {
-        prefer(member, if at == next { 1 } else { 0 }, false);
-    }
-    work_until_it_leads(&group, next, first);
-    group.check_same_history();
-}
-
-#[test]
 fn every_member_knows_the_weights_of_members_that_are_fit_to_lead() {
     let group = Group::of(3, "known");
     let some = group.follower();

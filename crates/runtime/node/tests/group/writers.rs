@@ -80,40 +80,6 @@ fn any_member_sets_it_and_only_the_leader_writes_then() {
 }
 
 #[test]
-fn next_leader_is_the_writer_once_it_has_applied_what_preceded() {
-    let mut group = Group::of(3, "next_writer");
-    group.members[0]
-        .node()
-        .set_writers(Writers::Leader, LIMIT, LIMIT)
-        .unwrap();
-    let old = writer_of(&group);
-    let others = [(old + 1) % 3, (old + 2) % 3];
-    let before = group.members[others[0]].last();
-    for at in others {
-        group.members[at].hold();
-    }
-    let last = seqno_of(group.members[old].order("row", "v"));
-    group.members[old].stop();
-    let new = writer_of(&group);
-    assert_ne!(new, old);
-    let member = &group.members[new];
-    let Some(WritePermission::Here { after }) = may_write(member) else {
-        panic!("{:?}", may_write(member));
-    };
-    assert!(after >= last, "{after} is before {last}");
-    let early = crate::support::action("other", before, "w");
-    let refused = member.node().submit(&early).wait_for_result();
-    assert_eq!(refused, ProposalResult::NotWriter);
-    for at in others {
-        group.members[at].resume();
-    }
-    member
-        .host
-        .wait("what preceded", |record| record.last() >= after);
-    seqno_of(group.members[new].order("row", "w"));
-}
-
-#[test]
 fn caller_without_a_majority_has_its_answer_in_time_and_the_group_is_asked_on() {
     let mut group = Group::of(2, "no_majority");
     group.members[1].stop();
