@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Outcome, Why, ensure};
+use crate::programs::{output_of, printed};
 
 /// A file system of its own, gone with the value.
 #[derive(Debug)]
@@ -24,6 +25,19 @@ impl SmallDisk {
             format!("a small file system needs root: {why}")
         })?;
         Ok(SmallDisk(dir))
+    }
+
+    /// Replaces a directory by one with the same files, and so much room beside them.
+    pub fn in_place_of(dir: &Path, room_bytes: u64) -> Outcome<SmallDisk> {
+        let moved = dir.with_extension("moved");
+        let used = printed(Command::new("du").args(["-sb"]).arg(dir))?;
+        let used = used.split_whitespace().next().and_then(|n| n.parse().ok());
+        let used: u64 = used.ok_or("no number").why("the size of the files")?;
+        std::fs::rename(dir, &moved).why("moving the files away")?;
+        let disk = SmallDisk::mount(dir.to_owned(), used + room_bytes)?;
+        let mut copy = Command::new("cp");
+        output_of(copy.arg("-a").arg(moved.join(".")).arg(dir), "cp")?;
+        Ok(disk)
     }
 
     pub fn path(&self) -> &Path {

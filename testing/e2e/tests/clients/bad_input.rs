@@ -1,8 +1,6 @@
-//! Wrong options, addresses, ports and directories: the server's error log names the thing, the
-//! process ends in time, and never by a crash. Each case is a cluster of one node that is to be
-//! bootstrapped.
+//! Wrong options, names and directories: the server's error log names the thing, the process ends
+//! in time, and never by a crash.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use synod_e2e::{Outcome, TestCluster, Why, ensure};
@@ -13,137 +11,35 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Marks of a crash in the error log.
 const CRASH_MARKS: [&str; 4] = ["got signal", "Assertion", "panicked", "stack_bottom"];
 
-/// Bad input of a case.
-#[derive(Default)]
-struct Case {
-    provider_options: Option<String>,
-    cluster_address: Option<String>,
-    extra_lines: Vec<String>,
-    /// Give the bootstrap option.
-    bootstrap: bool,
-}
-
-/// Starts a server so, and gives it and what its error log says when `expected` is all there.
-fn start(name: &str, base_port: u16, case: Case, expected: &[&str]) -> Outcome<TestCluster> {
-    let mut cluster = TestCluster::empty(name, base_port, 1)?;
+/// A server with these options says all of `expected`, ends in time, and does not crash.
+fn refused(name: &str, options: &str, expected: &[&str]) -> Outcome {
+    let mut cluster = TestCluster::empty(name, 23306, 1)?;
     let own = cluster.settings_mut().overrides.entry(1).or_default();
-    own.provider_options = case.provider_options;
-    own.cluster_address = case.cluster_address;
-    own.extra_lines = case.extra_lines;
-    cluster
-        .spawn(1, case.bootstrap)
-        .why("starting the server")?;
-    let missing = |text: &str| -> Vec<String> {
-        expected
-            .iter()
-            .filter(|part| !text.contains(**part))
-            .map(|s| (*s).to_owned())
-            .collect()
-    };
-    let said = wait_for(PATIENCE, || {
-        missing(&cluster.log_text(1)).is_empty().then_some(())
-    });
+    own.provider_options = Some(options.to_owned());
+    cluster.spawn(1, true).why("starting the server")?;
+    let ended = wait_for(PATIENCE, || cluster.ended(1));
+    ensure(ended.is_some(), || "the server still runs".to_owned())?;
     let text = cluster.log_text(1);
-    ensure(said.is_some(), || {
+    let says_all = expected.iter().all(|part| text.contains(part));
+    let mark = CRASH_MARKS.iter().find(|mark| text.contains(**mark));
+    ensure(says_all && mark.is_none(), || {
         format!(
-            "the error log does not say {:?}:\n{}",
-            missing(&text),
+            "no {expected:?}, or a crash ({mark:?}):\n{}",
             cluster.log_tail(1)
         )
-    })?;
-    Ok(cluster)
-}
-
-/// The server must refuse: say it, end in time, and not crash.
-fn refused(name: &str, base_port: u16, case: Case, expected: &[&str]) -> Outcome {
-    let mut cluster = start(name, base_port, case, expected)?;
-    let ended = wait_for(PATIENCE, || cluster.ended(1));
-    ensure(ended.is_some(), || {
-        format!(
-            "the server still runs {} s after saying what is wrong",
-            PATIENCE.as_secs()
-        )
-    })?;
-    check_no_crash(&cluster)
-}
-
-fn check_no_crash(cluster: &TestCluster) -> Outcome {
-    let text = cluster.log_text(1);
-    let mark = CRASH_MARKS.iter().find(|mark| text.contains(**mark));
-    ensure(mark.is_none(), || {
-        format!("the server crashed ({mark:?}):\n{}", cluster.log_tail(1))
     })
-}
-
-fn options(text: impl Into<String>) -> Case {
-    Case {
-        provider_options: Some(text.into()),
-        bootstrap: true,
-        ..Case::default()
-    }
 }
 
 #[test]
 fn unknown_option_of_ours_is_named_with_the_nearest_known_one() -> Outcome {
     let expected = ["synod.log_dri", "synod.log_dir"];
-    refused(
-        "unknown-option",
-        23306,
-        options("synod.log_dri=/x"),
-        &expected,
-    )
-}
-
-#[test]
-fn galera_option_without_meaning_gets_a_notice_and_the_server_starts() -> Outcome {
-    let expected = "evs.send_window";
-    let mut cluster = start(
-        "galera-option",
-        23306,
-        options("evs.send_window=8"),
-        &[expected],
-    )?;
-    cluster
-        .await_synced(&[1], &|_, _| ())
-        .why("starting with an option of Galera's")
-}
-
-#[test]
-fn group_port_in_use_is_named() -> Outcome {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).why("taking a port")?;
-    let port = listener.local_addr().why("taking a port")?.port();
-    let options = options(format!(
-        "base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port}"
-    ));
-    refused("port-in-use", 23306, options, &[&format!("{port}")])
+    refused("unknown-option", "synod.log_dri=/x", &expected)
 }
 
 #[test]
 fn log_directory_that_cannot_be_written_is_named() -> Outcome {
-    let options = options("synod.log_dir=/proc/synod-log");
-    refused("log-dir", 23306, options, &["/proc/synod-log"])
-}
-
-#[test]
-fn address_that_cannot_be_understood_is_named() -> Outcome {
-    let address = "synod://127.0.0.1:not-a-port".to_owned();
-    let case = Case {
-        cluster_address: Some(address),
-        ..Case::default()
-    };
-    refused("bad-address", 23306, case, &["not-a-port"])
-}
-
-#[test]
-fn address_where_no_member_answers_is_named() -> Outcome {
-    // Nothing listens on port 1. The member may keep trying: the others may just be late.
-    let address = "synod://127.0.0.1:1".to_owned();
-    let case = Case {
-        cluster_address: Some(address),
-        ..Case::default()
-    };
-    let cluster = start("no-other-member", 23306, case, &["127.0.0.1:1"])?;
-    check_no_crash(&cluster)
+    let options = "synod.log_dir=/proc/synod-log";
+    refused("log-dir", options, &["/proc/synod-log"])
 }
 
 #[test]

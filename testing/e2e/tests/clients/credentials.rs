@@ -1,4 +1,4 @@
-//! Servers with a group secret, and servers without any credentials.
+//! Servers with a group secret.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::programs::new_group_secret;
-use synod_e2e::{Outcome, TestCluster, Why, ensure};
-use synod_local_cluster::ports::Ports;
-use synod_local_cluster::wait_for;
+use synod_e2e::{Outcome, TestCluster, Why};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const BASE_PORT: u16 = 28706;
@@ -70,27 +68,4 @@ fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
     cluster.await_line(3, "group secret differs from this member's")?;
     let leader = cluster.leader();
     cluster.await_line(leader, "group secret differs from this member's")
-}
-
-#[test]
-fn server_that_any_process_could_join_starts_only_if_its_operator_says_so() -> Outcome {
-    let mut cluster = TestCluster::empty("insecure", BASE_PORT, 1)?;
-    let port = Ports::of(BASE_PORT, 1).group;
-    let everywhere = format!("gmcast.listen_addr=tcp://0.0.0.0:{port}");
-    let own = cluster.settings_mut().overrides.entry(1).or_default();
-    own.provider_options = Some(everywhere);
-    cluster.spawn(1, true).why("starting node1")?;
-    cluster.await_line(1, "this server does not start without credentials")?;
-    cluster.await_line(1, "synod keygen")?;
-    let ended = wait_for(PATIENCE, || cluster.ended(1));
-    ensure(ended.is_some(), || "the server runs".to_owned())?;
-
-    // The address stays a loopback address, so that no other machine reaches the test.
-    let own = cluster.settings_mut().overrides.entry(1).or_default();
-    own.provider_options = Some("synod.insecure=yes".to_owned());
-    cluster.spawn(1, true).why("starting node1 again")?;
-    cluster.await_line(1, "neither encrypted nor authenticated")?;
-    cluster
-        .await_synced(&[1], &|_, _| ())
-        .why("starting node1 again")
 }

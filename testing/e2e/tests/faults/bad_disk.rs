@@ -159,31 +159,6 @@ fn damaged_record_is_named_and_repaired_from_the_others() -> Outcome {
 }
 
 #[test]
-fn two_of_three_damaged_logs_are_repaired_from_the_third() -> Outcome {
-    let mut cluster = TestCluster::fresh("two-damaged", BASE_PORT)?;
-    fill(&cluster, 1)?;
-    for node in 1..=3 {
-        has_rows(&cluster, node, ROWS)?;
-    }
-    cluster.kill_all().why("killing all")?;
-    let first = damage_first_segment(&cluster.files(1).data, 9_000)?;
-    let second = damage_first_segment(&cluster.files(2).data, 40_000)?;
-    for node in 1..=3 {
-        cluster.spawn(node, false).why("starting again")?;
-    }
-    cluster
-        .await_synced(&[1, 2, 3], &|_, _| ())
-        .why("waiting for all")?;
-    is_repaired(&cluster, 1, &first)?;
-    is_repaired(&cluster, 2, &second)?;
-    cluster.execute(1, "INSERT INTO e2e_data.t VALUES (1000, 'after')")?;
-    for node in 1..=3 {
-        has_rows(&cluster, node, ROWS + 1)?;
-    }
-    cluster.kill_all().why("ending the cluster")
-}
-
-#[test]
 fn damaged_log_of_the_only_voter_is_refused_with_the_remedy() -> Outcome {
     let mut cluster = one_node("damaged")?;
     fill(&cluster, 1)?;
@@ -261,47 +236,6 @@ fn server_without_innodb_is_refused() -> Outcome {
     })
 }
 
-#[test]
-#[ignore = "needs root; scripts/run-e2e runs it"]
-fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
-    let mut cluster = TestCluster::empty("full-disk", BASE_PORT, 3)?;
-    let dir = cluster.settings().dir.join("small-disk");
-    let disk = SmallDisk::mount(dir, 24 << 20)?;
-    let own = cluster.settings_mut().overrides.entry(3).or_default();
-    let log_dir = disk.path().display().to_string();
-    own.provider_options = Some(format!("synod.log_dir={log_dir};synod.log_segment_size=1M"));
-    cluster.up(&|_, _| ()).why("starting the cluster")?;
-    cluster.create_account()?;
-    cluster.execute(1, "CREATE TABLE e2e_data.t (id SERIAL, v LONGBLOB)")?;
-    let fill = "INSERT INTO e2e_data.t (v) VALUES (REPEAT('x', 1000000))";
-    for _ in 0..40 {
-        cluster.execute(1, fill)?;
-    }
-    says(&cluster, 3, &["no space", &log_dir])?;
-    // The others neither stopped nor forgot anything.
-    cluster.execute(2, fill)?;
-    let rows = cluster.rows(
-        1,
-        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM e2e_data.t",
-    )?;
-    ensure(rows.iter().any(|row| row.contains("41")), || {
-        format!("41 rows, but: {rows:?}")
-    })?;
-    let text = cluster.log_text(3);
-    let mark = CRASH_MARKS.iter().find(|mark| text.contains(**mark));
-    ensure(mark.is_none(), || {
-        format!("crashed ({mark:?}):\n{}", cluster.log_tail(3))
-    })?;
-    let status = cluster.rows(3, "SHOW STATUS LIKE 'wsrep_ready'")?;
-    ensure(status.iter().any(|row| row.contains("OFF")), || {
-        format!("node 3 still takes queries: {status:?}")
-    })?;
-    // An orderly shutdown works.
-    let stopped = cluster.stop(3).why("stopping node 3")?;
-    ensure(stopped, || "node 3 had ended by itself".into())?;
-    cluster.kill_all().why("ending the cluster")
-}
-
 /// The data disk of one server is full: the server has nowhere to put rows, and no disk for its log
 /// is full.
 #[test]
@@ -324,7 +258,7 @@ fn server_whose_data_disk_was_full_has_all_rows_when_there_is_space() -> Outcome
         })
     };
     cluster.stop(3).why("stopping node 3")?;
-    let disk = moved_to_small_disk(&cluster.settings().dir.join("node3/data"), 200 << 20)?;
+    let disk = SmallDisk::in_place_of(&cluster.files(3).data, 200 << 20)?;
     cluster.spawn(3, false).why("starting it again")?;
     cluster.await_synced(&[3], &|_, _| ()).why("its start")?;
     disk.fill()?;
@@ -349,24 +283,6 @@ fn server_whose_data_disk_was_full_has_all_rows_when_there_is_space() -> Outcome
         "node 3 took a full copy".into()
     })?;
     cluster.kill_all().why("ending the cluster")
-}
-
-/// Replaces a directory by a small file system with the same files, and so much space beside them.
-fn moved_to_small_disk(dir: &Path, space: u64) -> Outcome<SmallDisk> {
-    let before = dir.with_extension("before");
-    std::fs::rename(dir, &before).why("moving the data")?;
-    let bytes = Command::new("du").args(["-sb"]).arg(&before).output();
-    let text = String::from_utf8_lossy(&bytes.why("running du")?.stdout).into_owned();
-    let bytes = text.split_whitespace().next().and_then(|n| n.parse().ok());
-    let bytes: u64 = bytes.ok_or_else(|| Failure(format!("du says {text}")))?;
-    let disk = SmallDisk::mount(dir.to_owned(), bytes + space)?;
-    let copied = Command::new("cp")
-        .arg("-a")
-        .arg(before.join("."))
-        .arg(dir)
-        .status();
-    ensure(copied.why("running cp")?.success(), || "cp failed".into())?;
-    Ok(disk)
 }
 
 const SMALL_LOG: &str = "synod.log_retain_size=8M;synod.log_segment_size=1M;synod.log_min_free=100";

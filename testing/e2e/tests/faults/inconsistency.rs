@@ -139,20 +139,6 @@ fn server_killed_during_the_vote_does_not_come_back_without_the_action() {
 }
 
 #[test]
-fn server_that_applied_what_the_others_could_not_leaves() {
-    CLUSTER.scenario("two differ alike", |cluster| {
-        let node = cluster.follower();
-        let table = table(cluster, "alike")?;
-        for other in cluster.others(node) {
-            differ(cluster, other, &format!("INSERT INTO {table} VALUES (1)"))?;
-        }
-        cluster.execute(node, &format!("INSERT INTO {table} VALUES (1)"))?;
-        check_evicted(cluster, node, &table)?;
-        bring_back(cluster, node)
-    });
-}
-
-#[test]
 fn statement_that_fails_everywhere_evicts_no_server() {
     CLUSTER.scenario("all fail", |cluster| {
         let table = table(cluster, "everywhere")?;

@@ -1,12 +1,10 @@
 //! Servers that come back: from a stop that was cut short, and after a failure that is over.
 
-use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use synod_e2e::acknowledged_writes::Writers;
-use synod_e2e::programs::{output_of, printed, signal};
+use synod_e2e::programs::signal;
 use synod_e2e::small_disk::SmallDisk;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
@@ -261,25 +259,6 @@ fn server_whose_log_had_no_room_comes_back_by_itself() -> Outcome {
     cluster.kill_all().why("ending the cluster")
 }
 
-/// A file system of its own for node 3, which is stopped, with its database.
-fn move_to_small_disk(cluster: &TestCluster) -> Outcome<SmallDisk> {
-    let data = cluster.files(3).data;
-    let moved = data.with_extension("moved");
-    let used = printed(
-        Command::new("du")
-            .args(["--summarize", "--bytes"])
-            .arg(&data),
-    )?;
-    let used = used.split_whitespace().next().and_then(|n| n.parse().ok());
-    let used: u64 = used.ok_or("no number").why("what the database takes")?;
-    fs::rename(&data, &moved).why("moving the database away")?;
-    let disk = SmallDisk::mount(data.clone(), used + ROOM_BYTES)?;
-    let all = moved.join(".");
-    let mut copy = Command::new("cp");
-    output_of(copy.arg("--archive").arg(all).arg(&data), "cp")?;
-    Ok(disk)
-}
-
 /// The engine of node 3 has flushed all that it has written by now.
 fn await_flush(cluster: &TestCluster) -> Outcome {
     let lsn = |which: &str| -> Outcome<u64> {
@@ -311,7 +290,7 @@ fn server_whose_data_had_no_room_comes_back_by_itself_with_all_rows() -> Outcome
     cluster.create_account()?;
     cluster.execute(1, "CREATE TABLE e2e_data.f (id INT, v VARCHAR(250))")?;
     cluster.stop(3).why("stopping node 3")?;
-    let disk = move_to_small_disk(&cluster)?;
+    let disk = SmallDisk::in_place_of(&cluster.files(3).data, ROOM_BYTES)?;
     cluster.start(3, &|_, _| ()).why("starting node 3")?;
     let pid = cluster.pid(3);
     disk.fill()?;

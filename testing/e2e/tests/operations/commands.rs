@@ -316,30 +316,6 @@ fn protocol_version_is_held_and_released_and_told_in_a_sentence() {
 }
 
 #[test]
-fn every_server_measures_its_links_and_the_clocks_at_their_ends() {
-    CLUSTER.scenario("links", |cluster| {
-        for node in [1, 2, 3] {
-            await_status(cluster, node, "links and clocks", |status| {
-                let rows = status["members"].as_array().map_or(&[][..], Vec::as_slice);
-                let is_other = |row: &&Value| row["is_own"] == false && row["is_present"] == true;
-                let others: Vec<&Value> = rows.iter().filter(is_other).collect();
-                let is_measured = |row: &&Value| {
-                    // All servers have the clock of this machine.
-                    let ahead = row["clock_ahead_us"].as_i64().map(i64::unsigned_abs);
-                    let error = row["clock_error_us"].as_u64();
-                    let agrees = ahead
-                        .zip(error)
-                        .is_some_and(|(ahead, error)| ahead <= error + 2);
-                    agrees && row["round_trip_us"].is_u64()
-                };
-                others.len() == 2 && others.iter().all(is_measured)
-            })?;
-        }
-        ensure_says(&ask(cluster, 2, &["status"])?, "clock ms")
-    });
-}
-
-#[test]
 fn conflicts_name_the_table_and_the_row() {
     CLUSTER.scenario("synod conflicts", |cluster| {
         cluster.execute(

@@ -182,20 +182,6 @@ fn silent_callers_are_in_no_ones_way(cluster: &TestCluster, desk: &Desk) -> Outc
     ensure(matches!(end, Ok(0) | Err(_)), || format!("{end:?}"))
 }
 
-#[test]
-fn servers_in_clear_take_no_commands_from_other_machines() -> Outcome {
-    let mut cluster = TestCluster::empty("remote-clear", BASE_PORT, 1)?;
-    let own = cluster.settings_mut().overrides.entry(1).or_default();
-    own.provider_options = Some("synod.insecure=yes".to_owned());
-    cluster.up(&|_, _| ()).why("starting the server")?;
-    let desk = Desk::with_secret(&new_group_secret()?)?;
-    for arguments in [&["status"][..], &["leader", "transfer"]] {
-        let error = desk.refused(1, "secret", arguments, 5)?;
-        ensure_says(&error, "are not encrypted")?;
-    }
-    Ok(())
-}
-
 /// One server whose group has certificates, which are in the desk's directory `ours`.
 fn with_certificates(desk: &Desk) -> Outcome<TestCluster> {
     let mut cluster = TestCluster::empty("remote-certificates", BASE_PORT, 1)?;
