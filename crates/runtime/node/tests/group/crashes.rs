@@ -25,44 +25,6 @@ fn rejoin(group: &mut Group, at: usize) {
 }
 
 #[test]
-fn large_action_survives_the_leader_it_was_being_sent_to() {
-    let mut group = Group::of(3, "largecrash");
-    let old = group.leader();
-    let mut crashed = group.members.remove(old);
-    let data = vec![9_u8; 6 << 20];
-    let pending: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = group
-            .members
-            .iter()
-            .map(|member| {
-                let data = data.clone();
-                scope.spawn(move || member.submit(&member.config.name, data))
-            })
-            .collect();
-        let before = crashed.node().status().last_index;
-        eventually("some chunks", || {
-            crashed.node().status().last_index.0 > before.0 + 20
-        });
-        crashed.stop();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
-    });
-    let results: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
-    group.leader();
-    for result in results {
-        let seqno = seqno_of(result);
-        for member in &group.members {
-            member
-                .host
-                .wait("delivery", |record| record.last() >= seqno);
-            if let Some(delivered) = crate::support::data_at(&member.host.lock(), seqno) {
-                assert!(delivered == data, "{seqno} differs");
-            }
-        }
-    }
-    group.check_same_history();
-}
-
-#[test]
 fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     let mut group = Group::of(3, "quorum");
     let survivor = group.leader();
