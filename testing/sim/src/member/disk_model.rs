@@ -216,8 +216,15 @@ impl DiskModel {
         }
     }
 
-    /// The log was purged up to `base`.
+    /// The log was purged up to `base`. What led up to it in the last batch is stated by the base.
     pub(crate) fn purged(&mut self, base: EntryId) {
+        let mut ops = std::mem::take(&mut self.last_batch).into_iter();
+        while self.floor.last().index < base.index
+            && let Some(op) = ops.next()
+        {
+            self.floor.apply(&op);
+        }
+        self.last_batch = ops.collect();
         self.written.purge(base);
         self.durable.purge(base);
         self.floor.purge(base);
@@ -411,6 +418,28 @@ mod tests {
             after.unrepaired_mark(),
             None,
             "a later leader's log has all of it"
+        );
+    }
+
+    #[test]
+    fn purge_beyond_the_floor_takes_it_along() {
+        let mut disk = DiskModel::default();
+        let all = image(&[(1, 1), (1, 2), (2, 3)]);
+        let entries = all.ids().map(|(id, _)| Op::Entry(id));
+        disk.last_batch.extend(entries);
+        (disk.written, disk.durable) = (all.clone(), all);
+        disk.purged(id(1, 2));
+        let found = |image| RecoveredLog {
+            image,
+            mark: None,
+            repaired: false,
+        };
+        assert!(disk.accounts_for(&found(disk.durable.clone()), true));
+        let mut shorter = LogImage::default();
+        shorter.purge(id(1, 1));
+        assert!(
+            !disk.accounts_for(&found(shorter), true),
+            "the base is lost"
         );
     }
 
