@@ -63,6 +63,12 @@ pub enum LabError {
     },
     #[error("the disk of {disk}: {said}", disk = disk.display())]
     Disk { disk: PathBuf, said: String },
+    #[error("{host}: {said}")]
+    Host {
+        /// A host of `--hosts`.
+        host: String,
+        said: String,
+    },
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
@@ -77,7 +83,7 @@ impl LabError {
         match self {
             LabError::BadArgument { .. } => 2,
             LabError::NameTaken { .. } => 4,
-            LabError::NotRoot | LabError::NoTun => 5,
+            LabError::NotRoot | LabError::NoTun | LabError::Host { .. } => 5,
             LabError::RouterEnded { .. } | LabError::Timeout { .. } => 6,
             LabError::Io { .. }
             | LabError::Disk { .. }

@@ -7,6 +7,7 @@ use signal_hook::iterator::Signals;
 
 use crate::error::{IoContext, Result};
 use crate::hosts::place::Place;
+use crate::systems::agent;
 
 /// Exit code of a command that a signal ended, as shells give it for Ctrl-C.
 const INTERRUPTED: i32 = 130;
@@ -24,7 +25,7 @@ pub(crate) fn remove_at_signal(place: Place) -> Result<()> {
         }
         INTERRUPTED_BY_SIGNAL.store(true, Ordering::SeqCst);
         eprintln!("interrupted; removing the lab");
-        if let Err(error) = place.remove_all() {
+        if let Err(error) = agent::end_all().and(place.remove_all()) {
             eprintln!("synod-lab: something is left behind: {error}");
             std::process::exit(1);
         }

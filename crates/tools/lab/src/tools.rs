@@ -9,8 +9,13 @@ const QUOTED_BYTES: usize = 4000;
 
 /// Runs a program that must succeed, without input; gives what it printed.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
+    output_with(command, Stdio::null())
+}
+
+/// Like [`output_of`], with this input.
+pub(crate) fn output_with(command: &mut Command, input: Stdio) -> Result<String> {
     let output = command
-        .stdin(Stdio::null())
+        .stdin(input)
         .output()
         .context("start", command.get_program())?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

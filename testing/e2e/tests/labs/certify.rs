@@ -41,17 +41,19 @@ fn certify(
         .why("starting synod-lab")?;
     eprintln!("{}", String::from_utf8_lossy(&printed.stdout));
     eprintln!("{}", String::from_utf8_lossy(&printed.stderr));
-    Ok((printed.status.code(), cell(&out)?))
+    let mut cells = cells(&out)?;
+    Ok((printed.status.code(), cells.swap_remove(0)))
 }
 
-fn cell(out: &Path) -> Outcome<serde_json::Value> {
+/// The cells of a certificate in this directory, which is removed.
+pub(crate) fn cells(out: &Path) -> Outcome<Vec<serde_json::Value>> {
     let text = std::fs::read_to_string(out.join("certificate.json")).why("the certificate")?;
-    let mut certificate: serde_json::Value = serde_json::from_str(&text).why("its JSON")?;
+    let certificate: serde_json::Value = serde_json::from_str(&text).why("its JSON")?;
     std::fs::remove_dir_all(out).why("removing the certificate")?;
-    Ok(certificate["cells"][0].take())
+    Ok(certificate["cells"].as_array().cloned().unwrap_or_default())
 }
 
-fn sum(cell: &serde_json::Value, figure: &str) -> u64 {
+pub(crate) fn sum(cell: &serde_json::Value, figure: &str) -> u64 {
     let rounds = cell["rounds"].as_array().into_iter().flatten();
     rounds.filter_map(|round| round[figure].as_u64()).sum()
 }

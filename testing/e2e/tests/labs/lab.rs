@@ -17,16 +17,16 @@ const OWN_ROUND_TRIP_MAX_MS: f64 = 0.08;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Exit code after Ctrl-C.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// Labs of one name. What a failed test leaves is removed when this is dropped.
-struct Labs {
+pub(crate) struct Labs {
     name: &'static str,
     program: PathBuf,
 }
 
 impl Labs {
-    fn find(name: &'static str) -> Outcome<Labs> {
+    pub(crate) fn find(name: &'static str) -> Outcome<Labs> {
         let user = ServerUser::find().why("finding the user of servers")?;
         ensure(
             user.admin == "root" && Path::new("/dev/net/tun").exists(),
@@ -36,7 +36,7 @@ impl Labs {
         Ok(Labs { name, program })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["--name", self.name]).args(arguments);
         command
@@ -88,12 +88,12 @@ impl Drop for Labs {
     }
 }
 
-fn found<T>(value: Option<T>, what: &str) -> Outcome<T> {
+pub(crate) fn found<T>(value: Option<T>, what: &str) -> Outcome<T> {
     value.ok_or_else(|| Failure(format!("there is no {what}")))
 }
 
 /// Sends a process a signal, as `kill` names it, and waits for its end; gives the exit code.
-fn end_by(signal: &str, mut lab: Child) -> Outcome<Option<i32>> {
+pub(crate) fn end_by(signal: &str, mut lab: Child) -> Outcome<Option<i32>> {
     let pid = lab.id().to_string();
     Command::new("kill")
         .args([signal, &pid])

@@ -2,3 +2,4 @@
 
 mod certify;
 mod lab;
+mod remote;

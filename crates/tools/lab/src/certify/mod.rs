@@ -9,34 +9,27 @@ mod figures;
 pub mod plan;
 mod readers;
 pub mod record;
+pub mod site;
 mod trial;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_local_cluster::ServerUser;
 
 use crate::bench::{Progress, machine};
-use crate::disk::PoweredDisk;
 use crate::error::{IoContext, Result};
 use crate::meters::surroundings;
-use crate::network::Network;
 use crate::systems::kind::MeasuredSystem;
 use crate::systems::{Setup, System, mysqld};
 use crate::tools;
-use crate::topology::Topology;
 use plan::{Fault, Target};
 use record::{Cell, Certificate, FORMAT, Round};
+use site::Site;
 use trial::{Bed, CLIENT_PATIENCE, CLIENTS, Trial};
-
-/// Room for a server's files, and for what is written within some minutes; nothing is taken that
-/// is not written.
-const DISK_BYTES: u64 = 3 << 30;
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -51,8 +44,7 @@ pub struct Plan {
 struct Run<'a> {
     plan: &'a Plan,
     setup: &'a Setup,
-    network: &'a Network,
-    topology: &'a Topology,
+    site: Site<'a>,
 }
 
 /// Tries everything, a system after the other. `keep` gets the certificate after each cell, so
@@ -60,17 +52,11 @@ struct Run<'a> {
 pub fn run(
     plan: &Plan,
     setup: &Setup,
-    network: &Network,
-    topology: &Topology,
+    site: Site<'_>,
     keep: &dyn Fn(&Certificate) -> Result<()>,
     progress: Progress<'_>,
 ) -> Result<Certificate> {
-    let run = Run {
-        plan,
-        setup,
-        network,
-        topology,
-    };
+    let run = Run { plan, setup, site };
     let mut certificate = run.empty();
     let mut random = SmallRng::seed_from_u64(plan.seed);
     for measured in &plan.systems {
@@ -136,19 +122,11 @@ impl<'a> Run<'a> {
         if dir.exists() {
             fs::remove_dir_all(&dir).context("remove", &dir)?;
         }
-        self.network.set(self.topology)?;
-        let user = ServerUser::find()?;
-        let mut disks = Vec::new();
-        let mut make_disk = |dir: &Path| {
-            disks.push(PoweredDisk::mount(dir, DISK_BYTES)?);
-            Ok(user.give(dir)?)
-        };
-        let hosts = self.network.hosts();
-        let system = System::create_in(measured, self.setup, hosts, &mut make_disk)?;
+        self.site.reconnect()?;
+        let (system, disks) = self.site.system(measured, self.setup)?;
         let mut bed = Bed {
             system,
-            network: self.network,
-            topology: self.topology,
+            site: self.site,
             disks,
             next_synod: self.setup.next_synod.as_deref(),
             patience: self.plan.patience,
@@ -163,22 +141,24 @@ impl<'a> Run<'a> {
             .systems
             .iter()
             .any(|system| system.kind.is_mysql());
-        let servers = u32::try_from(self.topology.servers).unwrap_or(u32::MAX);
+        let servers = u32::try_from(self.site.servers()).unwrap_or(u32::MAX);
         let commit = self.setup.program.parent().and_then(|dir| {
             let mut git = Command::new("git");
             tools::output_of(git.arg("-C").arg(dir).args(["rev-parse", "HEAD"])).ok()
         });
+        let mut versions = machine::versions(has_mysql.then(|| mysqld(&self.setup.mysql)));
+        versions.extend(self.site.machines());
         Certificate {
             format: FORMAT,
             command: surroundings::command_line(),
             date: machine::date(),
             commit: commit.unwrap_or_default().trim().to_owned(),
-            machine: machine::machine(Some(self.network.place().data())),
-            versions: machine::versions(has_mysql.then(|| mysqld(&self.setup.mysql))),
+            machine: machine::machine(Some(&self.setup.data)),
+            versions,
             settings: BTreeMap::new(),
             busy_before: surroundings::load_per_core(),
             seed: self.plan.seed,
-            topology: self.topology.name.clone(),
+            topology: self.site.name(),
             clients: CLIENTS * servers,
             client_patience_s: CLIENT_PATIENCE.as_secs(),
             patience_s: self.plan.patience.as_secs(),

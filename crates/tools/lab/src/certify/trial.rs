@@ -13,16 +13,14 @@ use super::figures::{self, Moments};
 use super::plan::{Fault, SLOW_PAUSE, SLOW_WRITE, Target};
 use super::readers::Readers;
 use super::record::Round;
-use crate::disk::PoweredDisk;
+use super::site::Site;
+use crate::disk::{DiskChange, PoweredDisk};
 use crate::error::{LabError, Result};
-use crate::hosts::Host;
 use crate::meters::Server;
 use crate::meters::clients::{Crew, Work, us_since};
 use crate::meters::group::{DATABASE, Group};
 use crate::meters::timeline::Attempt;
-use crate::network::Network;
 use crate::systems::System;
-use crate::topology::Topology;
 
 /// Load before the fault, and after all servers are back.
 const BEFORE: Duration = Duration::from_secs(7);
@@ -46,8 +44,7 @@ type Rows = Option<HashSet<u64>>;
 /// A system on disks that fail, and the network between its servers.
 pub(super) struct Bed<'a> {
     pub system: System,
-    pub network: &'a Network,
-    pub topology: &'a Topology,
+    pub site: Site<'a>,
     pub disks: Vec<PoweredDisk>,
     /// Library for an upgrade.
     pub next_synod: Option<&'a Path>,
@@ -58,8 +55,9 @@ pub(super) struct Bed<'a> {
 impl Drop for Bed<'_> {
     fn drop(&mut self) {
         // A process whose write hangs does not end.
-        self.disks.iter().for_each(|disk| drop(disk.thaw()));
         let all: Vec<usize> = (0..self.system.members()).collect();
+        all.iter()
+            .for_each(|at| drop(self.change_disks(&[*at], DiskChange::Thaw)));
         if let Err(error) = self.system.kill(&all) {
             eprintln!("synod-lab: {error}");
         }
@@ -83,7 +81,7 @@ impl Bed<'_> {
     pub(super) fn run(&mut self, trial: Trial, seen: &mut Option<Round>) -> Result<()> {
         let leader = self.await_leader()?;
         let count = self.system.hosts().len();
-        let mut group = Group::of(&self.system, self.network, self.topology);
+        let mut group = self.site.group(&self.system);
         let table = format!("trial_{}", trial.number);
         let sql = format!(
             "CREATE DATABASE IF NOT EXISTS {DATABASE};
@@ -174,22 +172,15 @@ impl Bed<'_> {
     }
 
     fn begin(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
-        let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
             Fault::Kill => self.system.kill(hit)?,
-            Fault::Stop => self.system.signal(hit, Signal::STOP),
-            Fault::CutOneWay => self.network.cut(&self.links(hit))?,
-            Fault::Cut => {
-                let there = self.links(hit);
-                let back = there.iter().map(|(from, to)| (*to, *from));
-                self.network
-                    .cut(&back.chain(there.iter().copied()).collect::<Vec<_>>())?;
-            }
-            Fault::HungDisk => disks.try_for_each(PoweredDisk::freeze)?,
+            Fault::Stop => self.system.signal(hit, Signal::STOP)?,
+            Fault::CutOneWay | Fault::Cut => self.site.cut(hit, fault == Fault::Cut)?,
+            Fault::HungDisk => self.change_disks(hit, DiskChange::Freeze)?,
             Fault::SlowDisk => {} // while it is held
-            Fault::FullDisk => disks.try_for_each(PoweredDisk::fill)?,
+            Fault::FullDisk => self.change_disks(hit, DiskChange::Fill)?,
             Fault::PowerLoss => {
-                PoweredDisk::lose_power(&disks.collect::<Vec<_>>())?;
+                self.change_disks(hit, DiskChange::LosePower)?;
                 self.system.kill(hit)?;
             }
             Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
@@ -197,7 +188,7 @@ impl Bed<'_> {
                 for server in hit {
                     self.system.stop(*server)?;
                     if fault == Fault::Upgrade {
-                        self.system.give_library(*server, self.next_synod);
+                        self.system.give_library(*server, self.next_synod)?;
                     }
                     self.system.start(*server)?;
                     if self.await_members(self.patience)?.is_none() {
@@ -216,26 +207,27 @@ impl Bed<'_> {
         }
         let begin = Instant::now();
         while begin.elapsed() < fault.hold() {
-            let mut disks = hit.iter().map(|at| &self.disks[*at]);
-            disks.clone().try_for_each(PoweredDisk::freeze)?;
+            self.change_disks(hit, DiskChange::Freeze)?;
             sleep(SLOW_WRITE);
-            disks.try_for_each(PoweredDisk::thaw)?;
+            self.change_disks(hit, DiskChange::Thaw)?;
             sleep(SLOW_PAUSE);
         }
         Ok(())
     }
 
     fn repair(&mut self, fault: Fault, hit: &[usize], leader: usize) -> Result<()> {
-        let mut disks = hit.iter().map(|at| &self.disks[*at]);
         match fault {
             Fault::Kill => {}
-            Fault::Stop => self.system.signal(hit, Signal::CONT),
-            Fault::CutOneWay | Fault::Cut => self.network.set(self.topology)?,
-            Fault::HungDisk => disks.try_for_each(PoweredDisk::thaw)?,
+            Fault::Stop => self.system.signal(hit, Signal::CONT)?,
+            Fault::CutOneWay | Fault::Cut => self.site.reconnect()?,
+            Fault::HungDisk => self.change_disks(hit, DiskChange::Thaw)?,
             // A round that failed may have left one frozen; none is an error.
-            Fault::SlowDisk => disks.for_each(|disk| drop(disk.thaw())),
-            Fault::FullDisk => disks.try_for_each(PoweredDisk::empty)?,
-            Fault::PowerLoss => disks.try_for_each(PoweredDisk::regain_power)?,
+            Fault::SlowDisk => {
+                let each = hit.iter();
+                each.for_each(|at| drop(self.change_disks(&[*at], DiskChange::Thaw)));
+            }
+            Fault::FullDisk => self.change_disks(hit, DiskChange::Empty)?,
+            Fault::PowerLoss => self.change_disks(hit, DiskChange::RegainPower)?,
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
             Fault::RollingRestart | Fault::Upgrade => {}
         }
@@ -250,14 +242,8 @@ impl Bed<'_> {
         (server + 1) % self.system.hosts().len()
     }
 
-    /// The links from these servers to all others.
-    fn links(&self, from: &[usize]) -> Vec<(&Host, &Host)> {
-        let hosts = &self.network.hosts().servers;
-        let ends = from
-            .iter()
-            .flat_map(|from| (0..hosts.len()).map(move |to| (*from, to)));
-        let links = ends.filter(|(from, to)| from != to);
-        links.map(|(from, to)| (&hosts[from], &hosts[to])).collect()
+    fn change_disks(&self, hit: &[usize], change: DiskChange) -> Result<()> {
+        self.site.change_disks(&self.disks, hit, change)
     }
 
     /// Waits until all are members, and starts those that end meanwhile again. None: not in

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -11,12 +12,15 @@ use super::{PlaceArgs, say};
 use crate::certify::compare::compare;
 use crate::certify::plan::{Fault, cells, is_certifiable};
 use crate::certify::record::{Certificate, FORMAT};
+use crate::certify::site::Site;
 use crate::certify::{self, Plan};
 use crate::error::{IoContext, LabError, Result};
+use crate::hosts::SERVERS_MAX;
 use crate::network::Network;
 use crate::report::certificate::{markdown, page};
+use crate::systems::agent::Agent;
 use crate::systems::configuration;
-use crate::systems::kind::MeasuredSystem;
+use crate::systems::kind::{MeasuredSystem, SystemKind};
 use crate::topology::Topology;
 
 /// Programs without which no fault of a disk can be made.
@@ -65,6 +69,15 @@ pub(super) struct CertifyArgs {
     /// same-dc, three-dc, two-region, three-region, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "three-dc")]
     topology: String,
+    /// Run the servers on these test machines, as root by SSH, and clients on this one; synod only;
+    /// docs/certificate.md says what they need
+    #[arg(
+        long,
+        value_name = "HOST,HOST,HOST",
+        value_delimiter = ',',
+        conflicts_with = "topology"
+    )]
+    hosts: Vec<String>,
     /// Show what changed from one run to another (directories or files); code 1: it is worse
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], exclusive = true)]
     compare: Option<Vec<PathBuf>>,
@@ -96,7 +109,7 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
         .servers
         .setup(&lab, arguments.next_library.as_deref())?;
     for system in &arguments.systems {
-        check(*system)?;
+        check(*system, &arguments.hosts)?;
         configuration::check(system.kind, &setup)?;
     }
     for (program, package) in PROGRAMS {
@@ -114,11 +127,22 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
     };
     let out = arguments.out.clone().unwrap_or_default();
     fs::create_dir_all(&out).context("create", &out)?;
-    let network = Network::create(place.take()?, topology.servers, &setup.program)?;
+    let own = place.take()?;
     let keep = |certificate: &Certificate| write(&out, certificate);
     let progress = |line: &str| eprintln!("{line}");
-    let certificate = certify::run(&plan, &setup, &network, &topology, &keep, &progress)?;
-    drop(network);
+    let certificate = match arguments.hosts.as_slice() {
+        [] => {
+            let network = Network::create(own, topology.servers, &setup.program)?;
+            let site = Site::Lab(&network, &topology);
+            certify::run(&plan, &setup, site, &keep, &progress)?
+        }
+        hosts => {
+            let start = |(number, host)| Agent::start(host, number, &setup).map(Arc::new);
+            let named = hosts.iter().map(String::as_str).enumerate();
+            let agents: Vec<Arc<Agent>> = named.map(start).collect::<Result<_>>()?;
+            certify::run(&plan, &setup, Site::Remote(&agents), &keep, &progress)?
+        }
+    };
     say(&markdown(&certificate));
     let breaches = certificate.breaches();
     for breach in &breaches {
@@ -127,14 +151,32 @@ pub(super) fn run(place: &PlaceArgs, arguments: &CertifyArgs) -> Result<u8> {
     Ok(u8::from(!breaches.is_empty()))
 }
 
-fn check(system: MeasuredSystem) -> Result<()> {
-    if is_certifiable(system.kind) {
-        return Ok(());
-    }
+fn check(system: MeasuredSystem, hosts: &[String]) -> Result<()> {
+    let is_plain = system.kind == SystemKind::Synod && !system.has_logger;
+    let (name, value, reason) = match hosts.len() {
+        0 if is_certifiable(system.kind) => return Ok(()),
+        3..=SERVERS_MAX if is_plain => return Ok(()),
+        0 => (
+            "--systems",
+            system.to_string(),
+            "it has no certificate; see 'certify --help'",
+        ),
+        3..=SERVERS_MAX => (
+            "--systems",
+            system.to_string(),
+            "on --hosts, only 'synod' is tried",
+        ),
+        _ => (
+            "--hosts",
+            hosts.join(","),
+            "three are needed, or more: with fewer, nothing fails over",
+        ),
+    };
+    let reason = reason.into();
     Err(LabError::BadArgument {
-        name: "--systems",
-        value: system.to_string(),
-        reason: "it has no certificate; 'certify --help' lists those that do".into(),
+        name,
+        value,
+        reason,
     })
 }
 

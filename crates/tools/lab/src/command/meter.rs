@@ -25,7 +25,7 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
     let mut system = System::create(measured, &setup, network.hosts())?;
     system.up()?;
     network.set(&topology)?;
-    let group = Group::of(&system, &network, &topology);
+    let group = Group::of(&system, &topology.name, &network.hosts().clients);
     meter.run(&group, network.place().data())?;
     system.down()?;
     Ok(0)

@@ -18,6 +18,7 @@ use crate::hosts::place::{OwnPlace, Place};
 use crate::meters::MeterCommand;
 use crate::router::handle::parse_argument;
 use crate::router::process::{self, RouterHost};
+use crate::systems::agent;
 
 /// Parent of the servers' data directories: on a disk, whose syncs are part of what is measured.
 const DATA_PARENT: &str = "/var/tmp";
@@ -70,6 +71,9 @@ enum LabCommand {
     Report(report::ReportArgs),
     /// Remove what a killed lab left behind
     Clean,
+    /// The process on a host of 'certify --hosts'
+    #[command(hide = true)]
+    Agent { number: usize, dir: PathBuf },
     /// The process that emulates the network
     #[command(hide = true)]
     Router(RouterArgs),
@@ -92,6 +96,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Meter(meter) => meter::run(place, meter),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
+        LabCommand::Agent { number, dir } => agent::serve(*number, dir).map(|()| 0),
         LabCommand::Router(router) => run_router(router),
     }
 }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use synod_local_cluster::wait_for;
 
 use crate::error::{IoContext, LabError, Result};
@@ -37,6 +38,17 @@ const SYNCED: &str = "witness-synced";
 const UNSYNCED: &str = "witness-unsynced";
 /// Takes all free blocks of a full disk.
 const FILLER: &str = "filler";
+
+/// A change of a disk, or the end of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskChange {
+    Freeze,
+    Thaw,
+    Fill,
+    Empty,
+    LosePower,
+    RegainPower,
+}
 
 /// A mounted disk. Unmounted when dropped; its file is kept for the reader of a failed test.
 #[derive(Debug)]
@@ -67,6 +79,19 @@ impl PoweredDisk {
     /// Mount point.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Changes these disks, all at once.
+    pub fn change(disks: &[&PoweredDisk], change: DiskChange) -> Result<()> {
+        let mut disks_of = disks.iter().copied();
+        match change {
+            DiskChange::Freeze => disks_of.try_for_each(PoweredDisk::freeze),
+            DiskChange::Thaw => disks_of.try_for_each(PoweredDisk::thaw),
+            DiskChange::Fill => disks_of.try_for_each(PoweredDisk::fill),
+            DiskChange::Empty => disks_of.try_for_each(PoweredDisk::empty),
+            DiskChange::LosePower => PoweredDisk::lose_power(disks),
+            DiskChange::RegainPower => disks_of.try_for_each(PoweredDisk::regain_power),
+        }
     }
 
     /// Takes the power of these disks, all at once: from now on what is not synced is lost, and

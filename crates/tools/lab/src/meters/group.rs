@@ -10,9 +10,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::error::{MeterError, Result};
 use crate::hosts::{self, Host};
-use crate::network::Network;
 use crate::systems::{PASSWORD, System, USER};
-use crate::topology::Topology;
 
 /// The database that meters make, fill, and drop at their end.
 pub const DATABASE: &str = "synod_lab";
@@ -40,8 +38,8 @@ pub struct Server {
     /// Account that may do everything.
     pub user: String,
     pub password: String,
-    /// Network namespace that its clients connect from.
-    pub namespace: PathBuf,
+    /// Network namespace that its clients connect from. None: this process's own.
+    pub namespace: Option<PathBuf>,
     /// Process id, if it runs.
     pub pid: Option<i32>,
 }
@@ -83,8 +81,11 @@ impl Server {
             .read_timeout(Some(timeout))
             .write_timeout(Some(timeout));
         // The socket stays in the namespace that it was made in.
-        let connected = hosts::in_namespace(&self.namespace, || Ok(Conn::new(options)))
-            .unwrap_or_else(|error| Err(error.into()));
+        let connected = match &self.namespace {
+            Some(file) => hosts::in_namespace(file, || Ok(Conn::new(options)))
+                .unwrap_or_else(|error| Err(error.into())),
+            None => Conn::new(options),
+        };
         connected.map_err(|source| MeterError::Connect {
             server: self.name.clone(),
             address: format!("{}:{}", self.host, self.port),
@@ -133,11 +134,11 @@ pub fn number(status: &Status, name: &str) -> Option<i64> {
 }
 
 impl Group {
-    /// The servers of a system of the lab; their clients are on the hosts beside them.
-    pub fn of(system: &System, network: &Network, topology: &Topology) -> Group {
-        let clients = &network.hosts().clients;
-        let hosts = system.hosts().iter().zip(clients).enumerate();
-        let server = |(place, (host, client)): (usize, (&Host, &Host))| {
+    /// The servers of a system on this network; their clients are on the hosts beside them, or in
+    /// this process's own network.
+    pub fn of(system: &System, topology: &str, clients: &[Host]) -> Group {
+        let hosts = system.hosts().iter().enumerate();
+        let server = |(place, host): (usize, &Host)| {
             let (address, port) = system.address(place);
             Server {
                 name: host.name.clone(),
@@ -145,13 +146,13 @@ impl Group {
                 port,
                 user: USER.to_owned(),
                 password: PASSWORD.to_owned(),
-                namespace: client.namespace_file(),
+                namespace: clients.get(place).map(Host::namespace_file),
                 pid: system.pid(place),
             }
         };
         Group {
             system: system.measured().to_string(),
-            topology: topology.name.clone(),
+            topology: topology.to_owned(),
             servers: hosts.map(server).collect(),
         }
     }

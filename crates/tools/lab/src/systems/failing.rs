@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use synod_local_cluster::wait_for;
 
+use super::agent::{Agent, Order};
 use super::kind::SystemKind;
 use super::logger::Logger;
 use super::{Servers, System, node, replicas};
@@ -16,6 +18,9 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Group Replication gives up within 40 s what it does in a group without a majority.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A full copy of a small database takes seconds.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(240);
 
 const ROLE: &str = "SELECT MEMBER_ROLE FROM performance_schema.replication_group_members
      WHERE MEMBER_ID = @@server_uuid AND MEMBER_STATE = 'ONLINE'";
@@ -41,6 +46,7 @@ impl System {
         }
         match &mut self.servers {
             Servers::Mysql(servers) => servers.start_again(server),
+            Servers::Remote(agents) => agents[server].order(&Order::Start(false)).map(drop),
             Servers::Mariadb(cluster) => {
                 if server == 0 && self.measured.kind == SystemKind::SemiSync {
                     replicas::wait_from_the_start(cluster);
@@ -51,7 +57,10 @@ impl System {
     }
 
     pub fn kill(&mut self, servers: &[usize]) -> Result<()> {
-        self.signal(servers, Signal::KILL);
+        if let Servers::Remote(agents) = &self.servers {
+            return Agent::order_all(&Agent::of(agents, servers), &Order::Kill);
+        }
+        self.signal(servers, Signal::KILL)?;
         servers.iter().try_for_each(|server| {
             if let Some(logger) = self.logger(*server) {
                 logger.process.kill();
@@ -59,6 +68,7 @@ impl System {
             }
             match &mut self.servers {
                 Servers::Mysql(mysql) => mysql.process(*server).kill(),
+                Servers::Remote(_) => {} // see above
                 Servers::Mariadb(cluster) => cluster.kill(node(*server)).map(|_| ())?,
             }
             Ok(())
@@ -66,11 +76,16 @@ impl System {
     }
 
     /// Sends a signal to these servers.
-    pub fn signal(&self, servers: &[usize], signal: Signal) {
+    pub fn signal(&self, servers: &[usize], signal: Signal) -> Result<()> {
+        if let Servers::Remote(agents) = &self.servers {
+            let pause = Order::Pause(signal == Signal::STOP);
+            return Agent::order_all(&Agent::of(agents, servers), &pause);
+        }
         let pids = servers.iter().filter_map(|server| self.pid(*server));
         for pid in pids.filter_map(Pid::from_raw) {
             let _ = kill_process(pid, signal); // it may have ended by itself
         }
+        Ok(())
     }
 
     /// Shuts a member down in order.
@@ -81,18 +96,24 @@ impl System {
         }
         match &mut self.servers {
             Servers::Mysql(servers) => servers.stop(server),
+            Servers::Remote(agents) => agents[server].order(&Order::Stop).map(drop),
             Servers::Mariadb(cluster) => Ok(cluster.stop(node(server)).map(|_| ())?),
         }
     }
 
     /// Sets the library that a server loads from its next start on. A logger has none.
-    pub fn give_library(&mut self, server: usize, library: Option<&Path>) {
-        if let Servers::Mariadb(cluster) = &mut self.servers {
-            let overrides = &mut cluster.settings_mut().overrides;
-            if let Some(own) = overrides.get_mut(&node(server)) {
-                own.provider = library.map(Path::to_owned);
+    pub fn give_library(&mut self, server: usize, library: Option<&Path>) -> Result<()> {
+        match &mut self.servers {
+            Servers::Mysql(_) => {}
+            Servers::Remote(agents) => drop(agents[server].order(&Order::TakeNextLibrary)?),
+            Servers::Mariadb(cluster) => {
+                let overrides = &mut cluster.settings_mut().overrides;
+                if let Some(own) = overrides.get_mut(&node(server)) {
+                    own.provider = library.map(Path::to_owned);
+                }
             }
         }
+        Ok(())
     }
 
     pub fn is_running(&mut self, server: usize) -> bool {
@@ -101,6 +122,9 @@ impl System {
         }
         match &mut self.servers {
             Servers::Mysql(servers) => servers.process(server).is_running(),
+            Servers::Remote(agents) => agents[server]
+                .order(&Order::IsRunning)
+                .is_ok_and(|rows| !rows.is_empty()),
             Servers::Mariadb(cluster) => cluster.ended(node(server)).is_none(),
         }
     }
@@ -174,6 +198,26 @@ impl System {
             }),
             _ => Some(0),
         }
+    }
+
+    /// The first server founds the group; the others join one after the other, by full copies.
+    pub(super) fn found_group(&mut self) -> Result<()> {
+        let Servers::Remote(agents) = &self.servers else {
+            return Ok(());
+        };
+        for (server, agent) in agents.clone().iter().enumerate() {
+            agent.order(&Order::Start(server == 0))?;
+            wait_for(JOIN_TIMEOUT, || {
+                (self.is_member(server) || !self.is_running(server)).then_some(())
+            });
+            if !self.is_member(server) {
+                let log = agent.order(&Order::Log)?.concat().join("\n");
+                let said = format!("its server does not join; 'mariadbd' says there:\n{log}");
+                let host = self.name(server);
+                return Err(LabError::Host { host, said });
+            }
+        }
+        Ok(())
     }
 
     /// Moves leadership from one server to another, by the system's own means.

@@ -3,6 +3,7 @@
 //! its turn uses neither processor nor disk. Each server is configured as a careful user would set
 //! it, so that acknowledged transactions survive what its manual says they survive.
 
+pub mod agent;
 pub mod configuration;
 mod failing;
 pub mod kind;
@@ -13,6 +14,7 @@ mod replicas;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use synod_local_cluster::ports::Ports;
@@ -20,6 +22,7 @@ use synod_local_cluster::{Cluster, wait_for};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::hosts::{Host, Hosts};
+use agent::{Agent, Order};
 use kind::{MeasuredSystem, SystemKind};
 use logger::Logger;
 use mysql::MysqlServers;
@@ -27,7 +30,7 @@ pub(crate) use mysql::mysqld;
 
 /// Account of clients, from any host of the lab.
 pub const USER: &str = "lab";
-/// Its password: no program outside the lab can reach the servers.
+/// Its password: no program outside the lab can reach the servers, but for those of `--hosts`.
 pub const PASSWORD: &str = "lab";
 pub const DATABASE: &str = "sbtest";
 
@@ -70,6 +73,8 @@ pub struct System {
 enum Servers {
     Mariadb(Box<Cluster>),
     Mysql(MysqlServers),
+    /// Each on a machine of its own.
+    Remote(Vec<Arc<Agent>>),
 }
 
 impl Setup {
@@ -124,6 +129,30 @@ impl System {
         })
     }
 
+    /// Prepares a system on other machines, with disks of so many bytes.
+    pub fn create_remote(
+        measured: MeasuredSystem,
+        setup: &Setup,
+        agents: &[Arc<Agent>],
+        disk_bytes: u64,
+    ) -> Result<System> {
+        let hosts: Vec<Host> = agents.iter().map(|agent| agent.host.clone()).collect();
+        let mut settings = configuration::settings(measured, setup, &hosts)?;
+        let own = settings.hosts.values_mut();
+        own.for_each(|host| host.enter.clear());
+        for agent in agents {
+            agent.order(&Order::Prepare(Box::new(settings.clone()), disk_bytes))?;
+        }
+        Ok(System {
+            measured,
+            servers: Servers::Remote(agents.to_vec()),
+            hosts,
+            logger: None,
+            base_port: setup.base_port,
+            was_up: false,
+        })
+    }
+
     pub fn measured(&self) -> MeasuredSystem {
         self.measured
     }
@@ -153,6 +182,7 @@ impl System {
     pub fn up(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => return servers.up(),
+            Servers::Remote(_) => self.found_group()?,
             Servers::Mariadb(cluster) => {
                 cluster.up(&|_, _| ())?;
                 if let Some(logger) = &mut self.logger {
@@ -185,6 +215,7 @@ impl System {
     pub fn down(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Mysql(servers) => servers.down(),
+            Servers::Remote(_) => (0..self.hosts.len()).try_for_each(|server| self.stop(server)),
             Servers::Mariadb(cluster) => {
                 cluster.down(&|_, _| ())?;
                 if let Some(logger) = &mut self.logger {
@@ -204,6 +235,9 @@ impl System {
     pub fn settings(&self) -> Result<String> {
         match &self.servers {
             Servers::Mysql(servers) => Ok(servers.settings()),
+            Servers::Remote(agents) => {
+                Ok(agents[0].order(&Order::Configuration)?.concat().concat())
+            }
             Servers::Mariadb(cluster) => {
                 let path = cluster.files(node(0)).cnf;
                 std::fs::read_to_string(&path).context("read", path)
@@ -218,6 +252,7 @@ impl System {
         }
         match &self.servers {
             Servers::Mysql(servers) => servers.pid(server),
+            Servers::Remote(_) => None,
             Servers::Mariadb(cluster) => cluster.pid(node(server)),
         }
     }
@@ -231,6 +266,7 @@ impl System {
     fn query_within(&self, server: usize, sql: &str, limit: Duration) -> Result<Vec<Vec<String>>> {
         match &self.servers {
             Servers::Mysql(servers) => servers.query(server, sql, limit),
+            Servers::Remote(agents) => agents[server].order(&Order::Query(sql.to_owned(), limit)),
             Servers::Mariadb(cluster) => Ok(cluster.query(node(server), sql, limit)?),
         }
     }
