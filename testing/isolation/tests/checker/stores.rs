@@ -163,6 +163,24 @@ proptest! {
     }
 }
 
+/// Checks as many transactions as clients make in minutes: no read may be held against every row.
+#[test]
+fn long_histories_of_rows_that_come_and_go_are_checked() {
+    let (mut rows, mut history) = (Vec::new(), Vec::new());
+    for number in 1..=60_000_u64 {
+        let mut made = tx().session(1).at(number * 10, number * 10 + 5);
+        made = made.scan(&rows).insert(number);
+        rows.push(number);
+        if rows.len() > 12 {
+            made = made.delete(rows.remove(0));
+        }
+        history.push(made);
+    }
+    history.push(tx().at(10_000_000, 10_000_001).scan(&rows[1..]).last());
+    let kinds: Vec<Kind> = found_in(&history).iter().map(|found| found.kind).collect();
+    assert!(kinds.contains(&Kind::LostWrite), "{kinds:?}");
+}
+
 #[test]
 fn store_without_first_committer_wins_loses_updates_and_is_found_out() {
     use proptest::strategy::ValueTree;
