@@ -14,6 +14,7 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, Error, OptsBuilder};
 use synod_e2e::dice::Dice;
 use synod_e2e::{Outcome, Why};
+use synod_local_cluster::wait_for;
 
 use crate::checker::anomaly::Level;
 use crate::checker::history::{Outcome as End, Transaction};
@@ -29,6 +30,8 @@ const STATEMENT_REFUSALS: [u16; 6] = [1213, 1020, 1290, 1047, 1205, 1062];
 const PAUSE: Duration = Duration::from_millis(3);
 /// After an error of a connection, and between attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Time within which each node can be read at the end.
+const READ_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for an answer; longer than an election.
 const PATIENCE: Duration = Duration::from_secs(6);
 
@@ -110,28 +113,15 @@ impl Clients {
         self.stop();
         let board = &self.board;
         for node in board.settings.servers.keys() {
-            let mut connection = board.connect(*node, true).why(format_args!("node{node}"))?;
-            let mut dice = Dice::of(0);
-            let mut client = board.client(&mut connection, &mut dice);
-            let begin_us = board.now();
-            client
-                .connection
-                .query_drop("BEGIN")
-                .why("the last reads")?;
-            let workload = board.settings.workload;
-            workload
-                .read_all(&mut client)
-                .why(format_args!("reading all of node{node}"))?;
-            let operations = client.operations;
-            board.record(Transaction {
-                node: *node,
-                session: board.new_session(),
-                begin_us,
-                end_us: board.now(),
-                outcome: End::Committed,
-                is_final: true,
-                operations,
-            });
+            // An election that a busy machine has called for refuses reads for a moment.
+            let mut last = Ok(());
+            let read = || {
+                last = board.read_all(*node);
+                last.is_ok().then_some(())
+            };
+            if wait_for(READ_ALL_TIMEOUT, read).is_none() {
+                last.why(format_args!("reading all of node{node}"))?;
+            }
         }
         let mut history = board.history.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut history))
@@ -188,6 +178,27 @@ impl Board {
             u8::from(causal)
         ))?;
         Ok(connection)
+    }
+
+    /// Reads everything on a node, in a transaction that is recorded as a last one.
+    fn read_all(&self, node: u8) -> mysql::Result<()> {
+        let mut connection = self.connect(node, true)?;
+        let mut dice = Dice::of(0);
+        let mut client = self.client(&mut connection, &mut dice);
+        let begin_us = self.now();
+        client.connection.query_drop("BEGIN")?;
+        self.settings.workload.read_all(&mut client)?;
+        let operations = client.operations;
+        self.record(Transaction {
+            node,
+            session: self.new_session(),
+            begin_us,
+            end_us: self.now(),
+            outcome: End::Committed,
+            is_final: true,
+            operations,
+        });
+        Ok(())
     }
 
     fn run(&self, number: u32) {
