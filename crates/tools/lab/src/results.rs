@@ -116,6 +116,10 @@ pub struct Measurement {
     /// Transactions committed in the measured time, all clients.
     pub transactions: u64,
     pub latency: Latency,
+    /// Time from the end of the load until all servers showed its last transaction, milliseconds.
+    /// None: there is one server, or it was not measured.
+    #[serde(default)]
+    pub applied_after_ms: Option<f64>,
     /// The loads, one per server that was written to.
     pub loads: Vec<Load>,
     /// Resources that the servers used in the measured time, one record per server.

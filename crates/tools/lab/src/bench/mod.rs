@@ -163,7 +163,8 @@ impl Bench<'_> {
         self.network.set(turn.topology)?;
         for threads in &self.plan.threads {
             let begun_s = self.begun.elapsed().as_secs_f64();
-            let measured = turn::measure(system, self.network, turn, self.plan, &script, *threads)
+            let (network, plan) = (self.network, self.plan);
+            let measured = turn::measure(system, network, turn, plan, &script, *threads, begun_s)
                 .and_then(|measured| self.check(system, &script).map(|()| measured));
             let mut measurement = measured.unwrap_or_else(|error| Measurement {
                 failure: Some(error.to_string()),

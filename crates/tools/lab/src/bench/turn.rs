@@ -1,6 +1,7 @@
 //! One measurement: warms up, puts the load on, and reads all meters before and after.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::plan::{Plan, Turn};
 use super::sysbench::{self, Running, Script, Target};
@@ -10,7 +11,12 @@ use crate::error::{IoContext, LabError, Result};
 use crate::network::Network;
 use crate::results::{Disturbance, Latency, Load, Measurement, NetworkUse, PairUse, ServerUse};
 use crate::router::control::Counters;
-use crate::systems::System;
+use crate::systems::{DATABASE, System};
+
+/// Written when a load has ended, and awaited on all servers.
+const MARKER: &str = "lab_marker";
+const APPLY_TIMEOUT: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 const DATABASE_FSYNCS: &str = "Innodb_data_fsyncs";
 /// The status variable that counts the syncs of the replication log; only Synod has it.
@@ -47,6 +53,7 @@ pub(super) fn measure(
     plan: &Plan,
     script: &Script,
     threads: u32,
+    begun_s: f64,
 ) -> Result<Measurement> {
     let servers = if system.kind().replicates() {
         plan.write_to.servers(turn.topology)
@@ -62,6 +69,10 @@ pub(super) fn measure(
         };
         servers.iter().map(start).collect::<Result<Vec<Running>>>()
     };
+    let marker = format!(
+        "CREATE TABLE IF NOT EXISTS {DATABASE}.{MARKER} (server INT PRIMARY KEY, load_of DOUBLE)"
+    );
+    system.query(0, &marker)?;
     if plan.warm_up_seconds > 0 {
         finish(load(plan.warm_up_seconds)?)?;
     }
@@ -73,7 +84,9 @@ pub(super) fn measure(
     let loads = finish(running)?;
     let clients_s = clients.end();
     let after = read(system, network)?;
+    let applied_after_ms = await_applied(system, &servers, begun_s)?;
     let mut measurement = of_loads(loads);
+    measurement.applied_after_ms = applied_after_ms;
     measurement.servers = servers_between(system, &before, &after);
     measurement.network = network_between(&before, &after);
     measurement.disturbance = disturbance_between(&before, &after, clients_s);
@@ -81,6 +94,37 @@ pub(super) fn measure(
         after.machine.disk_written_bytes - before.machine.disk_written_bytes;
     measurement.disk_flushes = after.machine.disk_flushes - before.machine.disk_flushes;
     Ok(measurement)
+}
+
+/// Time from the end of a load until each server shows what those that were written to committed
+/// last: the same for every system. None: there is one server.
+/// `load_of` is another number for each load.
+fn await_applied(system: &System, written_to: &[usize], load_of: f64) -> Result<Option<f64>> {
+    let count = system.hosts().len();
+    if count == 1 {
+        return Ok(None);
+    }
+    let begin = Instant::now();
+    let table = format!("{DATABASE}.{MARKER}");
+    for server in written_to {
+        let mark = format!("REPLACE INTO {table} VALUES ({server}, {load_of})");
+        system.query(*server, &mark)?;
+    }
+    let all = written_to.len().to_string();
+    let sql = format!("SELECT COUNT(*) FROM {table} WHERE load_of = {load_of}");
+    for server in 0..count {
+        while system.query(server, &sql)?.concat() != [all.as_str()] {
+            if begin.elapsed() > APPLY_TIMEOUT {
+                return Err(LabError::Timeout {
+                    what: format!("{} to apply the load", system.hosts()[server].name),
+                    seconds: APPLY_TIMEOUT.as_secs(),
+                    now: "it lacks the last transaction".into(),
+                });
+            }
+            sleep(LOOK_EVERY);
+        }
+    }
+    Ok(Some(begin.elapsed().as_secs_f64() * 1000.0))
 }
 
 fn finish(running: Vec<Running>) -> Result<Vec<Load>> {

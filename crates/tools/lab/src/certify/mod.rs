@@ -102,10 +102,10 @@ impl<'a> Run<'a> {
                 describe(certificate, &ready.system);
                 let mut seen = None;
                 let result = ready.run(trial, &mut seen);
-                // A trial has servers of the first version that lost nothing, hold the same and
-                // came back by themselves, or new ones.
+                // A trial has all servers, of the first version, that lost nothing, hold the same
+                // and came back by themselves, or new ones.
                 let is_clean = result.is_ok() && seen.as_ref().is_some_and(Round::is_clean);
-                let is_clean = is_clean && trial.fault != Fault::Upgrade;
+                let is_clean = is_clean && !matches!(trial.fault, Fault::Upgrade | Fault::DiskLoss);
                 *bed = is_clean.then_some(ready);
                 cell.rounds.extend(seen);
                 result

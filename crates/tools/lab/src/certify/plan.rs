@@ -28,6 +28,8 @@ pub enum Fault {
     FullDisk,
     /// Loss of what was not synced; started again after 5 s.
     PowerLoss,
+    /// The same of all, and the disk of one never returns.
+    DiskLoss,
     /// Planned change of the leader, and back.
     HandOver,
     /// Restart in order, one by one.
@@ -54,7 +56,7 @@ pub enum Target {
 pub(super) const SLOW_WRITE: Duration = Duration::from_millis(200);
 pub(super) const SLOW_PAUSE: Duration = Duration::from_millis(20);
 
-const FAULTS: [(Fault, &str); 11] = [
+const FAULTS: [(Fault, &str); 12] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::CutOneWay, "cut-one-way"),
@@ -63,13 +65,14 @@ const FAULTS: [(Fault, &str); 11] = [
     (Fault::SlowDisk, "slow-disk"),
     (Fault::FullDisk, "full-disk"),
     (Fault::PowerLoss, "power-loss"),
+    (Fault::DiskLoss, "disk-loss"),
     (Fault::HandOver, "hand-over"),
     (Fault::RollingRestart, "rolling-restart"),
     (Fault::Upgrade, "upgrade"),
 ];
 
 /// The short form: for each fault the target that says most in a minute. The long form has all.
-const SHORT: [(Fault, Target); 13] = [
+const SHORT: [(Fault, Target); 14] = [
     (Fault::Kill, Target::Leader),
     (Fault::Kill, Target::Majority),
     (Fault::Kill, Target::All),
@@ -81,6 +84,7 @@ const SHORT: [(Fault, Target); 13] = [
     (Fault::SlowDisk, Target::Leader),
     (Fault::FullDisk, Target::Leader),
     (Fault::PowerLoss, Target::All),
+    (Fault::DiskLoss, Target::Leader),
     (Fault::HandOver, Target::Leader),
     (Fault::Upgrade, Target::All),
 ];
@@ -94,7 +98,7 @@ impl Fault {
     /// Time from its begin to its repair.
     pub(super) fn hold(self) -> Duration {
         Duration::from_secs(match self {
-            Fault::Kill | Fault::PowerLoss => 5,
+            Fault::Kill | Fault::PowerLoss | Fault::DiskLoss => 5,
             Fault::Stop | Fault::CutOneWay | Fault::Cut | Fault::HungDisk => 20,
             Fault::FullDisk | Fault::SlowDisk => 15,
             Fault::HandOver => 10,
@@ -105,7 +109,7 @@ impl Fault {
     fn targets(self) -> &'static [Target] {
         use Target::{All, Follower, Leader, Logger, Majority};
         match self {
-            Fault::HandOver => &[Leader],
+            Fault::HandOver | Fault::DiskLoss => &[Leader],
             Fault::RollingRestart | Fault::Upgrade => &[All],
             // A majority that is cut off from each other is all of them.
             Fault::CutOneWay | Fault::Cut => &[Follower, Leader, All, Logger],
@@ -193,7 +197,7 @@ pub(super) fn impossible(
         (Fault::Upgrade, SystemKind::Synod) if !has_next => "--next-library names none",
         (Fault::Upgrade, kind) if kind != SystemKind::Synod => "there is one version of it here",
         (Fault::HandOver, SystemKind::Galera { .. }) => "it has no leader",
-        (Fault::HandOver, SystemKind::SemiSync | SystemKind::MysqlSemiSync) => {
+        (Fault::HandOver | Fault::DiskLoss, SystemKind::SemiSync | SystemKind::MysqlSemiSync) => {
             "a person or a tool does it"
         }
         _ => return None,

@@ -79,7 +79,10 @@ impl Bed<'_> {
     /// All servers are members when this begins, and when it ends without an error. What clients
     /// saw is in `seen` also when the trial could not be ended.
     pub(super) fn run(&mut self, trial: Trial, seen: &mut Option<Round>) -> Result<()> {
-        let leader = self.await_leader()?;
+        let mut leader = self.await_leader()?;
+        if trial.fault == Fault::DiskLoss {
+            leader = self.let_the_last_lead(leader)?;
+        }
         let count = self.system.hosts().len();
         let mut group = self.site.group(&self.system);
         let table = format!("trial_{}", trial.number);
@@ -91,7 +94,7 @@ impl Bed<'_> {
         );
         self.system.query(leader, &sql)?;
         self.await_rows(&group, leader, &table)?;
-        let administrators = group.clone();
+        let mut administrators = group.clone();
         for server in &mut group.servers {
             (server.user, server.password) = (CLIENT.to_owned(), CLIENT.to_owned());
         }
@@ -114,6 +117,7 @@ impl Bed<'_> {
                 .target
                 .members(*leader, count, has_logger, trial.chosen)
         });
+        let names = hit.iter().map(|at| self.system.name(*at)).collect();
         let mut at = Moments {
             fault_us: us(),
             ..Moments::default()
@@ -127,10 +131,12 @@ impl Bed<'_> {
         let by_client: Vec<Vec<Attempt>> = logs.into_iter().flat_map(|log| log.by_client).collect();
         let round = seen.insert(figures::of_clients(&by_client, at));
         figures::of_reads(round, &by_client, &readers.finish(), at);
-        round.hit = hit.iter().map(|at| self.system.name(*at)).collect();
+        round.hit = names;
         (round.back_s, round.by_hand) = (course.back_s, course.by_hand);
         ended?;
         let leader = self.await_leader()?;
+        let count = self.system.hosts().len();
+        administrators.servers.truncate(count);
         let rows = self.await_rows(&administrators, leader, &table)?;
         let none = HashSet::new();
         let of_leader = rows[leader].as_ref().unwrap_or(&none);
@@ -179,9 +185,14 @@ impl Bed<'_> {
             Fault::HungDisk => self.change_disks(hit, DiskChange::Freeze)?,
             Fault::SlowDisk => {} // while it is held
             Fault::FullDisk => self.change_disks(hit, DiskChange::Fill)?,
-            Fault::PowerLoss => {
-                self.change_disks(hit, DiskChange::LosePower)?;
-                self.system.kill(hit)?;
+            Fault::PowerLoss => self.lose_power(hit)?,
+            Fault::DiskLoss => {
+                self.lose_power(&(0..self.system.members()).collect::<Vec<_>>())?;
+                let last = self.system.lose_the_last();
+                // None on machines of others.
+                if last < self.disks.len() {
+                    self.disks.remove(last);
+                }
             }
             Fault::HandOver => self.system.hand_over(leader, self.next_to(leader))?,
             Fault::RollingRestart | Fault::Upgrade => {
@@ -227,15 +238,48 @@ impl Bed<'_> {
                 each.for_each(|at| drop(self.change_disks(&[*at], DiskChange::Thaw)));
             }
             Fault::FullDisk => self.change_disks(hit, DiskChange::Empty)?,
-            Fault::PowerLoss => self.change_disks(hit, DiskChange::RegainPower)?,
+            Fault::PowerLoss => return self.return_power(hit),
+            Fault::DiskLoss => {
+                return self.return_power(&(0..self.system.members()).collect::<Vec<_>>());
+            }
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
             Fault::RollingRestart | Fault::Upgrade => {}
         }
-        if matches!(fault, Fault::Kill | Fault::PowerLoss) {
-            hit.iter()
-                .try_for_each(|server| self.system.start(*server))?;
+        if fault == Fault::Kill {
+            self.start(hit)?;
         }
         Ok(())
+    }
+
+    fn lose_power(&mut self, hit: &[usize]) -> Result<()> {
+        self.change_disks(hit, DiskChange::LosePower)?;
+        self.system.kill(hit)
+    }
+
+    fn return_power(&mut self, hit: &[usize]) -> Result<()> {
+        self.change_disks(hit, DiskChange::RegainPower)?;
+        self.start(hit)
+    }
+
+    fn start(&mut self, hit: &[usize]) -> Result<()> {
+        hit.iter().try_for_each(|server| self.system.start(*server))
+    }
+
+    /// Moves leadership to the last server, if the system has a leader; gives who leads then.
+    fn let_the_last_lead(&self, leader: usize) -> Result<usize> {
+        let last = self.system.hosts().len() - 1;
+        if !self.system.has_leader() || leader == last {
+            return Ok(leader);
+        }
+        self.system.hand_over(leader, last)?;
+        let leads = wait_for(self.patience, || {
+            self.system.leader().filter(|leader| *leader == last)
+        });
+        leads.ok_or_else(|| LabError::Timeout {
+            what: format!("{} to become the leader", self.system.name(last)),
+            seconds: self.patience.as_secs(),
+            now: "another one leads".into(),
+        })
     }
 
     fn next_to(&self, server: usize) -> usize {

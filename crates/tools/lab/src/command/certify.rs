@@ -50,7 +50,7 @@ pub(super) struct CertifyArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
     /// Only these: kill, stop, cut-one-way, cut, hung-disk, slow-disk, full-disk, power-loss,
-    /// hand-over, rolling-restart, upgrade
+    /// disk-loss, hand-over, rolling-restart, upgrade
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
     /// Synod's library that 'upgrade' gives the servers, such as that of 'make build-next-version';

@@ -295,9 +295,11 @@ impl Scene<'_> {
             "longest",
             "variation",
             "refused/s",
+            "applied",
         ];
         let mut table = Table::new(
-            "Latency of transactions, ms; coefficient of variation of the rate by second",
+            "Latency of transactions, ms; coefficient of variation of the rate by second; time \
+             from the load's end until all servers had applied it, ms",
             &columns,
         );
         for point in &self.points {
@@ -311,6 +313,7 @@ impl Scene<'_> {
                 median(|m| Some(m.latency.max_ms)),
                 median(|m| coefficient_of_variation(&m.tps_by_second)),
                 median(refused_per_second),
+                median(|m| m.applied_after_ms),
             ]);
         }
         table

@@ -200,6 +200,24 @@ impl System {
         }
     }
 
+    /// Whether one server leads, and another one takes over from it by itself.
+    pub fn has_leader(&self) -> bool {
+        let kind = self.kind();
+        matches!(
+            kind,
+            SystemKind::Synod | SystemKind::SynodMysql | SystemKind::Mgr(_)
+        )
+    }
+
+    /// Takes the last server, which has ended, out of the system for good; gives its number.
+    pub fn lose_the_last(&mut self) -> usize {
+        self.hosts.pop();
+        if let Servers::Mariadb(cluster) = &mut self.servers {
+            cluster.settings_mut().nodes -= 1;
+        }
+        self.hosts.len()
+    }
+
     /// The first server founds the group; the others join one after the other, by full copies.
     pub(super) fn found_group(&mut self) -> Result<()> {
         let Servers::Remote(agents) = &self.servers else {
