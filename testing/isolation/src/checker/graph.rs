@@ -66,6 +66,14 @@ pub(super) struct Search {
     pub(super) any_order: bool,
 }
 
+impl Search {
+    /// Whether it follows an edge of this state.
+    fn leads_on(&self, state: usize, edge: &Edge) -> bool {
+        let after_rw = state % 2 == 1;
+        (self.follows)(edge.link) && !(after_rw && edge.link.is_rw())
+    }
+}
+
 /// Edges of a component that a search for the smallest cycle begins with, at most.
 const STARTS_MAX: usize = 300;
 
@@ -157,9 +165,8 @@ impl Graph {
     }
 
     fn next(&self, search: Search, state: usize) -> impl Iterator<Item = &Edge> {
-        let after_rw = state % 2 == 1;
         let edges = self.edges[state / 2].iter();
-        edges.filter(move |e| (search.follows)(e.link) && !(after_rw && e.link.is_rw()))
+        edges.filter(move |edge| search.leads_on(state, edge))
     }
 
     /// The strongly connected component of each state (Tarjan's algorithm, without recursion), and
@@ -176,14 +183,17 @@ impl Graph {
             }
             let mut work = vec![(root, 0)];
             while let Some((state, done)) = work.pop() {
-                if done == 0 {
+                if index[state] == NONE {
                     (index[state], low[state]) = (clock, clock);
                     clock += 1;
                     stack.push(state);
                 }
-                match self.next(search, state).nth(done) {
-                    Some(edge) => {
-                        work.push((state, done + 1));
+                // From where the last look ended: a popular row has thousands of edges.
+                let edges = self.edges[state / 2].iter().enumerate().skip(done);
+                let mut edges = edges.filter(|(_, edge)| search.leads_on(state, edge));
+                match edges.next() {
+                    Some((at, edge)) => {
+                        work.push((state, at + 1));
                         let to = self.state(search, edge);
                         if index[to] == NONE {
                             work.push((to, 0));
