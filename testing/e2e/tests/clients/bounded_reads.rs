@@ -1,5 +1,6 @@
 //! `synod.max_staleness`: a read with `wsrep_sync_wait` does not wait while its server can prove to
-//! be recent enough, shows what the bound says, and otherwise waits and fails as without it.
+//! be recent enough, shows what the bound says, and otherwise waits and fails as without it. And
+//! reads that wait for one write, by its token.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ const READS: u64 = 1000;
 const COUNT: &str = "SELECT COUNT(*) FROM e2e_data.bounded";
 /// `ER_LOCK_WAIT_TIMEOUT`: the answer to a causal read that has waited too long.
 const TIMEOUT: u16 = 1205;
+/// `ER_INCORRECT_GTID_STATE`: the text is not one of a GTID.
+const NOT_A_GTID: u16 = 1941;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn set(cluster: &TestCluster, node: u8, options: &str) -> Outcome {
@@ -141,6 +144,54 @@ fn bound_that_cannot_be_reached_is_explained() {
         });
         ensure(quiet.is_some(), || "10 s are not reached".to_owned())?;
         set(cluster, server, "synod.max_staleness=0")
+    });
+}
+
+/// The servers answer these by themselves, from what the library has released.
+#[test]
+fn token_of_a_write_is_waited_for_elsewhere() {
+    CLUSTER.scenario("tokens", |cluster| {
+        let (slow, writer) = (cluster.follower(), cluster.leader());
+        let mut client = cluster.connect(writer)?;
+        client
+            .query_drop("CREATE OR REPLACE TABLE e2e_data.tokens (id INT PRIMARY KEY)")
+            .why("a table")?;
+        let mut lock = cluster.connect(slow)?;
+        lock.query_drop("FLUSH TABLES WITH READ LOCK").why("lock")?;
+        let insert = "INSERT INTO e2e_data.tokens VALUES (1)";
+        client.query_drop(insert).why(insert)?;
+        let token: Option<String> = client
+            .query_first("SELECT WSREP_LAST_WRITTEN_GTID()")
+            .why("a token")?;
+        let token = token.unwrap_or_default();
+        let mut reader = cluster.connect(slow)?;
+        let mut wait = |token: &str, seconds: u8| -> Outcome<Option<u16>> {
+            let sql = format!("SELECT WSREP_SYNC_WAIT_UPTO_GTID('{token}', {seconds})");
+            match reader.query_first::<u8, _>(&sql) {
+                Ok(Some(1)) => Ok(None),
+                Err(Error::MySqlError(error)) => Ok(Some(error.code)),
+                other => Err(Failure(format!("{sql}: {other:?}"))),
+            }
+        };
+        let future = format!("{}999", token);
+        for (token, seconds, code) in [
+            (token.as_str(), 1, Some(TIMEOUT)),
+            (future.as_str(), 1, Some(TIMEOUT)),
+            ("no token", 1, Some(NOT_A_GTID)),
+        ] {
+            let answer = wait(token, seconds)?;
+            ensure(answer == code, || format!("'{token}': {answer:?}"))?;
+        }
+        lock.query_drop("UNLOCK TABLES").why("unlock")?;
+        let answer = wait(&token, 60)?;
+        ensure(answer.is_none(), || format!("'{token}': {answer:?}"))?;
+        // The server may say so a moment before the row is seen (docs/operating/settings.md).
+        let is_there = || {
+            let rows = cluster.rows(slow, "SELECT id FROM e2e_data.tokens").ok()?;
+            (rows == ["1"]).then_some(())
+        };
+        let seen = wait_for(Duration::from_secs(1), is_there);
+        ensure(seen.is_some(), || "the row is not there".to_owned())
     });
 }
 
