@@ -42,6 +42,8 @@ pub struct Settings {
     /// Address and port of each node's server.
     pub servers: BTreeMap<u8, (IpAddr, u16)>,
     pub causal: bool,
+    /// Whether a client's order is promised across servers.
+    pub is_ordered_across_servers: bool,
     /// Whether each statement travels as a fragment of its own.
     pub streamed: bool,
     pub upserts: bool,
@@ -221,7 +223,11 @@ impl Board {
                 std::thread::sleep(RETRY_AFTER);
                 continue;
             };
-            let promised = if self.settings.causal { whole } else { session };
+            let promised = if self.settings.is_ordered_across_servers {
+                whole
+            } else {
+                session
+            };
             let is_usable = self.transaction(node, promised, &mut connection, &mut dice);
             if is_usable {
                 open.insert(node, (connection, session));

@@ -41,6 +41,10 @@ pub struct Options {
     /// wsrep_sync_wait=1: reads show what was acknowledged anywhere before.
     #[arg(long)]
     pub causal: bool,
+    /// synod.max_staleness in milliseconds, with wsrep_sync_wait=1: reads show what was
+    /// acknowledged anywhere longer before.
+    #[arg(long, default_value_t = 0)]
+    pub max_staleness: u64,
     /// synod.commit_wait=applied. Without faults, reads show what was acknowledged before.
     #[arg(long)]
     pub commit_wait: bool,
@@ -70,6 +74,12 @@ pub struct Options {
     pub history: Option<PathBuf>,
     #[arg(long, default_value_t = 26306)]
     pub base_port: u16,
+}
+
+impl Options {
+    fn is_causal(&self) -> bool {
+        self.causal || self.max_staleness > 0
+    }
 }
 
 /// Outcome of a run.
@@ -180,7 +190,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
         Settings {
             workload: options.workload,
             servers,
-            causal: options.causal,
+            causal: options.is_causal(),
+            // Another server may lack what this one has shown.
+            is_ordered_across_servers: options.max_staleness == 0 && options.causal,
             streamed: options.streamed,
             upserts: options.upserts,
             seed,
@@ -195,6 +207,13 @@ pub fn run(options: &Options) -> Outcome<Report> {
         eprintln!("  TROUBLE {why}\n{}", cluster.describe());
     }
     clients.stop();
+    if options.max_staleness > 0 {
+        // The last reads are to show everything.
+        for node in cluster.nodes() {
+            let sql = "SET GLOBAL wsrep_provider_options = 'synod.max_staleness=0'";
+            cluster.query(node, sql, SQL_TIMEOUT).why(sql)?;
+        }
+    }
     let history = clients.finish()?;
     let nodes: Vec<u8> = cluster.nodes().collect();
     trouble = trouble.or(agreement::check(&cluster, &nodes).err());
@@ -226,11 +245,11 @@ fn report(options: &Options, history: &[Transaction], trouble: Option<Failure>) 
             count(End::Refused),
             count(End::Unknown),
         ],
-        anomalies: check(history),
+        anomalies: check(history, 1000 * options.max_staleness),
         promise: Promise {
             level: options.workload.level(),
             // With commit_wait, a write without an acknowledgement may be seen on one server.
-            real_time: options.causal,
+            real_time: options.is_causal(),
         },
         trouble,
     }
@@ -243,6 +262,8 @@ fn start(options: &Options, network: Option<&Network>) -> Outcome<(TestCluster, 
     let mut words = Vec::new();
     words.extend(options.commit_wait.then_some("synod.commit_wait=applied"));
     words.extend(options.one_writer.then_some("synod.writers=leader"));
+    let staleness = format!("synod.max_staleness={}ms", options.max_staleness);
+    words.extend((options.max_staleness > 0).then_some(staleness.as_str()));
     words.extend(options.provider_options.as_deref());
     let all: Vec<u8> = cluster.nodes().collect();
     let settings = cluster.settings_mut();

@@ -86,6 +86,19 @@ fn reads_elsewhere_without_the_wait_are_seen_stale() -> Outcome {
     })
 }
 
+/// A server that is cut off answers reads for as long as it is allowed to, and no longer.
+#[test]
+#[ignore = "real servers: make isolation"]
+fn reads_with_a_bound_are_not_seen_beyond_it() -> Outcome {
+    let faults = "--workload session --seconds 30 --faults cut,half-cut,stop,leader --seed 3";
+    expect_good(&format!("{faults} --max-staleness 50"))?;
+    let wider = "--max-staleness 1 --provider-options synod.max_staleness=2";
+    let report = report(&format!("{faults} {wider}"))?;
+    ensure(report.count(Kind::StaleRead) > 0, || {
+        "servers that may be older were not seen older".to_owned()
+    })
+}
+
 #[test]
 #[ignore = "real servers: make isolation"]
 fn servers_without_snapshot_isolation_are_seen_to_lose_updates() -> Outcome {

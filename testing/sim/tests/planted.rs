@@ -200,6 +200,7 @@ fn commit_indexes_that_are_believed_too_far_are_found() {
 #[test]
 fn proposals_ordered_twice_and_stale_reads_are_found() {
     are_found(&[Bug::ResendWithoutDedup, Bug::LocalRead]);
+    are_found(&[Bug::UnconfirmedRead, Bug::AgeFromAnswer]);
     are_found(&[Bug::AcceptStaleProposal, Bug::ResendAfterReset]);
 }
 

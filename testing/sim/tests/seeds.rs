@@ -287,6 +287,7 @@ fn suspended_machine_reads_nothing_stale() {
         let options = with_suspended_machines(seed);
         let passed = run(seed, options, false).unwrap_or_else(|failed| panic!("{failed}"));
         assert!(passed.coverage.of("suspended machine") > 0);
+        assert!(passed.coverage.of("database of a known age") > 0);
     }
 }
 

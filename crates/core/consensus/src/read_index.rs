@@ -151,6 +151,9 @@ impl Core {
             .log
             .seqno_at(index)
             .expect("the header at the commit index is kept");
+        if synod_planted::is(Bug::UnconfirmedRead) {
+            return self.answer_read(asker, index, seqno);
+        }
         let Some(leading) = self.leading_mut() else {
             return;
         };

@@ -57,6 +57,7 @@ mod disk_space;
 mod driver;
 mod entry_cache;
 mod fetch;
+mod freshness;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

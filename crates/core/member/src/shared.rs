@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_consensus::{
-    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term, Writers,
+    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term, Time, Writers,
 };
 use synod_log::LogReader;
 use synod_planted::planted;
@@ -25,6 +25,7 @@ use synod_wire::{DataState, FetchFrom, SurvivorReport};
 use crate::config::DatabasePosition;
 use crate::driver::CommitWait;
 use crate::fetch::{FetchBox, FetchResult, FetchWish, NotFetched};
+use crate::freshness::Freshness;
 use crate::host::MemberStatus;
 use crate::log_holds::{LogHold, LogHolds};
 use crate::payload::view::View;
@@ -205,6 +206,7 @@ pub struct Shared {
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) readers: LogHolds,
+    pub(crate) freshness: Freshness,
     /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,
 }
@@ -266,6 +268,7 @@ impl Shared {
             fetched: FetchBox::default(),
             snapshots: Arc::default(),
             readers: LogHolds::default(),
+            freshness: Freshness::default(),
             local: Mutex::default(),
         }
     }
@@ -325,6 +328,20 @@ impl Shared {
     /// The last action in the host's database, as it last reported.
     pub fn applied(&self) -> Seqno {
         Seqno(self.applied.load(Ordering::SeqCst))
+    }
+
+    /// Greatest age of this member's database, if it has everything up to `applied`: it shows what
+    /// was acknowledged anywhere before `now` less this. `now` is of the driver's clock. None: no
+    /// answered question proves any.
+    pub fn staleness(&self, now: Time, applied: Seqno) -> Option<Duration> {
+        let age = self.freshness.age(now, applied);
+        age.filter(|_| !self.is_database_diverged())
+    }
+
+    /// Whether the caller is to ask for the group's position, so that there is a question in each
+    /// such period.
+    pub fn is_question_due(&self, now: Time, every: Duration) -> bool {
+        self.freshness.is_due(now, every)
     }
 
     /// Seqno of the last committed action known here.

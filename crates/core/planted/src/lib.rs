@@ -105,6 +105,10 @@ bugs! {
         CommitUnmatched,
         /// consensus: a read is answered with the member's own commit index.
         LocalRead,
+        /// consensus: a leader answers reads without a majority that confirms it.
+        UnconfirmedRead,
+        /// member: the age of a database counts from the leader's answer, not from the question.
+        AgeFromAnswer,
         /// consensus: a leader accepts proposals that were sent to the leader of another term.
         AcceptStaleProposal,
         /// consensus: a leader orders a proposal again when its origin sends it again.

@@ -21,6 +21,7 @@ use synod_member::{
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
+use crate::clock::Clock;
 use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Events;
 use crate::threads::delivery::Delivery;
@@ -53,6 +54,7 @@ pub struct Node {
     /// Number of the next question to other members: a read, or a request for a state transfer.
     pub(crate) next_question: AtomicU64,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) clock: Clock,
 }
 
 impl Node {
@@ -287,6 +289,22 @@ impl Node {
             self.send_event(Event::CancelRead(id));
         }
         answered
+    }
+
+    /// Greatest age of the database, if it has everything up to `applied`: it shows what was
+    /// acknowledged on any member before that. None: no answered question for the group's position
+    /// proves any. Only questions make it younger.
+    pub fn staleness(&self, applied: Seqno) -> Option<Duration> {
+        self.shared.staleness(self.clock.now(), applied)
+    }
+
+    /// Asks for the group's position without a wait, unless that was done less than `every` ago.
+    pub fn keep_fresh(&self, every: Duration) {
+        if self.shared.is_question_due(self.clock.now(), every) {
+            let id = self.next_question.fetch_add(1, Ordering::Relaxed);
+            let reply = Box::new(|_| ());
+            self.send_event(Event::Read(ReadDone { id, reply }));
+        }
     }
 
     /// Starts to deliver everything after `after` to the host. Call it once.

@@ -105,6 +105,7 @@ impl Node {
             next_action: AtomicU64::new(1),
             next_question: AtomicU64::new(first_question(me.session)),
             threads: Mutex::new(Vec::new()),
+            clock: member.clock,
             config,
         }
     }

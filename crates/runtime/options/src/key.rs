@@ -101,6 +101,7 @@ keys! {
     MAX_APPLY_LAG: DurationKey = "synod.max_apply_lag";
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
     MAX_ROW_KEYS: IntKey = "synod.max_row_keys";
+    MAX_STALENESS: DurationKey = "synod.max_staleness";
     REGION: RegionKey = "synod.region";
     RESTART_ON_FAILURE: BoolKey = "synod.restart_on_failure";
     SECRET_FILE: TextKey = "synod.secret_file";

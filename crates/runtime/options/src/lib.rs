@@ -280,6 +280,7 @@ impl Options {
         next.fill_dependent();
         next.check_timing()?;
         next.check_election_timeout()?;
+        next.check_staleness()?;
         next.check_encryption()?;
         let known = self.encryption_notices();
         let notices = next.encryption_notices();

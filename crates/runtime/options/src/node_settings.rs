@@ -17,6 +17,9 @@ use super::{Options, OptionsError, key};
 /// Longest election timeout. A lost leader is replaced after this time at the earliest.
 const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
+/// Shortest bound of `synod.max_staleness`: answers take about half of it within a site.
+const STALENESS_MIN: Duration = Duration::from_millis(1);
+
 /// A duration of the protocol that operators can set. The defaults are [`Timing::default`]'s, so
 /// that one constant decides, and `docs/options.md` follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +203,21 @@ impl Options {
             name: SPECS[key::ELECTION_TIMEOUT.index()].name,
             value: self.slots[key::ELECTION_TIMEOUT.index()].text.clone(),
             reason: "it must be at most PT1H".to_owned(),
+        })
+    }
+
+    /// With less than [`STALENESS_MIN`], no answer would come in time.
+    pub(crate) fn check_staleness(&self) -> Result<(), OptionsError> {
+        let bound = self.duration(key::MAX_STALENESS);
+        if bound.is_zero() || bound >= STALENESS_MIN {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::MAX_STALENESS.index()].name,
+            value: self.slots[key::MAX_STALENESS.index()].text.clone(),
+            reason: "it must be PT0S, or at least 1ms: the leader and a majority have to answer \
+                     within half of it"
+                .to_owned(),
         })
     }
 

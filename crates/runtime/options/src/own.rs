@@ -9,7 +9,7 @@ use super::node_settings::Period;
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, region, text, word};
 
 #[rustfmt::skip]
-pub(crate) const OWN: [OptionSpec; 30] = [
+pub(crate) const OWN: [OptionSpec; 31] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX).dynamic().unit("bytes").for_experts()
         .works(
         "Upper bound on the delivered actions that wait in memory to be applied. The rest stays in \
@@ -85,6 +85,10 @@ pub(crate) const OWN: [OptionSpec; 30] = [
     int("synod.max_row_keys", "4M", 1000, 1 << 30).dynamic().for_experts().works(
         "A transaction with more keys of rows than this conflicts with every other server's \
          changes of its tables. A key needs about 100 bytes at the server that commits."),
+    duration("synod.max_staleness", "PT0S").dynamic().works(
+        "A read with wsrep_sync_wait answers at once where this server can prove to lack nothing \
+         acknowledged longer ago than this, such as 50ms. With PT0S each asks the leader and a \
+         majority."),
     region("synod.region", "").works(
         "Region of this member, for status tables, metrics and synod.leader=follow-writers; up to \
          32 letters, digits, '.', '-' and '_'."),

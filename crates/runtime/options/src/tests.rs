@@ -144,6 +144,36 @@ fn listing_shows_values_as_they_were_written() {
 }
 
 #[test]
+fn staleness_is_bounded_by_a_time_that_answers_take() {
+    let mut options = options("");
+    let set = options.set("synod.max_staleness=50ms");
+    assert!(set.is_ok());
+    assert_eq!(
+        options.duration(key::MAX_STALENESS),
+        Duration::from_millis(50)
+    );
+    for (text, why) in [
+        ("-5", "milliseconds such as 50ms"),
+        ("-5ms", "milliseconds such as 50ms"),
+        ("soon", "milliseconds such as 50ms"),
+        ("0.0005", "at least 1ms"),
+        ("18446744073709551616ms", "milliseconds such as 50ms"),
+    ] {
+        let refused = options
+            .set(&format!("synod.max_staleness={text}"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("'synod.max_staleness'") && refused.contains(why),
+            "{refused}"
+        );
+    }
+    assert!(options.to_text().contains("synod.max_staleness = 50ms; "));
+    let _ = options.set("synod.max_staleness=0").unwrap();
+    assert!(options.duration(key::MAX_STALENESS).is_zero());
+}
+
+#[test]
 fn defaults_follow_the_nodes_address_and_port() {
     let given = Defaults {
         node_address: "127.0.0.1:5000".to_owned(),

@@ -24,7 +24,8 @@ pub enum Kind {
         min: f64,
         max: f64,
     },
-    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or seconds: `0`, `90`, `0.5`.
+    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or seconds: `0`, `90`, `0.5`; or
+    /// milliseconds: `50ms`.
     Duration,
     /// `host:port`, perhaps with `tcp://` before it; or empty.
     Address,
@@ -130,9 +131,15 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         return Ok(duration);
     }
     let expected = || {
-        "expected an ISO 8601 duration such as PT0.5S, PT1M30S or P1D, or seconds such as 90"
+        "expected an ISO 8601 duration such as PT0.5S, PT1M30S or P1D, seconds such as 90, or \
+         milliseconds such as 50ms"
             .to_owned()
     };
+    if let Some(millis) = text.strip_suffix("ms") {
+        let is_number = !millis.is_empty() && millis.bytes().all(|b| b.is_ascii_digit());
+        let millis = is_number.then(|| millis.parse().ok()).flatten();
+        return millis.map(Duration::from_millis).ok_or_else(expected);
+    }
     let rest = text.strip_prefix('P').ok_or_else(expected)?;
     let (date, time) = match rest.split_once('T') {
         Some((_, "")) => return Err(expected()),
@@ -353,6 +360,7 @@ mod tests {
             ("8.000000", 8_000),
             ("90", 90_000),
             ("0.5", 500),
+            ("50ms", 50),
         ];
         for (text, ms) in cases {
             let expected = Value::Duration(Duration::from_millis(ms));
@@ -368,6 +376,9 @@ mod tests {
             "PT",
             "P1DT",
             "5S",
+            "ms",
+            "5.5ms",
+            "5 ms",
             "-5",
             "5.",
             "1e3",

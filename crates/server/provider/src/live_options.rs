@@ -20,6 +20,7 @@ pub(crate) struct LiveOptions {
     restarts_on_failure: AtomicBool,
     stats_period_us: AtomicU64,
     waits_until_applied: AtomicBool,
+    staleness_max_us: AtomicU64,
 }
 
 impl LiveOptions {
@@ -39,6 +40,8 @@ impl LiveOptions {
         self.stats_period_us.store(period, Ordering::Relaxed);
         let waits = options.commit_wait() == CommitWait::Applied;
         self.waits_until_applied.store(waits, Ordering::Relaxed);
+        let staleness = micros(key::MAX_STALENESS);
+        self.staleness_max_us.store(staleness, Ordering::Relaxed);
     }
 
     /// `repl.max_ws_size` in bytes.
@@ -64,6 +67,11 @@ impl LiveOptions {
     /// `synod.commit_wait`
     pub(crate) fn waits_until_applied(&self) -> bool {
         self.waits_until_applied.load(Ordering::Relaxed)
+    }
+
+    /// `synod.max_staleness`; zero: reads are never stale.
+    pub(crate) fn staleness_max(&self) -> Duration {
+        Duration::from_micros(self.staleness_max_us.load(Ordering::Relaxed))
     }
 
     /// `synod.restart_on_failure`

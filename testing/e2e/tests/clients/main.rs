@@ -2,6 +2,7 @@
 //! writer, credentials and encryption.
 
 mod bad_input;
+mod bounded_reads;
 mod causal_reads;
 mod client_answers;
 mod commit_wait;

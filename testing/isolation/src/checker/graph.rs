@@ -24,7 +24,7 @@ pub(super) enum Link {
     RwPredicate(Key),
     /// The other came later in its session.
     Session,
-    /// The other began after it had ended.
+    /// The other began after it had ended, by more than reads may be stale.
     RealTime,
 }
 
@@ -98,8 +98,9 @@ impl Graph {
         }
     }
 
-    /// Adds the order of sessions and of real time.
-    pub(super) fn add_orders(&mut self, all: &[Transaction], is_in: &[bool]) {
+    /// Adds the order of sessions and of real time: a transaction is before those that begin more
+    /// than `allowed_us` after its end.
+    pub(super) fn add_orders(&mut self, all: &[Transaction], is_in: &[bool], allowed_us: u64) {
         let mut by_begin: Vec<usize> = (0..all.len()).filter(|at| is_in[*at]).collect();
         by_begin.sort_by_key(|at| all[*at].begin_us);
         let mut last: BTreeMap<u32, usize> = BTreeMap::new();
@@ -115,7 +116,9 @@ impl Graph {
         let mut moment = None;
         let mut ends = by_end.into_iter().peekable();
         for at in by_begin {
-            while let Some(ended) = ends.next_if(|end| all[*end].end_us < all[at].begin_us) {
+            while let Some(ended) =
+                ends.next_if(|end| all[*end].end_us + allowed_us < all[at].begin_us)
+            {
                 let next = self.edges.len();
                 self.edges.push(Vec::new());
                 self.add(ended, next, Link::RealTime);

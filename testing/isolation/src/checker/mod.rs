@@ -20,13 +20,14 @@ use anomaly::{Anomaly, Kind};
 use graph::{Cycle, Graph, Link, Search};
 use history::{Key, Operation, Outcome, Transaction, Value};
 
-/// The anomalies of a history; of cycles, the smallest in each part of the graph that has one.
-pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
+/// The anomalies of a history; of cycles, the smallest in each part of the graph that has one. A
+/// read that lacks what was acknowledged up to `allowed_us` before it began is none.
+pub fn check(history: &[Transaction], allowed_us: u64) -> Vec<Anomaly> {
     let mut judge = Judge::new(history);
     judge.check_lists();
     judge.check_rows();
     judge.check_balances();
-    judge.graph.add_orders(history, &judge.is_in);
+    judge.graph.add_orders(history, &judge.is_in, allowed_us);
     judge.check_cycles();
     judge.found
 }

@@ -2,7 +2,7 @@
 
 use synod_isolation::checker::anomaly::{Kind, Level, Promise};
 
-use crate::made_up::{expect, found_in, tx};
+use crate::made_up::{expect, found_in, found_within, tx};
 
 #[test]
 fn dirty_write_is_two_writers_in_both_orders() {
@@ -201,6 +201,19 @@ fn stale_read_lacks_what_was_acknowledged_before_it_began() {
         ],
         &[],
     );
+}
+
+#[test]
+fn stale_read_within_what_is_allowed_is_none() {
+    let read_at = |begin_us| {
+        let write = tx().append(1, 1).at(0, 10);
+        let last = tx().read(1, &[1]).at(0, 1000);
+        found_within(&[write, tx().read(1, &[]).at(begin_us, 900), last], 50)
+    };
+    assert_eq!(read_at(60), []);
+    let found = read_at(61);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].kind, Kind::StaleRead);
 }
 
 #[test]

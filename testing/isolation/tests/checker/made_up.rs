@@ -82,6 +82,11 @@ impl Made {
 
 /// The anomalies of these; those without a session get one each.
 pub(crate) fn found_in(made: &[Made]) -> Vec<Anomaly> {
+    found_within(made, 0)
+}
+
+/// The same, where reads may lack what was acknowledged up to `allowed_us` before.
+pub(crate) fn found_within(made: &[Made], allowed_us: u64) -> Vec<Anomaly> {
     let history: Vec<Transaction> = made
         .iter()
         .zip(1000..)
@@ -93,7 +98,7 @@ pub(crate) fn found_in(made: &[Made]) -> Vec<Anomaly> {
             transaction
         })
         .collect();
-    check(&history)
+    check(&history, allowed_us)
 }
 
 /// Checks that exactly these kinds are found, each once.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use rand::Rng;
 use synod_certify::{Class, KeyType};
-use synod_consensus::{EntryId, MemberId, Seqno, SessionId};
+use synod_consensus::{EntryId, MemberId, Seqno, SessionId, Time};
 use synod_member::{
     Action, Client, Event as Input, Piece, ProposalResult, ReadDone, ResultSlot, Snapshot,
     Submission, Waiter, lock, split_into_chunks,
@@ -20,6 +20,7 @@ use crate::clients::content::{Content, Row, TABLES, row_keys, table_keys};
 use crate::expected::results;
 use crate::invariants::Checked;
 use crate::invariants::quorum::durable_on_quorum;
+use crate::invariants::reads::Reads;
 use crate::member::recorded_effects::WaitingClient;
 use crate::trace::What;
 use crate::world::{Event, World};
@@ -72,10 +73,28 @@ impl World {
         if self.node(id).paused_until_us > self.now_us {
             return;
         }
+        self.check_age(id);
         let committed = self.commit_index();
         let read = self.checks.reads.ask(id, committed);
         let reply = self.process(id).effects.reply_to(read);
         self.feed(id, Input::Read(ReadDone { id: read, reply }));
+    }
+
+    /// Checks how old the database of a member is said to be.
+    pub(crate) fn check_age(&mut self, id: MemberId) {
+        let (node, now) = (self.node(id), self.local(id));
+        let process = node.process.as_ref().filter(|_| node.has_data);
+        let applied = node.database.applied;
+        let age = process.and_then(|process| process.shared.staleness(now, applied));
+        let Some(age) = age else { return };
+        let since = Time(now.0.saturating_sub(age.as_micros() as u64));
+        let Some(since_us) = node.clock.past(since) else {
+            return;
+        };
+        self.coverage.count("database of a known age");
+        let lag_us = self.checks.lags.lag_us(self.now_us, applied);
+        let checked = Reads::is_as_young(id, self.now_us - since_us, lag_us);
+        self.judge(checked);
     }
 
     /// A client at a member commits a transaction.

@@ -1,7 +1,7 @@
-//! Causal reads are never stale (promise P4).
+//! Causal reads are never stale (promise P4), those with a bound not beyond it.
 //!
 //! The position of a read is at or after everything that was committed anywhere when the client
-//! asked.
+//! asked. A database lacks nothing that was committed before its age, as its member states it.
 
 use std::collections::BTreeMap;
 
@@ -60,6 +60,21 @@ impl Reads {
         require(answer == Some(seqno), "reads are answered once", || {
             format!("{member} answers {id} with {seqno}, the core's answer was {answer:?}")
         })
+    }
+
+    /// The database of `member`, which is said to be no older than `age_us`, has lacked an action
+    /// for `lag_us`.
+    pub(crate) fn is_as_young(member: MemberId, age_us: u64, lag_us: u64) -> Checked {
+        require(
+            lag_us <= age_us,
+            "no database is older than its member says",
+            || {
+                format!(
+                    "{member} says that its database is at most {age_us} us old, but it has lacked an \
+                 action for {lag_us} us"
+                )
+            },
+        )
     }
 
     /// The member's process has ended, and its clients with it.

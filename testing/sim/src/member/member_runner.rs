@@ -158,6 +158,7 @@ impl World {
                 RecordedEffect::ReadAnswered { read, seqno } => {
                     let checked = self.checks.reads.passed_on(id, read, seqno);
                     self.judge(checked);
+                    self.check_age(id);
                 }
                 RecordedEffect::Joined(view) => self.joined(id, &view),
                 RecordedEffect::AppliedEverywhere(seqno) => self.check_everywhere(id, seqno),

@@ -40,6 +40,12 @@ impl Clock {
         self.global_us + u64::try_from(passed).unwrap_or(0) + 1
     }
 
+    /// A moment of the world's time at or just before which the clock showed `local`; `None` if it
+    /// has jumped or stood still since.
+    pub(crate) fn past(&self, local: Time) -> Option<u64> {
+        (local.0 > self.local_us).then(|| self.global(local).saturating_sub(2))
+    }
+
     /// Jumps ahead.
     pub(crate) fn jump(&mut self, now_us: u64, by_us: u64) {
         self.local_us = self.local(now_us).0 + by_us;
@@ -73,6 +79,11 @@ mod tests {
             last = shown;
             let wanted = shown.plus_us(500);
             assert!(clock.local(clock.global(wanted) + 1) >= wanted);
+            assert!(
+                clock
+                    .past(shown)
+                    .is_none_or(|past| past <= now && past + 5 > now)
+            );
         }
     }
 }

@@ -120,7 +120,9 @@ impl Driver {
                 Effect::Committed { index } => self.committed(index),
                 Effect::Role(change) => self.role_changed(change),
                 Effect::Config(config) => self.config_changed(&config),
-                Effect::ReadReady { id, seqno, .. } => self.proposals.reads.ready(id, seqno),
+                Effect::ReadReady { id, seqno, .. } => {
+                    self.proposals.read_ready(&self.ctx, id, seqno);
+                }
             }
         }
     }

@@ -6,6 +6,10 @@
 //! `wsrep_sync_wait`, and scripts that copy a database call it, too. The leader answers the group's
 //! position; the read waits until everything up to it is released here.
 //!
+//! With `synod.max_staleness`, reads do not wait while answers to earlier ones prove that what is
+//! released here is recent enough. A read that finds the last question older than half of the bound
+//! has the next one asked meanwhile, so that reads that come often enough do not wait at all.
+//!
 //! # Commits
 //!
 //! With `synod.commit_wait=applied`, clients are told OK when the databases of all other servers
@@ -19,6 +23,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use synod_node::Seqno;
 use synod_planted::planted;
 
 use crate::api::{Gtid, Status};
@@ -50,6 +55,7 @@ pub(crate) fn sync_wait(
             return (Status::TrxMissing, Gtid::UNDEFINED);
         }
         Some(gtid) => Some(gtid.seqno),
+        None if is_recent(session) => return (Status::Ok, last_committed(session)),
         None => {
             session.server.counters.causal_reads.one();
             // What this server has asked the group to do came before the read, too.
@@ -64,6 +70,20 @@ pub(crate) fn sync_wait(
         true => (Status::Ok, last_committed(session)),
         false => (Status::TrxFail, Gtid::UNDEFINED),
     }
+}
+
+/// Whether what is released here is known to be as recent as `synod.max_staleness` wants it.
+fn is_recent(session: &Session) -> bool {
+    let bound = session.server.options.staleness_max();
+    let Some(node) = session.node().filter(|_| !bound.is_zero()) else {
+        return false;
+    };
+    let age = node.staleness(Seqno(session.sequencer.released()));
+    let is_recent = age.is_some_and(|age| age <= bound);
+    if is_recent {
+        node.keep_fresh(bound / 2);
+    }
+    is_recent
 }
 
 /// `None` by the deadline, or without a quorum.

@@ -90,6 +90,29 @@ impl Provider {
     }
 }
 
+impl Provider {
+    /// Warns of a bound below what the group answers in: reads would wait as without it.
+    pub(super) fn try_staleness(&self, update: &Update) {
+        let Some(Value::Duration(bound)) = update.value(key::MAX_STALENESS) else {
+            return;
+        };
+        let connection = self.connection().filter(|_| !bound.is_zero());
+        let node = connection.as_ref().and_then(|c| c.session.node());
+        // A read within this time leaves the other half of the bound to those that rely on it.
+        let limit = (*bound / 2).min(PATIENCE);
+        if node.is_some_and(|node| node.read_position(limit).is_none()) {
+            let text = format!(
+                "synod.max_staleness is set, but reads with wsrep_sync_wait will mostly wait as \
+                 with PT0S: just now the leader and a majority did not answer this server within \
+                 half of it ({} ms). Set at least twice the time of such an answer",
+                limit.as_secs_f64() * 1e3
+            );
+            boundary::warn_of_statement(&text);
+            self.callbacks.log(LogLevel::Warn, &text);
+        }
+    }
+}
+
 /// Time limit for the group's answer about `synod.writers`, which all its servers have in common.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Longest wait of `SET GLOBAL` for the group. Meanwhile the server lets no client connect, and

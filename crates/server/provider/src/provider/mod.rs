@@ -259,6 +259,7 @@ impl ProviderApi for Provider {
         match set {
             Ok(update) => {
                 self.apply_update(&update);
+                self.try_staleness(&update);
                 Status::Ok
             }
             Err(error) => self.log_error(error.to_string()),

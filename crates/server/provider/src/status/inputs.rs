@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use synod_admin::status::FlowControl;
 use synod_commands::status::flow_control;
-use synod_node::{CompressionStatus, MemberStatus, NodeStatus, RoleName, Writers};
+use synod_node::{CompressionStatus, MemberStatus, NodeStatus, RoleName, Seqno, Writers};
 
 use crate::api::{Gtid, Uuid};
 use crate::apply::client_waits;
@@ -224,6 +224,8 @@ pub struct StatusInputs {
     pub send_queue: i64,
     /// Committed actions that are not released here.
     pub recv_queue: i64,
+    /// Greatest age of this server's database that is proven; -1: none is.
+    pub staleness_ms: i64,
     /// First seqno that a joiner can get from this member's log; -1: none.
     pub cached_downto: i64,
     /// Average distance between an action's seqno and the last one it depends on.
@@ -244,6 +246,7 @@ impl Default for StatusInputs {
             counters: Counted::default(),
             send_queue: 0,
             recv_queue: 0,
+            staleness_ms: -1,
             cached_downto: -1,
             deps_distance: 0.0,
             cert_index_size: 0,
@@ -293,6 +296,8 @@ pub(crate) fn gather(
     inputs.send_queue = to_i64(status.pending);
     let lag = status.commit_seqno.0 - session.sequencer.released();
     inputs.recv_queue = lag.max(0);
+    let age = node.staleness(Seqno(session.sequencer.released()));
+    inputs.staleness_ms = age.map_or(-1, |age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     inputs.cached_downto = status.first_seqno.0;
     inputs.deps_distance = counters.deps_distance();
     inputs.cert_index_size = to_i64(status.cert_keys);

@@ -334,6 +334,9 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
         Int "synod_apply_lag_ms" = |s| s.of_node(|n| micros(n.pace.own_lag) / 1000),
             "For how many milliseconds this server's database has lacked a committed action: reads \
              without `wsrep_sync_wait` may be this old.";
+        Int "synod_staleness_ms" = |s| s.staleness_ms,
+            "Milliseconds before which this server provably lacks nothing acknowledged, for \
+             `synod.max_staleness`; -1: no causal read has asked.";
         GroupOrEmpty "synod_apply_lags" = GroupStatus::lags,
             "The databases as the leader knows them, with commas: name, actions that it lacks, lag \
              in milliseconds.";

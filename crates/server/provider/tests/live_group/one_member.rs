@@ -344,6 +344,36 @@ fn causal_read_waits_for_what_was_acknowledged() {
 }
 
 #[test]
+fn reads_within_a_bound_ask_again_only_when_half_of_it_is_over() {
+    let server = Server::bootstrapped("n1", 1);
+    let seqno = server.write("a");
+    let reads = |count: usize| {
+        for _ in 0..count {
+            assert_eq!(server.inner.sync_wait(None, -1), (WSREP_OK, seqno));
+        }
+        server.status("causal_reads")
+    };
+    assert_eq!(server.status("synod_staleness_ms"), "-1", "nothing asked");
+    assert_eq!(reads(2), "2");
+    assert_ne!(server.status("synod_staleness_ms"), "-1");
+    let set = |text: &str| server.set_options(&format!("synod.max_staleness={text}"));
+    assert_eq!(set("PT1H"), WSREP_OK);
+    assert_eq!(reads(1000), "2", "none waits");
+    assert_eq!(set("-1"), WSREP_NODE_FAIL);
+    assert_eq!(set("0"), WSREP_OK);
+    assert_eq!(reads(1), "3");
+    // Each finds the last question older than half of the bound, or asks itself.
+    assert_eq!(set("1ms"), WSREP_OK);
+    reads(1);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(20) {
+        reads(1);
+    }
+    let age: u64 = server.status("synod_staleness_ms").parse().unwrap();
+    assert!(age < 20, "{age} ms: no read asked again");
+}
+
+#[test]
 fn wait_for_a_position_ends_when_it_is_released_or_time_is_up() {
     let server = Server::bootstrapped("n1", 1);
     let inner = server.inner;

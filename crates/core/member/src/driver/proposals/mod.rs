@@ -16,8 +16,10 @@ use std::sync::atomic;
 use std::time::Duration;
 
 use synod_consensus::{
-    Body, EntryHeader, EntryKind, MemberId, Origin, ProposeError, SendEntries, SessionId, Term,
+    Body, EntryHeader, EntryKind, MemberId, Origin, ProposeError, SendEntries, Seqno, SessionId,
+    Term,
 };
+use synod_planted::planted;
 use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
 use super::context::Context;
@@ -154,7 +156,7 @@ impl Proposals {
         // delivery thread must find it either way.
         ctx.links.shared.attach_local(header.seqno);
         let is_taken = submitted.waiter.decide(result);
-        if !synod_planted::planted!(LeaveToTheDead, is_taken, else true) {
+        if !planted!(LeaveToTheDead, is_taken, else true) {
             ctx.links.shared.take_local(header.seqno);
         }
     }
@@ -341,8 +343,17 @@ impl Proposals {
 
     pub(super) fn read(&mut self, ctx: &mut Context, read: ReadDone) {
         let id = read.id;
-        self.reads.begin(read);
+        self.reads.begin(read, ctx.turns.now);
         ctx.core.read(ctx.turns.now, id);
+    }
+
+    /// The answer to a read; ignored if the client has given up.
+    pub(super) fn read_ready(&mut self, ctx: &Context, id: u64, seqno: Seqno) {
+        if let Some(read) = self.reads.take(id) {
+            let asked = planted!(AgeFromAnswer, read.asked, else ctx.turns.now);
+            ctx.links.shared.freshness.answered(asked, seqno);
+            (read.reply)(seqno);
+        }
     }
 
     pub(super) fn cancel_read(&mut self, ctx: &mut Context, id: u64) {

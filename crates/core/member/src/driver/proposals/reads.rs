@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use synod_consensus::Seqno;
+use synod_consensus::Time;
 
 use crate::driver::ReadDone;
 use crate::driver::event::Reply;
@@ -12,23 +12,28 @@ use crate::driver::event::Reply;
 /// there is none.
 #[derive(Default)]
 pub(in crate::driver) struct Reads {
-    waiting: BTreeMap<u64, Reply>,
+    waiting: BTreeMap<u64, WaitingRead>,
+}
+
+pub(super) struct WaitingRead {
+    pub(super) reply: Reply,
+    /// Time at or before which the core was asked.
+    pub(super) asked: Time,
 }
 
 impl Reads {
-    pub(super) fn begin(&mut self, read: ReadDone) {
-        self.waiting.insert(read.id, read.reply);
+    pub(super) fn begin(&mut self, read: ReadDone, asked: Time) {
+        let ReadDone { id, reply } = read;
+        self.waiting.insert(id, WaitingRead { reply, asked });
     }
 
     pub(super) fn cancel(&mut self, id: u64) {
         self.waiting.remove(&id);
     }
 
-    /// The answer is known; ignored if the client has given up.
-    pub(in crate::driver) fn ready(&mut self, id: u64, seqno: Seqno) {
-        if let Some(reply) = self.waiting.remove(&id) {
-            reply(seqno);
-        }
+    /// The client whose answer is known; none if it has given up.
+    pub(super) fn take(&mut self, id: u64) -> Option<WaitingRead> {
+        self.waiting.remove(&id)
     }
 
     pub(in crate::driver) fn fail_all(&mut self) {
@@ -40,6 +45,7 @@ impl Reads {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use synod_consensus::Seqno;
 
     #[test]
     fn read_is_answered_once_and_not_after_it_was_cancelled() {
@@ -48,12 +54,15 @@ mod tests {
         for id in [1, 2, 3] {
             let sender = sender.clone();
             let reply = Box::new(move |seqno| sender.send((id, seqno)).unwrap());
-            reads.begin(ReadDone { id, reply });
+            reads.begin(ReadDone { id, reply }, Time(id));
         }
         drop(sender);
         reads.cancel(2);
         for id in [1, 2, 1] {
-            reads.ready(id, Seqno(7));
+            if let Some(read) = reads.take(id) {
+                assert_eq!(read.asked, Time(id));
+                (read.reply)(Seqno(7));
+            }
         }
         assert_eq!(answers.try_recv(), Ok((1, Seqno(7))));
         assert_eq!(answers.try_recv(), Err(mpsc::TryRecvError::Empty));
