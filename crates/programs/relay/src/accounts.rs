@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
+use synod_upstream::server::PasswordKey;
 
 /// Bytes of a hash, and of the random text.
 pub(crate) const HASH_BYTES: usize = 20;
@@ -61,13 +62,19 @@ impl Accounts {
         }
     }
 
-    pub(crate) fn admits(&self, name: &str, challenge: &Challenge, answer: &[u8]) -> bool {
+    /// The key of the password that the answer proves; none if it proves none.
+    pub(crate) fn admits(
+        &self,
+        name: &str,
+        challenge: &Challenge,
+        answer: &[u8],
+    ) -> Option<PasswordKey> {
         // An unknown name takes as long as a wrong password.
         let (hash, is_known) = match self.hashes.get(name) {
             Some(hash) => (hash, true),
             None => (&[0; HASH_BYTES], false),
         };
-        proves(hash, challenge, answer) && is_known
+        proven(hash, challenge, answer).filter(|_| is_known)
     }
 }
 
@@ -90,11 +97,9 @@ fn digit(character: u8) -> Option<u8> {
 }
 
 /// The answer is the hash of the password, hidden by a hash of the challenge and of the stored
-/// hash, which is the hash of the hash of the password.
-fn proves(stored: &Hash, challenge: &Challenge, answer: &[u8]) -> bool {
-    let Ok(answer) = <&Hash>::try_from(answer) else {
-        return false;
-    };
+/// hash, which is the hash of the hash of the password. So it shows the hash of the password.
+fn proven(stored: &Hash, challenge: &Challenge, answer: &[u8]) -> Option<PasswordKey> {
+    let answer = <&Hash>::try_from(answer).ok()?;
     let mut hidden: Hash = Sha1::new()
         .chain_update(challenge)
         .chain_update(stored)
@@ -104,7 +109,7 @@ fn proves(stored: &Hash, challenge: &Challenge, answer: &[u8]) -> bool {
         *byte ^= answered;
     }
     let twice: Hash = Sha1::digest(hidden).into();
-    twice.ct_eq(stored).into()
+    bool::from(twice.ct_eq(stored)).then_some(PasswordKey(hidden))
 }
 
 #[cfg(test)]
@@ -130,11 +135,28 @@ mod tests {
         let mut accounts = Accounts::default();
         assert!(accounts.add("repl", SECRET));
         let challenge = [7; HASH_BYTES];
-        assert!(accounts.admits("repl", &challenge, &answer("secret", &challenge)));
-        assert!(!accounts.admits("repl", &challenge, &answer("Secret", &challenge)));
-        assert!(!accounts.admits("repl", &[8; HASH_BYTES], &answer("secret", &challenge)));
-        assert!(!accounts.admits("other", &challenge, &answer("secret", &challenge)));
-        assert!(!accounts.admits("repl", &challenge, b""));
+        let key = accounts.admits("repl", &challenge, &answer("secret", &challenge));
+        let once: Hash = Sha1::digest("secret").into();
+        assert_eq!(key.map(|key| key.0), Some(once), "it shows the hash");
+        let is_refused = |name: &str, challenge: &Challenge, answer: &[u8]| {
+            accounts.admits(name, challenge, answer).is_none()
+        };
+        assert!(is_refused(
+            "repl",
+            &challenge,
+            &answer("Secret", &challenge)
+        ));
+        assert!(is_refused(
+            "repl",
+            &[8; HASH_BYTES],
+            &answer("secret", &challenge)
+        ));
+        assert!(is_refused(
+            "other",
+            &challenge,
+            &answer("secret", &challenge)
+        ));
+        assert!(is_refused("repl", &challenge, b""));
     }
 
     #[test]

@@ -13,13 +13,15 @@ use synod_binlog::words::excerpt;
 
 use synod_node::{CallSource, oldest_of_fullest_address};
 use synod_tls::ServiceTls;
+use synod_upstream::ClientManner;
+use synod_upstream::server::PasswordKey;
 
 use crate::accounts::Challenge;
 use crate::dump::DumpError;
 use crate::encryption::Encrypting;
 use crate::lock;
 use crate::protocol::greeting::{
-    NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
+    NATIVE_PASSWORD, Offers, asks_for_encryption, credentials, greeting, other_proof,
 };
 use crate::protocol::packet::{Connection, Packets, Refusal};
 use crate::reader_connection::{Relay, not_in_group};
@@ -114,16 +116,19 @@ impl Drop for CallerPlace<'_> {
     }
 }
 
-/// Greets a caller, and takes the proof of its password, but answers nothing: its account.
+/// Greets a caller, and takes the proof of its password, but answers nothing.
 pub(crate) fn admit<S: Connection>(
     relay: &Relay,
     packets: &mut Packets<S>,
     connection: u32,
-) -> Result<String, DumpError> {
+) -> Result<Admitted, DumpError> {
     let challenge = challenge()?;
     let offered = Offered::by(relay.encryption.as_ref());
-    let encrypts = matches!(offered, Offered::Encryption { .. });
-    packets.write(&greeting(connection, &challenge, encrypts))?;
+    let offers = Offers {
+        encryption: matches!(offered, Offered::Encryption { .. }),
+        sql: relay.sql.is_some(),
+    };
+    packets.write(&greeting(connection, &challenge, offers))?;
     packets.flush()?;
     let response = encrypted_answer(packets, &offered)?;
     let Some(shown) = credentials(&response) else {
@@ -137,19 +142,31 @@ pub(crate) fn admit<S: Connection>(
         packets.flush()?;
         packets.read()?
     };
-    if !relay.accounts.admits(&shown.name, &challenge, &proof) {
+    let Some(key) = relay.accounts.admits(&shown.name, &challenge, &proof) else {
         let text = format!(
             "Access denied for '{}': the relay's file has no such account \
              (relay.accounts), or another password",
             excerpt(shown.name.as_bytes())
         );
         return Err(Refusal::access(text).into());
-    }
+    };
     // Said now, it has a replica connect again by itself; at a later step, it would stop.
     if relay.identity().is_none() {
         return Err(not_in_group().into());
     }
-    Ok(shown.name)
+    Ok(Admitted {
+        account: shown.name,
+        key,
+        manner: shown.manner,
+    })
+}
+
+/// A caller that has proven a password: its account, and what it takes to log in at a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) account: String,
+    pub(crate) key: PasswordKey,
+    pub(crate) manner: ClientManner,
 }
 
 enum Offered {

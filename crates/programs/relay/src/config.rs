@@ -15,6 +15,7 @@ use toml::{Table, Value};
 
 use crate::accounts::Accounts;
 use crate::encryption::Encryption;
+use crate::sql::SqlServers;
 
 /// Readers that a relay serves at a time, unless its file says otherwise.
 const READERS_MAX: u32 = 64;
@@ -23,7 +24,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Size of the log cache, unless the file says otherwise: less than a server's, since readers that
 /// are behind are served from the disk.
 const CACHE_SIZE: &str = "16M";
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 23] = [
     "listen",
     "tls_cert",
     "tls_key",
@@ -34,6 +35,9 @@ const KEYS: [&str; 20] = [
     "domain",
     "readers_max",
     "stalled_after",
+    "sql_servers",
+    "sql_tls_ca",
+    "sql_tls_verify_name",
     "upstream",
     "upstream_password_file",
     "upstream_server_id",
@@ -60,6 +64,8 @@ pub struct RelayConfig {
     pub readers_max: usize,
     /// A reader that takes nothing for so long is disconnected.
     pub stalled_after: Duration,
+    /// Servers of the group that take the statements which a relay does not answer itself.
+    pub sql: Option<SqlServers>,
     /// Upstream whose binlog a group of relays keeps; none: the relay serves the group that it is
     /// in.
     pub upstream: Option<UpstreamSettings>,
@@ -113,10 +119,12 @@ impl RelayConfig {
                 LoggerConfig::from_table(path, table)?
             }
         };
+        let sql = keys.sql(upstream.is_some())?;
         let listen = keys.listen()?;
         member.readers_at = readers_at(&listen, &member.address);
         Ok(RelayConfig {
             upstream,
+            sql,
             listen,
             encryption: keys.encryption()?,
             accounts: keys.accounts()?,
@@ -269,6 +277,32 @@ impl Keys<'_> {
         Ok(())
     }
 
+    fn sql(&self, has_upstream: bool) -> Result<Option<SqlServers>, RelayConfigError> {
+        const KEY: &str = "sql_servers";
+        const EXAMPLE: &str = "relay.sql_servers = [\"db1\", \"db2\"]";
+        let keys = ["sql_tls_ca", "sql_tls_verify_name"];
+        let encryption =
+            self.authority(keys, "relay.sql_tls_ca = \"/etc/synod/servers-ca.pem\"")?;
+        let listed = match self.own.get(KEY) {
+            None if encryption.is_some() => return Err(self.missing(KEY, EXAMPLE)),
+            None => return Ok(None),
+            Some(_) if has_upstream => {
+                let reason =
+                    "the servers of an upstream are no members of this group. Leave it out";
+                return Err(self.bad(KEY, reason));
+            }
+            Some(Value::Array(listed)) if !listed.is_empty() => listed,
+            Some(_) => return Err(self.bad(KEY, format!("write a list, such as: {EXAMPLE}"))),
+        };
+        let address = |value: &Value| address_of(value.as_str().unwrap_or_default());
+        let servers = listed.iter().map(address).collect::<Result<_, _>>();
+        let servers = servers.map_err(|reason| self.bad(KEY, reason))?;
+        Ok(Some(SqlServers {
+            servers,
+            encryption,
+        }))
+    }
+
     fn number(
         &self,
         key: &'static str,
@@ -321,7 +355,9 @@ impl Keys<'_> {
         let mut config = UpstreamConfig::new(address, &user, server_id);
         config.part_bytes = PART_BYTES;
         config.password_file = self.path("upstream_password_file")?;
-        config.encryption = self.upstream_encryption()?;
+        let example = "relay.upstream_tls_ca = \"/etc/synod/upstream-ca.pem\"";
+        let keys = ["upstream_tls_ca", "upstream_tls_verify_name"];
+        config.encryption = self.authority(keys, example)?;
         config.semi_sync = self.flag("upstream_semi_sync")?.unwrap_or(false);
         let domain = self.number("upstream_mysql_domain", 0..=u32::MAX)?;
         config.mysql_domain = domain.unwrap_or(0);
@@ -335,17 +371,20 @@ impl Keys<'_> {
         }))
     }
 
-    fn upstream_encryption(&self) -> Result<Option<UpstreamEncryption>, RelayConfigError> {
-        let checks_name = self.flag("upstream_tls_verify_name")?;
-        match self.path("upstream_tls_ca")? {
+    /// Encryption of connections to servers, by the keys that name an authority and say whether
+    /// names are checked.
+    fn authority(
+        &self,
+        [authority, checks_name]: [&'static str; 2],
+        example: &'static str,
+    ) -> Result<Option<UpstreamEncryption>, RelayConfigError> {
+        let checks_name = self.flag(checks_name)?;
+        match self.path(authority)? {
             Some(authorities) => Ok(Some(UpstreamEncryption {
                 authorities,
                 checks_name: checks_name.unwrap_or(true),
             })),
-            None if checks_name.is_some() => {
-                let example = "relay.upstream_tls_ca = \"/etc/synod/upstream-ca.pem\"";
-                Err(self.missing("upstream_tls_ca", example))
-            }
+            None if checks_name.is_some() => Err(self.missing(authority, example)),
             None => Ok(None),
         }
     }
@@ -408,7 +447,8 @@ pub(crate) fn address_of(text: &str) -> Result<UpstreamAddress, String> {
     let address = Address::parse(text)?;
     if address.tls {
         return Err(format!(
-            "'{text}': relay.upstream_tls_ca encrypts the connection, not ssl:// before the address"
+            "'{text}': an authority (relay.upstream_tls_ca, relay.sql_tls_ca) encrypts the \
+             connection, not ssl:// before the address"
         ));
     }
     Ok(UpstreamAddress {

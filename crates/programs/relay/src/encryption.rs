@@ -14,6 +14,7 @@ use synod_tls::{
 };
 
 use crate::protocol::packet::Connection;
+use crate::stalled_reader::{SILENCE_LIMIT, keep_alive};
 
 /// Names of the relay's keys in texts about certificates.
 const NAMES: TlsSettingNames = TlsSettingNames {
@@ -183,6 +184,21 @@ impl Connection for Link<'_> {
         let may_look = self.set_nonblocking(true);
         let ended = !may_look || self.look();
         !self.set_nonblocking(false) || ended
+    }
+
+    fn is_gone(&self) -> bool {
+        let may_look = self.set_nonblocking(true);
+        let is_there = match self.socket().stream.peek(&mut [0]) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        !self.set_nonblocking(false) || !may_look || !is_there
+    }
+
+    fn may_be_silent(&self) -> io::Result<()> {
+        let stream = self.socket().stream;
+        keep_alive(stream)?;
+        stream.set_read_timeout(Some(SILENCE_LIMIT))
     }
 
     fn lift_deadline(&mut self) {

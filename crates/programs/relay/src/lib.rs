@@ -27,6 +27,7 @@ mod registered_readers;
 mod request;
 mod service;
 mod source;
+pub mod sql;
 mod stalled_reader;
 #[cfg(test)]
 mod testing;

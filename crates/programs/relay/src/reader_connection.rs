@@ -18,21 +18,23 @@ use synod_logger::output::Output;
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::Accounts;
+use crate::callers::Admitted;
 use crate::dump::{Dump, DumpError, Origin};
 use crate::encryption::Encrypting;
 use crate::late_readers::LateReaderPermits;
 use crate::one_reader_per_server_id::Seat;
 use crate::protocol::packet::{Answer, Connection, Packets, Refusal};
 use crate::protocol::question::{Facts, ReaderVariables, answer};
+use crate::protocol::whose::{Whose, bare, is_of_relay, whose};
 use crate::request::{Identity, Request};
+use crate::sql::{Lost, Response, Sql, SqlSession};
 use crate::stalled_reader::why_reader_is_gone;
 use crate::upstream_log::history::GtidState;
 
 mod command {
+    pub(super) use crate::sql::command::{INIT_DB, PING, PREPARE, QUERY};
+
     pub(super) const QUIT: u8 = 1;
-    pub(super) const INIT_DB: u8 = 2;
-    pub(super) const QUERY: u8 = 3;
-    pub(super) const PING: u8 = 14;
     pub(super) const BINLOG_DUMP: u8 = 18;
     pub(super) const REGISTER_SLAVE: u8 = 21;
 }
@@ -53,6 +55,8 @@ pub(crate) struct Relay {
     pub(crate) accounts: Accounts,
     pub(crate) encryption: Option<Encrypting>,
     pub(crate) domain: Option<u32>,
+    /// Servers for the statements that are not the relay's; none: those are refused.
+    pub(crate) sql: Option<Sql>,
     pub(crate) origin: Origin,
     pub(crate) permits: LateReaderPermits,
     pub(crate) output: Output,
@@ -97,8 +101,10 @@ pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
     seat: &'a Seat<'a>,
     packets: Packets<S>,
-    account: String,
+    who: Admitted,
     variables: ReaderVariables,
+    /// The session at a server, once a statement needs one.
+    session: Option<SqlSession<'a>>,
     /// `server_id` by which the reader has registered; zero: none.
     server_id: u32,
 }
@@ -108,14 +114,15 @@ impl<'a, S: Connection> Reader<'a, S> {
         relay: &'a Relay,
         seat: &'a Seat<'a>,
         packets: Packets<S>,
-        account: String,
+        who: Admitted,
     ) -> Reader<'a, S> {
         Reader {
             relay,
             seat,
             packets,
-            account,
+            who,
             variables: ReaderVariables::default(),
+            session: None,
             server_id: 0,
         }
     }
@@ -144,16 +151,23 @@ impl<'a, S: Connection> Reader<'a, S> {
             };
             match *command {
                 command::QUIT => return Ok(()),
-                command::BINLOG_DUMP => return self.dump(rest),
-                command::QUERY => {
-                    let answered = self.question(rest);
-                    self.packets.answer(&answered)?;
+                command::BINLOG_DUMP => {
+                    self.session = None;
+                    return self.dump(rest);
                 }
+                command::QUERY => self.statement(&payload, rest)?,
                 command::REGISTER_SLAVE => {
                     self.server_id = u32_at(rest, 0).unwrap_or(0);
                     self.packets.answer(&Answer::Done)?;
                 }
-                command::PING | command::INIT_DB => self.packets.answer(&Answer::Done)?,
+                command::PING if self.session.is_none() => self.packets.answer(&Answer::Done)?,
+                command::PREPARE if self.relay.sql.is_some() && !is_servers(rest) => {
+                    self.packets.answer(&Answer::Refused(not_prepared()))?;
+                }
+                other if self.relay.sql.is_some() && passes(other) => {
+                    self.pass(&payload, &|_| None)?;
+                }
+                command::INIT_DB => self.packets.answer(&Answer::Done)?,
                 other => self
                     .packets
                     .answer(&Answer::Refused(unknown_command(other)))?,
@@ -161,13 +175,75 @@ impl<'a, S: Connection> Reader<'a, S> {
         }
     }
 
-    fn question(&mut self, statement: &[u8]) -> Answer {
-        match self.facts() {
-            Some(facts) => {
-                let statement = String::from_utf8_lossy(statement);
-                answer(&statement, &facts, &mut self.variables)
+    fn statement(&mut self, payload: &[u8], text: &[u8]) -> Result<(), DumpError> {
+        let text = String::from_utf8_lossy(text);
+        let whose = match &self.relay.sql {
+            Some(_) => whose(&text),
+            None => Whose::Relay,
+        };
+        if whose == Whose::Server {
+            return self.pass(payload, &|_| None);
+        }
+        let mut facts = self.facts().ok_or_else(not_in_group)?;
+        if matches!(whose, Whose::Place | Whose::Variables)
+            && let Err(refusal) = self.begin_where_the_session_reads(&mut facts)?
+        {
+            return Ok(self.packets.answer(&Answer::Refused(refusal))?);
+        }
+        if whose == Whose::Variables {
+            let known = facts.variables();
+            return self.pass(payload, &|name| {
+                let found = known
+                    .iter()
+                    .find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+                is_of_relay(found.0).then(|| found.1.clone())
+            });
+        }
+        let answered = answer(bare(&text), &facts, &mut self.variables);
+        if whose == Whose::Both && answered == Answer::Done {
+            return self.pass(payload, &|_| None);
+        }
+        Ok(self.packets.answer(&answered)?)
+    }
+
+    /// Has the facts be those of the place of what the session reads.
+    fn begin_where_the_session_reads(
+        &mut self,
+        facts: &mut Facts,
+    ) -> Result<Result<(), Refusal>, DumpError> {
+        let position = self.session()?.position()?;
+        Ok(position.map(|seqno| {
+            facts.last = seqno;
+            facts.gtids = GtidList(vec![facts.identity.gtid(seqno)]);
+        }))
+    }
+
+    /// The session at a server, begun if need be.
+    fn session(&mut self) -> Result<&mut SqlSession<'a>, DumpError> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                let relay = self.relay;
+                let sql = relay.sql.as_ref().ok_or_else(not_in_group)?;
+                let status = relay.node.status();
+                let session = sql.open(&self.who, status.group, relay.node.commit_seqno())?;
+                self.packets.may_be_silent()?;
+                session
             }
-            None => Answer::Refused(not_in_group()),
+        };
+        Ok(self.session.insert(session))
+    }
+
+    /// Passes a command to the server, and its answer back.
+    fn pass(
+        &mut self,
+        payload: &[u8],
+        value_of: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), DumpError> {
+        self.session()?;
+        match &mut self.session {
+            Some(session) => Ok(session.pass(payload, &mut self.packets, value_of)?),
+            None => Ok(()),
         }
     }
 
@@ -192,7 +268,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity();
         let identity = identity.ok_or_else(not_in_group)?;
         let request = self.request(rest)?;
-        check_account(&self.relay.accounts, &self.account, self.server_id)?;
+        check_account(&self.relay.accounts, &self.who.account, self.server_id)?;
         self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
         self.check_server_id(identity, &request, &log)?;
@@ -260,6 +336,34 @@ impl<'a, S: Connection> Reader<'a, S> {
     fn number(&self, variable: &str) -> Option<u64> {
         self.variables.get(variable)?.parse().ok()
     }
+}
+
+impl From<Lost> for DumpError {
+    fn from(lost: Lost) -> DumpError {
+        match lost {
+            Lost::Reader(error) => DumpError::Gone(error),
+            Lost::Server {
+                is_amid_payload: true,
+                ..
+            } => DumpError::Gone(io::Error::other(lost)),
+            Lost::Server { .. } => Refusal::not_yet(lost.to_string()).into(),
+        }
+    }
+}
+
+/// Whether this command is one that goes to a server.
+fn passes(command: u8) -> bool {
+    Response::to(command).is_ok()
+}
+
+fn is_servers(statement: &[u8]) -> bool {
+    whose(&String::from_utf8_lossy(statement)) == Whose::Server
+}
+
+/// `ER_UNSUPPORTED_PS`: programs send the statement itself then.
+fn not_prepared() -> Refusal {
+    let text = "This relay answers statements about its binlog as they are, not prepared";
+    Refusal::new(1295, "HY000", text)
 }
 
 /// Why the connection of an older reader has ended without an error to it: that reader takes

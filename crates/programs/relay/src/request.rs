@@ -28,6 +28,13 @@ pub(crate) fn file_name(after: Seqno) -> String {
     format!("{FILE_PREFIX}{:020}", after.0)
 }
 
+/// The action that a binlog begins after, by its name.
+pub(crate) fn seqno_of(file: &str) -> Option<Seqno> {
+    let digits = file.strip_prefix(FILE_PREFIX)?;
+    let after = digits.parse().ok().filter(|after| *after >= 0);
+    after.map(Seqno)
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Its `server_id`; zero: it has none.
@@ -98,9 +105,7 @@ impl Request {
     }
 
     pub(crate) fn after_file(&self) -> Result<Seqno, Refusal> {
-        let digits = self.file.strip_prefix(FILE_PREFIX);
-        let after = digits.and_then(|digits| digits.parse::<i64>().ok());
-        let Some(after) = after.filter(|after| *after >= 0) else {
+        let Some(after) = seqno_of(&self.file) else {
             let example = file_name(Seqno(0));
             return Err(Refusal::dump(format!(
                 "There is no binlog '{}' on this relay. Ask by GTID (MASTER_USE_GTID = slave_pos), \
@@ -116,7 +121,7 @@ impl Request {
                 self.position
             )));
         }
-        Ok(Seqno(after))
+        Ok(after)
     }
 }
 

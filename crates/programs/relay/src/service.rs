@@ -29,6 +29,7 @@ use crate::lock;
 use crate::one_reader_per_server_id::{ConnectedReaders, NoSeat, Place, Seat};
 use crate::protocol::packet::{Answer, Packets, Refusal};
 use crate::reader_connection::{Ended, Reader, Relay};
+use crate::sql::Sql;
 use crate::stalled_reader::limit_stalls;
 use crate::upstream_service::{UpstreamService, shown_readers};
 
@@ -69,6 +70,7 @@ impl Service for RelayService {
                 accounts: self.config.accounts.clone(),
                 encryption,
                 domain: self.config.domain,
+                sql: self.config.sql.clone().map(Sql::new),
                 origin,
                 permits: LateReaderPermits::of_this_machine(),
                 output: output.clone(),
@@ -286,9 +288,9 @@ impl Serving {
         let mut packets = Packets::new(Link::Clear(socket));
         let admitted = stream.set_nodelay(true).map_err(DumpError::Gone);
         let admitted = admitted.and_then(|()| admit(&self.relay, &mut packets, connection));
-        let seated = admitted.and_then(|account| {
+        let seated = admitted.and_then(|who| {
             packets.admit();
-            Ok((self.seat(connection, stream, from)?, account))
+            Ok((self.seat(connection, stream, from)?, who))
         });
         let welcomed = seated.and_then(|seated| {
             packets.answer(&Answer::Done)?;
@@ -296,7 +298,7 @@ impl Serving {
         });
         drop(place);
         match welcomed {
-            Ok((seat, account)) => Reader::new(&self.relay, &seat, packets, account).run(),
+            Ok((seat, who)) => Reader::new(&self.relay, &seat, packets, who).run(),
             Err(error) => Ended::by(&mut packets, error, callers::why_gone),
         }
     }

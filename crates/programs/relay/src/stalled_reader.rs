@@ -4,10 +4,27 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use rustix::net::sockopt;
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
+
+/// The same of one that has a session at a server: as servers have it (`wait_timeout`).
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(8 * 3600);
+/// A machine that does not answer is asked after so long, so often, before its connection ends.
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+const ASKED_TIMES: u32 = 3;
+
+/// Has the system notice that the machine of the other side is gone, though nothing is sent.
+pub(crate) fn keep_alive(socket: impl AsFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(&socket, ASKED_AFTER)?;
+    Ok(sockopt::set_tcp_keepcnt(&socket, ASKED_TIMES)?)
+}
 
 /// Limits a reader's connection. One that takes nothing for `stalled_after` is ended.
 pub(crate) fn limit_stalls(stream: &TcpStream, stalled_after: Duration) -> io::Result<()> {

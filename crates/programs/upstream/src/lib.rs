@@ -21,6 +21,7 @@ mod link;
 mod messages;
 pub mod position;
 mod questions;
+pub mod server;
 mod session;
 mod stream;
 mod upstream;
@@ -30,5 +31,6 @@ pub use config::{
 };
 pub use error::{Corruption, Obstacle, Stopped, UpstreamError};
 pub use link::{PACKET_BYTES_MAX, Packet, PacketError, read_packet};
+pub use messages::{CLIENT_CAPABILITIES, ClientManner};
 pub use position::{FilePosition, Held, Incoming, MysqlPosition, NotWholeRows, Part, Position};
 pub use upstream::{Upstream, UpstreamHandle};

@@ -53,6 +53,10 @@ impl Link {
         }))
     }
 
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.0.socket
+    }
+
     pub(crate) fn set_limit(&self, limit: Duration) -> io::Result<()> {
         self.0.socket.set_read_timeout(Some(limit))
     }

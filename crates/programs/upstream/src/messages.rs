@@ -84,6 +84,51 @@ pub(crate) fn encryption_request() -> Vec<u8> {
     beginning(CAPABILITIES | ENCRYPTION)
 }
 
+/// Wishes of a client besides those that all of ours have, and how its texts are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientManner {
+    pub capabilities: u32,
+    pub character_set: u8,
+    /// The schema that it begins in; empty: none.
+    pub schema: String,
+}
+
+/// A connection begins in a schema.
+const WITH_SCHEMA: u32 = 8;
+/// More than ours that a client may have: counts of found rows, spaces behind names of functions, a
+/// person who types, several results of one statement.
+pub const CLIENT_CAPABILITIES: u32 = 2 | 0x100 | 0x400 | 0x2_0000 | 0x4_0000;
+
+/// The payload that says for whom a client connects.
+pub(crate) fn client_response(
+    user: &str,
+    proof: &[u8],
+    is_encrypted: bool,
+    manner: &ClientManner,
+) -> Vec<u8> {
+    let mut capabilities = CAPABILITIES | (manner.capabilities & CLIENT_CAPABILITIES);
+    if is_encrypted {
+        capabilities |= ENCRYPTION;
+    }
+    if !manner.schema.is_empty() {
+        capabilities |= WITH_SCHEMA;
+    }
+    let mut out = capabilities.to_le_bytes().to_vec();
+    out.extend_from_slice(&PACKET_MAX.to_le_bytes());
+    out.push(manner.character_set);
+    out.extend_from_slice(&[0; 23]);
+    out.extend_from_slice(user.as_bytes());
+    out.extend_from_slice(&[0, proof.len() as u8]);
+    out.extend_from_slice(proof);
+    for text in [&*manner.schema, NATIVE_PASSWORD] {
+        if !text.is_empty() {
+            out.extend_from_slice(text.as_bytes());
+            out.push(0);
+        }
+    }
+    out
+}
+
 /// The payload that says who connects.
 pub(crate) fn response(user: &str, proof: &[u8], is_encrypted: bool) -> Vec<u8> {
     let mut out = beginning(match is_encrypted {
@@ -152,7 +197,11 @@ pub(crate) fn native_proof(password: &str, challenge: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
     }
-    let once = Sha1::digest(password);
+    native_proof_by_key(&Sha1::digest(password).into(), challenge)
+}
+
+/// The same from the hash of the password.
+pub(crate) fn native_proof_by_key(once: &[u8; 20], challenge: &[u8]) -> Vec<u8> {
     let twice = Sha1::digest(once);
     let mask = Sha1::new()
         .chain_update(challenge)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use synod_tls::{ForeignTls, mode_open_to_all};
 
-use crate::config::{UpstreamAddress, UpstreamConfig};
+use crate::config::{UpstreamAddress, UpstreamConfig, UpstreamEncryption};
 use crate::error::UpstreamError;
 use crate::link::{Link, LinkReader, Packet, PacketError, read_packet, small_packet};
 use crate::messages::{
@@ -52,7 +52,8 @@ impl Session {
             let version = greeting.version;
             return Err(UpstreamError::OtherServer { version });
         }
-        let (link, number) = encrypt(socket, &greeting, number, config)?;
+        let encryption = config.encryption.as_ref();
+        let (link, number) = encrypt(socket, &greeting, number, &config.address.host, encryption)?;
         let mut session = Session {
             reader: link.reader(),
             link,
@@ -155,7 +156,7 @@ fn proof_of(password: &str, wish: &[u8]) -> Result<Vec<u8>, UpstreamError> {
     }
 }
 
-fn connect(address: &UpstreamAddress) -> io::Result<TcpStream> {
+pub(crate) fn connect(address: &UpstreamAddress) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let place = (address.host.clone(), address.port);
     let question = move || place.to_socket_addrs().map(Vec::from_iter);
@@ -193,7 +194,7 @@ fn resolved<T: Send + 'static>(
 }
 
 /// The greeting, and the number of the packet that answers it.
-fn greet(mut socket: &TcpStream) -> Result<(Greeting, u8), UpstreamError> {
+pub(crate) fn greet(mut socket: &TcpStream) -> Result<(Greeting, u8), UpstreamError> {
     let packet = receive(&mut socket)?;
     if let Some((0xff, rest)) = packet.payload.split_first() {
         return Err(refused("the connection", ServerError::parse(rest)));
@@ -204,20 +205,21 @@ fn greet(mut socket: &TcpStream) -> Result<(Greeting, u8), UpstreamError> {
 }
 
 /// The link for everything that follows, and the number of the next packet on it.
-fn encrypt(
+pub(crate) fn encrypt(
     socket: TcpStream,
     greeting: &Greeting,
     number: u8,
-    config: &UpstreamConfig,
+    host: &str,
+    encryption: Option<&UpstreamEncryption>,
 ) -> Result<(Link, u8), UpstreamError> {
-    let Some(encryption) = &config.encryption else {
+    let Some(encryption) = encryption else {
         return Ok((Link::clear(socket), number));
     };
     if !greeting.encrypts {
         return Err(UpstreamError::NoEncryption);
     }
     let tls = ForeignTls::load(&encryption.authorities, encryption.checks_name)?;
-    let state = tls.session(&config.address.host)?;
+    let state = tls.session(host)?;
     let clear = Link::clear(socket.try_clone().map_err(UpstreamError::Lost)?);
     let request = small_packet(number, &encryption_request());
     clear.send(&request).map_err(UpstreamError::Lost)?;

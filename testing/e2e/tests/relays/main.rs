@@ -3,5 +3,6 @@
 mod relay;
 mod relay_files;
 mod relay_refusals;
+mod relay_sql;
 mod relay_upstream;
 mod relay_words;

@@ -115,3 +115,41 @@ fn what_must_be_there_is_asked_for() {
     assert!(without("accounts").contains("SELECT PASSWORD"));
     assert!(without("cluster_name").contains("cluster_name = "));
 }
+
+#[test]
+fn servers_for_statements_are_those_of_the_relays_group() {
+    assert!(parse("").unwrap().sql.is_none());
+    let sql = parse("relay.sql_servers = [\"db1\", \"db2:3307\"]")
+        .unwrap()
+        .sql
+        .unwrap();
+    let servers: Vec<String> = sql.servers.iter().map(ToString::to_string).collect();
+    assert_eq!((&*servers[0], &*servers[1]), ("db1:3306", "db2:3307"));
+    assert!(sql.encryption.is_none());
+    let encrypted = "relay.sql_servers = [\"db1\"]\nrelay.sql_tls_ca = \"/ca.pem\"";
+    assert!(
+        parse(encrypted)
+            .unwrap()
+            .sql
+            .unwrap()
+            .encryption
+            .unwrap()
+            .checks_name
+    );
+    refused("relay.sql_servers = \"db1\"", "write a list");
+    refused("relay.sql_servers = []", "write a list");
+    refused("relay.sql_servers = [\"ssl://db1\"]", "relay.sql_tls_ca");
+    refused(
+        "relay.sql_tls_ca = \"/ca.pem\"",
+        "'relay.sql_servers' is missing",
+    );
+    refused(
+        "relay.sql_servers = [\"db1\"]\nrelay.sql_tls_verify_name = false",
+        "'relay.sql_tls_ca' is missing",
+    );
+    refused(
+        "relay.upstream = \"mysql://repl@db1\"\nrelay.upstream_server_id = 7\n\
+         relay.sql_servers = [\"db1\"]",
+        "Leave it out",
+    );
+}

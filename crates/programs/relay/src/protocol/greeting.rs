@@ -1,6 +1,7 @@
 //! The greeting of a connection: the relay shows a random text, the reader its name and a proof.
 
 use synod_binlog::until_zero;
+use synod_upstream::{CLIENT_CAPABILITIES, ClientManner};
 
 use crate::accounts::{Challenge, HASH_BYTES};
 
@@ -29,13 +30,25 @@ const STATUS: [u8; 2] = [2, 0];
 /// Bytes of the first part of the random text.
 const FIRST_PART: usize = 8;
 
-/// The payload that a connection begins with. `encrypts`: readers may ask for encryption.
-pub(crate) fn greeting(connection: u32, challenge: &Challenge, encrypts: bool) -> Vec<u8> {
+/// Offers of a relay to its callers, besides its binlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// Readers may ask for encryption.
+    pub(crate) encryption: bool,
+    /// Statements are passed on to a server.
+    pub(crate) sql: bool,
+}
+
+/// The payload that a connection begins with.
+pub(crate) fn greeting(connection: u32, challenge: &Challenge, offers: Offers) -> Vec<u8> {
     let (first, second) = challenge.split_at(FIRST_PART);
-    let capabilities = match encrypts {
-        true => CAPABILITIES | ENCRYPTION,
-        false => CAPABILITIES,
-    };
+    let mut capabilities = CAPABILITIES;
+    if offers.encryption {
+        capabilities |= ENCRYPTION;
+    }
+    if offers.sql {
+        capabilities |= CLIENT_CAPABILITIES;
+    }
     let [low, high, higher, highest] = capabilities.to_le_bytes();
     let mut out = vec![10];
     out.extend_from_slice(SERVER_VERSION.as_bytes());
@@ -69,10 +82,12 @@ pub(crate) struct Credentials {
     pub(crate) proof: Vec<u8>,
     /// The kind of proof; empty: the one that the greeting names.
     pub(crate) plugin: String,
+    pub(crate) manner: ClientManner,
 }
 
 /// Bytes of an answer before the name.
 const FIXED: usize = 4 + 4 + 1 + 23;
+const CHARACTER_SET_AT: usize = 4 + 4;
 
 /// Whether the reader asks for encryption, before it says who it is.
 pub(crate) fn asks_for_encryption(payload: &[u8]) -> bool {
@@ -96,9 +111,10 @@ pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
     } else {
         until_zero(&mut rest)?.to_vec()
     };
-    if capabilities & WITH_SCHEMA != 0 {
-        text(&mut rest)?;
-    }
+    let schema = match capabilities & WITH_SCHEMA {
+        0 => String::new(),
+        _ => text(&mut rest)?,
+    };
     let plugin = match capabilities & PLUGINS {
         0 => String::new(),
         _ => text(&mut rest).unwrap_or_default(),
@@ -107,6 +123,11 @@ pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
         name,
         proof,
         plugin,
+        manner: ClientManner {
+            capabilities,
+            character_set: *payload.get(CHARACTER_SET_AT)?,
+            schema,
+        },
     })
 }
 
@@ -127,6 +148,11 @@ mod tests {
         out
     }
 
+    fn offers(encryption: bool) -> Offers {
+        let sql = false;
+        Offers { encryption, sql }
+    }
+
     #[test]
     fn name_proof_and_kind_are_found() {
         let payload = response(
@@ -135,7 +161,10 @@ mod tests {
         );
         let found = credentials(&payload).unwrap();
         assert_eq!((&*found.name, &*found.proof), ("repl", &b"abc"[..]));
-        assert_eq!(found.plugin, NATIVE_PASSWORD);
+        assert_eq!(
+            (&*found.plugin, &*found.manner.schema),
+            (NATIVE_PASSWORD, "db")
+        );
         let old = credentials(&response(0, b"repl\0abc\0")).unwrap();
         assert_eq!((&*old.proof, &*old.plugin), (&b"abc"[..], ""));
         let no_text = credentials(&response(0, b"repl\0\xff\xfe\0")).unwrap();
@@ -146,7 +175,7 @@ mod tests {
     #[test]
     fn greeting_has_the_random_text_in_two_parts() {
         let challenge: Challenge = std::array::from_fn(|at| at as u8 + 1);
-        let bytes = greeting(3, &challenge, false);
+        let bytes = greeting(3, &challenge, offers(false));
         let begin = 1 + SERVER_VERSION.len() + 1 + 4;
         assert_eq!(bytes[begin..begin + 8], challenge[..8]);
         let second = begin + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10;
@@ -161,7 +190,7 @@ mod tests {
         assert!(!asks_for_encryption(b""));
         let challenge: Challenge = [7; HASH_BYTES];
         let offers = |encrypts| {
-            let bytes = greeting(1, &challenge, encrypts);
+            let bytes = greeting(1, &challenge, self::offers(encrypts));
             let at = 1 + SERVER_VERSION.len() + 1 + 4 + 8 + 1;
             u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) & ENCRYPTION != 0
         };

@@ -3,3 +3,4 @@
 pub(crate) mod greeting;
 pub(crate) mod packet;
 pub(crate) mod question;
+pub(crate) mod whose;

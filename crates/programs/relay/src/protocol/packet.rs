@@ -7,6 +7,7 @@
 use std::io::{self, Read, Write};
 
 use synod_tls::ServiceTls;
+use synod_upstream::server::RawPacket;
 use synod_upstream::{PACKET_BYTES_MAX, PacketError, read_packet};
 
 const HEADER_BYTES: usize = 4;
@@ -22,6 +23,12 @@ pub(crate) trait Connection: Read + Write {
     /// Whether the other side has ended it. The other side says nothing more, so what it says is
     /// passed over.
     fn has_ended(&mut self) -> bool;
+
+    /// Whether the other side has ended it; what it says is left to be read.
+    fn is_gone(&self) -> bool;
+
+    /// From now on the other side may be silent for hours, if its machine is there.
+    fn may_be_silent(&self) -> io::Result<()>;
 
     /// From now on only the system's limits hold, each for one call.
     fn lift_deadline(&mut self);
@@ -61,6 +68,26 @@ impl<S: Read + Write> Packets<S> {
         S: Connection,
     {
         self.stream.has_ended()
+    }
+
+    pub(crate) fn are_gone(&self) -> bool
+    where
+        S: Connection,
+    {
+        self.stream.is_gone()
+    }
+
+    pub(crate) fn may_be_silent(&self) -> io::Result<()>
+    where
+        S: Connection,
+    {
+        self.stream.may_be_silent()
+    }
+
+    /// Adds a packet of a server's answer, which has the number that follows.
+    pub(crate) fn pass(&mut self, packet: &RawPacket) -> io::Result<()> {
+        self.number = self.number.wrapping_add(1);
+        self.add(packet.bytes())
     }
 
     pub(crate) fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>
@@ -291,7 +318,7 @@ fn column(name: &str) -> Vec<u8> {
     out
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_length(out, text.len());
     out.extend_from_slice(text.as_bytes());
 }

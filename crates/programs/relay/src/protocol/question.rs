@@ -10,7 +10,7 @@ use synod_node::Seqno;
 
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Answer, Refusal};
-use crate::request::{Identity, file_name};
+use crate::request::{Identity, file_name, seqno_of};
 
 /// The answer to a replica with `replicate_events_marked_for_skip = FILTER_ON_MASTER`: it does not
 /// look at the mark itself.
@@ -77,7 +77,7 @@ fn set(list: &str, facts: &Facts, own: &mut ReaderVariables) -> Option<Answer> {
 }
 
 /// Whether a reader asks by a variable of its session that marked events be left out.
-fn asks_for_filter(name: &str, value: &str) -> bool {
+pub(crate) fn asks_for_filter(name: &str, value: &str) -> bool {
     let name = name.to_lowercase();
     let name = name.trim_start_matches('@');
     let scoped = ["session", "local"].iter().find_map(|scope| {
@@ -146,6 +146,9 @@ fn value_of(
     if let Some(text) = unquoted(expression) {
         return Ok(Some(text.to_owned()));
     }
+    if let Some(place) = after_word(expression, "BINLOG_GTID_POS") {
+        return Ok(facts.gtid_at(place));
+    }
     let is_number = !expression.is_empty() && expression.bytes().all(|b| b.is_ascii_digit());
     match expression.to_uppercase().as_str() {
         _ if is_number => Ok(Some(expression.to_owned())),
@@ -164,6 +167,9 @@ fn show(what: &str, facts: &Facts) -> Option<Answer> {
     if let Some(rest) = after_word(what, "VARIABLES") {
         return variables(rest, facts);
     }
+    if let Some(rest) = after_word(what, "STATUS") {
+        return snapshot(rest, facts);
+    }
     let is = |words: &[&str]| after_words(what, words) == Some("");
     if is(&["MASTER", "STATUS"]) || is(&["BINLOG", "STATUS"]) || is(&["BINARY", "LOG", "STATUS"]) {
         let columns = ["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB"];
@@ -181,6 +187,16 @@ fn show(what: &str, facts: &Facts) -> Option<Answer> {
         return Some(rows(&["Log_name", "File_size"], vec![row]));
     }
     None
+}
+
+/// The place of a snapshot in the binlog, as dumps of databases ask for it.
+fn snapshot(rest: &str, facts: &Facts) -> Option<Answer> {
+    let pattern = unquoted(after_word(rest, "LIKE")?)?.to_lowercase();
+    let rows = [
+        vec!["Binlog_snapshot_file".to_owned(), file_name(facts.last)],
+        vec!["Binlog_snapshot_position".to_owned(), "4".to_owned()],
+    ];
+    (pattern == "binlog_snapshot_%").then(|| self::rows(&["Variable_name", "Value"], rows.into()))
 }
 
 fn variables(rest: &str, facts: &Facts) -> Option<Answer> {
@@ -243,7 +259,13 @@ const ASKING: [&str; 6] = [
 fn asks_for_unknown(name: &str) -> bool {
     let name = one_name(name);
     let is_known = OBEYED.contains(&&*name) || HARMLESS.contains(&&*name);
-    !is_known && ASKING.iter().any(|begin| name.starts_with(begin))
+    !is_known && is_for_relays(&name)
+}
+
+/// Whether a variable of a session is for what serves a binlog.
+pub(crate) fn is_for_relays(name: &str) -> bool {
+    let name = one_name(name);
+    ASKING.iter().any(|begin| name.starts_with(begin))
 }
 
 /// The name of a variable in lower case, and in MariaDB's words.
@@ -265,6 +287,15 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// The GTID at a place, written as arguments in parentheses; none: NULL, as on a server.
+    fn gtid_at(&self, arguments: &str) -> Option<String> {
+        let inner = arguments.strip_prefix('(')?.strip_suffix(')')?;
+        let (file, _) = inner.split_once(',')?;
+        let has_own = self.gtids.0 == [self.identity.gtid(self.last)];
+        let seqno = seqno_of(unquoted(file)?).filter(|_| has_own)?;
+        Some(self.identity.gtid(seqno).to_string())
+    }
+
     /// The value of a variable, by its name in lower case.
     fn variable(&self, name: &str) -> Option<String> {
         let all = self.variables();
@@ -272,7 +303,7 @@ impl Facts {
         found.map(|(_, value)| value)
     }
 
-    fn variables(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
         let newest = self.gtids.to_string();
         let texts = |text: &str| text.to_owned();
@@ -321,7 +352,7 @@ impl ReaderVariables {
 }
 
 /// Parts of a list, divided at commas that are neither in quotes nor in parentheses.
-fn parts(list: &str) -> Vec<&str> {
+pub(crate) fn parts(list: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let (mut begin, mut depth, mut quote) = (0, 0_usize, None);
     for (at, character) in list.char_indices() {
@@ -343,7 +374,7 @@ fn parts(list: &str) -> Vec<&str> {
 }
 
 /// Rest of a text after its first word, compared without case.
-fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+pub(crate) fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let text = text.trim_start();
     let begin = text.get(..word.len())?;
     let rest = text.get(word.len()..)?;
@@ -351,13 +382,13 @@ fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     (begin.eq_ignore_ascii_case(word) && ends).then(|| rest.trim_start())
 }
 
-fn after_words<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
+pub(crate) fn after_words<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     words
         .iter()
         .try_fold(text, |rest, word| after_word(rest, word))
 }
 
-fn unquoted(text: &str) -> Option<&str> {
+pub(crate) fn unquoted(text: &str) -> Option<&str> {
     let text = text.trim();
     ['\'', '"'].into_iter().find_map(|quote| {
         let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
