@@ -46,6 +46,11 @@ list! { entries, "committed entry", EntryKind,
     EntryKind::Decision => "decision",
 }
 
+list! { signs_of_life, "sign of life of a process that stands still", bool,
+    true => "the leader's",
+    false => "another one's",
+}
+
 list! { append_outcomes, "answer to an append", AppendOutcome,
     AppendOutcome::Durable { .. } => "durable",
     AppendOutcome::PayloadMissing { .. } => "payload missing",
@@ -310,12 +315,13 @@ pub fn missing(coverage: &Coverage) -> Vec<String> {
     let faults: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
     let scenes: Vec<&str> = Scene::ALL.iter().map(|scene| scene.name()).collect();
     let options: Vec<&str> = switches(&options_of(1)).map(|(name, _)| name).to_vec();
-    let lists: [(&str, &[&str]); 16] = [
+    let lists: [(&str, &[&str]); 17] = [
         (MESSAGE, KINDS),
         (FAULT, &faults),
         (SCENE, &scenes),
         (OPTION, &options),
         (entries::TITLE, entries::ALL),
+        (signs_of_life::TITLE, signs_of_life::ALL),
         (append_outcomes::TITLE, append_outcomes::ALL),
         (results::TITLE, results::ALL),
         (join_replies::TITLE, join_replies::ALL),

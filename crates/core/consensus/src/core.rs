@@ -11,6 +11,7 @@ use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
 use crate::election::priority::{Deference, Priorities};
+use crate::election::silence::Silence;
 use crate::election::slow_votes::VoteRound;
 use crate::election::succession::Succession;
 use crate::membership::config::{Config, ConfigAt};
@@ -56,6 +57,7 @@ pub struct Core {
     /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
     /// heard.
     pub(crate) election_at: Option<Time>,
+    pub(crate) silence: Silence,
     pub(crate) vote_round: VoteRound,
     /// A candidate that cannot win counts this learner among the voters. Set by
     /// `note_unwinnable_candidate`, until a leader is heard.
@@ -149,6 +151,7 @@ impl Core {
             promise_until: now,
             next_leap_at: now,
             election_at: None,
+            silence: Silence::default(),
             vote_round: VoteRound::default(),
             may_stand_as_learner: false,
             deference: Deference::default(),
@@ -239,7 +242,7 @@ impl Core {
         match &self.state {
             State::Leader(_) => self.tick_leader(),
             State::Follower | State::PreCandidate { .. } | State::Candidate { .. } => {
-                if self.election_at.is_some_and(|at| at <= now) {
+                if self.election_at.is_some_and(|at| at <= now) && !self.has_stood_still() {
                     self.election_timeout();
                 }
             }

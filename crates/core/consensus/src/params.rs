@@ -60,6 +60,18 @@ pub struct Timing {
     pub retry_us: u64,
 }
 
+impl Timing {
+    /// Shortest silence of a leader, in microseconds, after which a follower becomes a candidate,
+    /// if the leader's process has given no other sign of life either: half of the shortest
+    /// election timeout, but longer than a promise.
+    pub fn silence_us(&self) -> u64 {
+        let longer_than_promise = self.promise_us.saturating_add(2 * self.heartbeat_us);
+        let half = self.election_timeout_min_us / 2;
+        half.max(longer_than_promise)
+            .min(self.election_timeout_min_us)
+    }
+}
+
 impl Default for Timing {
     fn default() -> Timing {
         Timing {

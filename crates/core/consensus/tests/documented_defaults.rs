@@ -29,6 +29,7 @@ fn documented_times_are_the_defaults() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/protocol.md");
     let document = std::fs::read_to_string(path).expect("the protocol's document");
     for (name, value) in [
+        ("silence_us()", Timing::default().silence_us()),
         ("heartbeat_us", heartbeat_us),
         ("promise_us", promise_us),
         ("election_timeout_min_us", election_timeout_min_us),

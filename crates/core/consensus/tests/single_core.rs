@@ -246,6 +246,33 @@ fn proposal(payload_len: u32) -> Proposal {
 
 // --- elections --------------------------------------------------------------------------------
 
+/// A follower whose timer fires a second late stood still: heartbeats may wait to be read.
+#[test]
+fn member_that_stood_still_reads_what_came_before_it_stands() {
+    let mut core = lone(hard(1), &[1], Time(0));
+    let heartbeat = || Body::Heartbeat {
+        commit: LogIndex(0),
+        sent_at: Time(1),
+        read_round: 0,
+    };
+    core.handle_message(Time(1), from(2, 1, heartbeat()));
+    effects(&mut core);
+    let late = Time(4 * SECOND);
+    core.handle_tick(late);
+    assert_eq!(sent(&effects(&mut core)), []);
+    let again = core.poll_timeout().expect("it waits");
+    assert!(again > late && again <= late.plus_us(200 * MS));
+    core.handle_message(late, from(2, 1, heartbeat()));
+    core.handle_tick(again);
+    assert_eq!(core.leader(), Some(id(2)), "it has read a heartbeat");
+    // Without one it stands, however late it is again.
+    core.handle_tick(again.plus_us(4 * SECOND));
+    let again = core.poll_timeout().expect("it waits");
+    core.handle_tick(again.plus_us(SECOND));
+    let asked = sent(&effects(&mut core));
+    assert!(matches!(asked[..], [.., Body::PreVote { .. }]), "{asked:?}");
+}
+
 #[test]
 fn vote_leaves_when_it_is_durable_and_only_one_per_term() {
     let mut core = lone(hard(1), &[1], Time(0));

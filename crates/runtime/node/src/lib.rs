@@ -21,7 +21,7 @@
 //! | `synod-in` | receives, and drives; or serves a client | its socket, and room in bytes |
 //! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
 //! | `synod-seek` | looks for the group, then for others of its name | a pause between rounds |
-//! | `synod-ping` | pings the connected members | a second between rounds |
+//! | `synod-ping` | pings the connected members | a quarter of a second between rounds |
 //!
 //! # Rules
 //!

@@ -34,7 +34,7 @@ pub(crate) const OWN: [OptionSpec; 31] = [
     duration("synod.election_timeout", "")
         .default(DefaultValue::Timing(Period::ElectionTimeout)).for_experts().works(
         "A member that receives nothing from a leader for this long, and by chance up to twice as \
-         long, becomes a candidate."),
+         long, becomes a candidate; after half of it if the leader answers no pings either."),
     duration("synod.heartbeat_period", "").default(DefaultValue::Timing(Period::Heartbeat)).works(
         "Time between a leader's heartbeats, shorter than a quarter of synod.election_timeout."),
     bool("synod.insecure", "no").works(

@@ -282,6 +282,20 @@ impl World {
         self.hit(id, Fault::Pause);
         let until_us = self.draw_pause();
         self.pause_until(id, until_us);
+        if self.chance(0.5) {
+            self.answer_pings_until(id, until_us);
+        }
+    }
+
+    /// The driver stands still, but the threads that answer pings run.
+    fn answer_pings_until(&mut self, id: MemberId, until_us: u64) {
+        let period_us = 2 * self.options.timing.heartbeat_us;
+        let others: Vec<MemberId> = self.nodes.keys().copied().filter(|to| *to != id).collect();
+        for at_us in (self.now_us..until_us).step_by(period_us as usize) {
+            for to in &others {
+                self.schedule_at(at_us, Event::Pong { of: id, to: *to });
+            }
+        }
     }
 
     /// The machine stands still with all its clocks, as a virtual machine that is paused does.

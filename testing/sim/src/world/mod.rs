@@ -17,9 +17,11 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, EntryId, GroupId, LogIndex, MemberId, Seqno, Time};
+use synod_member::Event as Input;
 use synod_wire::{CommandRefusal, Done};
 
 use crate::clients::Transaction;
+use crate::expected::signs_of_life;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::faults::strangers::Strangers;
 use crate::invariants::voters::VoterBounds;
@@ -48,6 +50,11 @@ pub(crate) enum Event {
         connection: u64,
         group: GroupId,
         frame: Bytes,
+    },
+    /// A process that stands still has answered a ping.
+    Pong {
+        of: MemberId,
+        to: MemberId,
     },
     Turn {
         node: MemberId,
@@ -410,6 +417,12 @@ impl World {
             Event::InjectFault => self.inject_fault(),
             Event::SceneStep(step) => self.perform_step(step),
             Event::Arrives { to, .. } => self.handle_member_event(to, None, event),
+            Event::Pong { of, to } => {
+                let is_cut = self.net.is_blocked(of, to) || self.net.is_blocked(to, of);
+                if self.is_up(of) && self.net.is_connected(of, to) && !is_cut {
+                    self.handle_member_event(to, None, event);
+                }
+            }
             Event::Turn { node, epoch }
             | Event::Synced { node, epoch }
             | Event::Apply { node, epoch }
@@ -440,6 +453,11 @@ impl World {
                 if self.net.connection(from, to) == connection {
                     self.arrives(from, to, group, &frame);
                 }
+            }
+            Event::Pong { of, .. } => {
+                let is_leader = self.process(id).driver.core().leader() == Some(of);
+                signs_of_life::count(&mut self.coverage, &is_leader);
+                self.feed(id, Input::Alive { member: of });
             }
             Event::Turn { .. } => {
                 self.process(id).turn_planned = false;

@@ -1,11 +1,13 @@
 //! Elections: terms, pre-votes, votes, promises. A leader exists per term at most once, because
 //! every voter has one vote per term and stores it before it answers. [`priority`] delays
 //! candidacies, and [`succession`] hands leadership over; neither changes who may vote for whom.
-//! [`slow_votes`] says how long members wait for the votes of a term. Sources: Raft (Ongaro and
+//! [`silence`] says when a leader counts as lost, [`slow_votes`] how long members wait for the
+//! votes of a term. Sources: Raft (Ongaro and
 //! Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation, sections 3.4, 3.6, 4.1,
 //! 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
+pub(crate) mod silence;
 pub(crate) mod slow_votes;
 pub(crate) mod succession;
 
@@ -202,9 +204,10 @@ impl Core {
             self.timing.election_timeout_max_us,
         );
         self.election_in(min, max);
+        self.begin_silence();
     }
 
-    fn election_in(&mut self, min_us: u64, max_us: u64) {
+    pub(crate) fn election_in(&mut self, min_us: u64, max_us: u64) {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
@@ -336,7 +339,7 @@ impl Core {
     /// configurations, as [`Core::handle_vote`] does.
     pub(crate) fn handle_pre_vote(&mut self, from: MemberId, term: Term, last: EntryId) {
         let awaits_elected = planted!(ConsentWhileVoting, self.awaits_elected(), else false);
-        let is_free = !self.is_promised() && !awaits_elected;
+        let is_free = !self.is_promised() && !awaits_elected && !self.leader_shows_life();
         let granted = term > self.hard.term && self.is_up_to_date(last) && is_free;
         let mut message = self.message(from, Body::PreVoteReply { granted });
         if granted {

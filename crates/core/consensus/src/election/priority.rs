@@ -17,6 +17,8 @@ use crate::types::{EntryId, MemberId, Time};
 /// Most steps that a member of ordinary weight defers, one for each voter of higher weight. More
 /// would only prolong the time without a leader.
 const STEPS_MAX: u64 = 2;
+/// Most steps that a member defers in a silence, one for each voter of equal rank that goes first.
+const EQUAL_STEPS_MAX: u64 = 4;
 /// Steps that a member of weight zero defers if any voter has a higher weight.
 const STEPS_OF_ZERO: u64 = 4;
 
@@ -81,6 +83,13 @@ pub(crate) struct Priorities {
     others: Option<BTreeMap<MemberId, LeaderWeight>>,
 }
 
+impl Priorities {
+    /// Whether the driver has set the others' weights since the start.
+    pub(crate) fn are_known(&self) -> bool {
+        self.others.is_some()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Deference {
     /// Whether the connection to the leader broke, so that all members become candidates soon.
@@ -94,6 +103,7 @@ pub(crate) struct Deference {
 #[derive(Clone, Copy, Debug)]
 struct Delay {
     since: Time,
+    is_silent: bool,
     /// The leader that is not heard any more; this member does not defer to it.
     lost_leader: Option<MemberId>,
 }
@@ -153,7 +163,8 @@ impl Core {
         }
         let delay = self.deference.delay;
         let lost_leader = delay.map_or(self.leader, |delay| delay.lost_leader);
-        let delay_us = self.deference_us(lost_leader);
+        let is_silent = delay.map_or_else(|| self.is_silent(), |delay| delay.is_silent);
+        let delay_us = self.deference_us(lost_leader, is_silent);
         if delay_us == 0 {
             return false;
         }
@@ -161,7 +172,11 @@ impl Core {
             Some(delay) => delay.since,
             None => {
                 let since = self.now;
-                self.deference.delay = Some(Delay { since, lost_leader });
+                self.deference.delay = Some(Delay {
+                    since,
+                    is_silent,
+                    lost_leader,
+                });
                 self.leader = None;
                 self.publish_role();
                 since
@@ -176,30 +191,37 @@ impl Core {
     }
 
     /// How long to defer to voters of higher rank other than the lost leader; zero: not at all.
-    fn deference_us(&self, lost_leader: Option<MemberId>) -> u64 {
+    fn deference_us(&self, lost_leader: Option<MemberId>, is_silent: bool) -> u64 {
         let own = self.own_rank();
-        let mut voters = self.log.config().config.voters();
+        let config = &self.log.config().config;
+        let others = || config.voters().filter(|id| Some(*id) != lost_leader);
         let ordinary = Rank {
             has_data: true,
             weight: LeaderWeight::default(),
         };
         let steps = match &self.priorities.others {
             // Right after a start, suppose that the others have a database and ordinary weight.
-            None => u64::from(own < ordinary && voters.any(|id| id != self.id)),
+            None => u64::from(own < ordinary && config.voters().any(|id| id != self.id)),
             Some(_) => {
-                let is_preferred = |id| Some(id) != lost_leader && self.rank_of(id) > Some(own);
-                match voters.filter(|id| is_preferred(*id)).count() as u64 {
+                // All notice a silence at the same time: equal ones stand one after the other.
+                let goes_first = |id| is_silent && id < self.id && self.rank_of(id) == Some(own);
+                let first = others().filter(|id| goes_first(*id)).count() as u64;
+                let is_heavier = |id: &MemberId| self.rank_of(*id) > Some(own);
+                let steps = match others().filter(is_heavier).count() as u64 {
                     0 => 0,
                     _ if own.is_last_choice() => STEPS_OF_ZERO,
                     heavier => heavier.min(STEPS_MAX),
-                }
+                };
+                steps + first.min(EQUAL_STEPS_MAX)
             }
         };
         // All voters that defer to none become candidates within one step of each other. After a
         // hint that is one heartbeat interval at random, and up to three more if the first pre-vote
-        // was too early.
+        // was too early. In a silence it is one at random, and one between two heartbeats.
         let step_us = if self.deference.is_hinted {
             5 * self.timing.heartbeat_us
+        } else if is_silent {
+            3 * self.timing.heartbeat_us
         } else {
             self.timing.election_timeout_max_us - self.timing.election_timeout_min_us
         };

@@ -140,6 +140,10 @@ pub enum Event {
     LinkDown {
         member: MemberId,
     },
+    /// A member's process has answered a ping that was sent just now. Its driver may stand still.
+    Alive {
+        member: MemberId,
+    },
     /// A member was found: this member has called an address of its own, and that member answered.
     /// A call of another process is not one of these.
     MemberFound {

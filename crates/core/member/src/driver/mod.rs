@@ -259,6 +259,7 @@ impl Driver {
                 self.ctx.core.peer_disconnected(self.ctx.turns.now, member);
                 self.catch_up.fetching.fetch_elsewhere(&self.ctx, member);
             }
+            Event::Alive { member } => self.ctx.core.note_alive(self.ctx.turns.now, member),
             Event::MemberFound {
                 member,
                 address,

@@ -31,8 +31,8 @@ const STRANGER_FRAME_MAX: u32 = 64 * 1024;
 /// A stranger that sends nothing for this time is disconnected.
 const STRANGER_IDLE: Duration = Duration::from_secs(15);
 /// Pings of a connection that come sooner than this after an answered one are not answered: members
-/// ping once a second.
-const PING_PAUSE: Duration = Duration::from_millis(200);
+/// ping four times a second.
+const PING_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that a small message takes in memory, beside its frame.
 const FRAME_OVERHEAD: usize = 256;
 

@@ -1,13 +1,14 @@
-//! Pings: every second each connected member is asked how far away it is, and what its clock shows.
-//! Both are for operators only: nothing that this member decides depends on them. The thread that
-//! reads a ping answers it, as far as the socket takes the answer at once.
+//! Pings: four times a second each connected member is asked how far away it is, and what its clock
+//! shows. Both are for operators only. That it answers at all is a sign of life for the core
+//! ([`Event::Alive`]). The thread that reads a ping answers it, as far as the socket takes the
+//! answer at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{MemberId, SessionId, Time};
-use synod_member::{Host, Level, Shared, Topic, lock};
+use synod_member::{Event, Host, Level, Shared, Topic, lock};
 use synod_wire::{Lane, PeerMessage};
 
 use super::Transport;
@@ -16,17 +17,19 @@ use crate::clock::Clock;
 use crate::wait::EventCount;
 
 /// Time between two rounds of pings.
-const PERIOD: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_millis(250);
+/// An answer that took longer says nothing about the present.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 /// Clocks that differ by more than this, for certain, are said to differ. Microseconds.
 const APART_US: u64 = 1_000_000;
 /// They are said to agree again below this. Microseconds.
 const TOGETHER_US: u64 = 500_000;
 /// Pings whose answers are waited for: a link may be some seconds long.
-const UNDER_WAY_MAX: usize = 16;
+const UNDER_WAY_MAX: usize = 64;
 /// A sample counts for so long.
 const SAMPLE_LIFE: Duration = Duration::from_secs(60);
-/// Samples that are kept: one a second.
-const SAMPLES_MAX: usize = 64;
+/// Samples that are kept: four a second.
+const SAMPLES_MAX: usize = 256;
 /// A round trip is not known any more if no ping was answered for this time.
 const ANSWER_LIFE: Duration = Duration::from_secs(10);
 /// Bound on offsets, in microseconds: a hundred years. A clock without a battery begins in 1970.
@@ -116,8 +119,13 @@ impl Transport {
         // the round trip longer, and with it the error that is stated.
         let wall_us = (self.pings.wall_clock)();
         let now = self.pings.clock.now();
-        if let Some(times) = lock(&self.pings.links).get_mut(&by) {
-            times.answered(now, wall_us, number, peer_wall_us);
+        let mut links = lock(&self.pings.links);
+        let answered = links
+            .get_mut(&by)
+            .and_then(|times| times.answered(now, wall_us, number, peer_wall_us));
+        drop(links);
+        if answered.is_some_and(|round_trip| round_trip < SIGN_OF_LIFE) {
+            self.send_event(Event::Alive { member: by });
         }
     }
 
@@ -201,13 +209,20 @@ impl LinkTimes {
     }
 
     /// The peer has answered a ping: its clock shows `peer_wall_us`, this member's `wall_us`, both
-    /// in microseconds since 1970. An answer to no ping under way is ignored.
-    fn answered(&mut self, now: Time, wall_us: u64, number: u64, peer_wall_us: u64) {
-        let found = self.under_way.iter().position(|(sent, _)| *sent == number);
-        let Some((_, sent_at)) = found.and_then(|at| self.under_way.drain(..=at).next_back())
-        else {
-            return;
-        };
+    /// in microseconds since 1970. Returns the round trip; none: the answer is to no ping under way,
+    /// and is ignored.
+    fn answered(
+        &mut self,
+        now: Time,
+        wall_us: u64,
+        number: u64,
+        peer_wall_us: u64,
+    ) -> Option<Duration> {
+        let found = self
+            .under_way
+            .iter()
+            .position(|(sent, _)| *sent == number)?;
+        let (_, sent_at) = self.under_way.drain(..=found).next_back()?;
         let round_trip_us = now.since_us(sent_at);
         self.answered_at = now;
         // One answer counts an eighth, as in TCP (RFC 6298, section 2).
@@ -224,6 +239,7 @@ impl LinkTimes {
             round_trip_us,
             ahead_us: bounded(i128::from(peer_wall_us) - answered_us),
         });
+        Some(Duration::from_micros(round_trip_us))
     }
 
     #[cfg(test)]
