@@ -209,8 +209,8 @@ impl LinkTimes {
     }
 
     /// The peer has answered a ping: its clock shows `peer_wall_us`, this member's `wall_us`, both
-    /// in microseconds since 1970. Returns the round trip; none: the answer is to no ping under way,
-    /// and is ignored.
+    /// in microseconds since 1970. Returns the round trip; none: the answer is to no ping under
+    /// way, and is ignored.
     fn answered(
         &mut self,
         now: Time,
