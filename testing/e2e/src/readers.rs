@@ -1,10 +1,12 @@
 //! Readers of binlogs that are no servers: what change data capture is made of. Each prints the
 //! changes of rows that it reads from a relay, a line for each.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use crate::failure::Outcome;
+use crate::failure::{Outcome, Why};
 use crate::harness::{self, TestCluster};
 use crate::place;
 use crate::programs::output_of;
@@ -69,6 +71,48 @@ impl Readers {
         let mut command = Command::new(self.dir.join("go-mysql"));
         command.args([&relay.to_string(), after, relay::USER, relay::PASSWORD]);
         lines_of(command, "go-mysql")
+    }
+}
+
+impl Readers {
+    /// Starts Debezium: a snapshot of these tables, then their changes, in lines of JSON at the end
+    /// of the file `changes` in this directory, behind a line `begin`. It continues an earlier run
+    /// with that directory, and dies with this process.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn debezium(&self, relay: u16, tables: &str, dir: &Path) -> Outcome<Child> {
+        let archives = self.dir.join("debezium");
+        let append = |name: &str| {
+            let mut options = File::options();
+            options
+                .create(true)
+                .append(true)
+                .open(dir.join(name))
+                .why("a file of Debezium")
+        };
+        let mut changes = append("changes")?;
+        // An earlier run may have been killed amid a line.
+        changes.write_all(b"\n").why("a file of Debezium")?;
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "java", "-Xmx256m", "-cp"])
+            .arg(format!(
+                "{0}/changes-1.jar:{0}/dependency/*",
+                archives.display()
+            ))
+            .args([
+                "Changes",
+                &relay.to_string(),
+                relay::USER,
+                relay::PASSWORD,
+                tables,
+            ])
+            .arg(dir)
+            .stdin(Stdio::null())
+            .stdout(changes)
+            .stderr(append("debezium.log")?);
+        command.spawn().why("starting Debezium")
     }
 }
 

@@ -30,6 +30,9 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
 const LEVEL_AFTER: Duration = Duration::from_secs(7);
 /// Pause at the end of the log, whose entries can be read a moment after it has moved.
 const TAIL_PAUSE: Duration = Duration::from_millis(50);
+/// Time of a binlog's format, in seconds. Debezium 3.2 ends with an error at a transaction before
+/// which it has seen none but zero.
+const FORMAT_TIME: u32 = 1;
 /// Before each event of a dump: an event follows.
 const EVENT: [u8; 1] = [0];
 /// The same for a reader that wants to acknowledge events: this one needs no acknowledgement. The
@@ -341,11 +344,11 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         Ok(binlog)
     }
 
-    /// Sends the head of a binlog: its format, and the GTIDs before it. Their time is zero:
-    /// programs that stop at a time compare it with that of every event.
+    /// Sends the head of a binlog: its format, and the GTIDs before it. Their times are before all
+    /// others: programs that stop at a time compare it with that of every event.
     fn open(&mut self, source: &dyn Transactions) -> Result<(), SourceError> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
-        let format = self.writer.format(version, 0);
+        let format = self.writer.format(version, FORMAT_TIME);
         self.send(format)?;
         let gtids = source.gtids().body();
         self.take(&Outgoing::new(EventType::GTID_LIST, 0, gtids))

@@ -3,6 +3,7 @@
 
 mod around;
 mod dashboard;
+mod debezium;
 mod monitoring;
 mod playground;
 mod prometheus;

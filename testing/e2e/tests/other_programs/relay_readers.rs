@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use synod_e2e::readers::{Readers, Schema};
-use synod_e2e::relay::Relay;
+use synod_e2e::relay::{PASSWORD, Relay, USER};
 use synod_e2e::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
@@ -31,7 +31,13 @@ fn changes_are_read_by_programs_for_that() -> Outcome {
     let readers = Readers::install()?;
     let (cluster, secret) = TestCluster::with_secret("relay-readers", BASE_PORT, 1)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;
+    let server = format!("[\"127.0.0.1:{}\"]", cluster.port(1));
+    relay.set("relay.sql_servers", &server);
     relay.join()?;
+    cluster.execute(
+        1,
+        &format!("GRANT SELECT ON *.* TO {USER} IDENTIFIED BY '{PASSWORD}'"),
+    )?;
     let outcome = read(&cluster, &relay, &readers);
     if outcome.is_err() {
         eprintln!("{}\n{}", cluster.describe(), relay.says());
@@ -48,7 +54,13 @@ fn read(cluster: &TestCluster, relay: &Relay, readers: &Readers) -> Outcome {
     // The statement, and three transactions.
     await_gtids(relay, before.len() + 4)?;
     let last = before.last().cloned().unwrap_or_default();
-    read_changes(readers, relay.port, &last, &Schema::of(cluster))
+    // The relay asks the server.
+    let schema = Schema {
+        port: relay.port,
+        user: USER,
+        password: PASSWORD,
+    };
+    read_changes(readers, relay.port, &last, &schema)
 }
 
 #[test]
