@@ -85,7 +85,7 @@ fn group(name: &str, node: &NodeStatus, members: &[Member]) -> Group {
         view: node.view.number,
         commit_seqno: node.commit_seqno.0,
         commit_index: node.commit_index.0,
-        has_one_writer: node.writers == Writers::Leader,
+        has_one_writer: node.settings.writers == Writers::Leader,
     }
 }
 
