@@ -79,6 +79,8 @@ pub struct NodeStatus {
     /// On the leader, why commits wait for a region, or are in fewer of them; empty: they are in as
     /// many, or this member does not lead.
     pub commit_regions_trouble: String,
+    /// Whether that is a wait.
+    pub commits_wait_for_region: bool,
     /// Messages refused because their senders have no right to them, since the start.
     pub refused_messages: u64,
     /// How far databases lag, and at which pace actions are admitted.

@@ -67,6 +67,7 @@ impl RegionWatch {
         }
         let mut status = lock(&ctx.links.shared.status);
         status.commit_regions_trouble = text.unwrap_or_default();
+        status.commits_wait_for_region = self.told == Some(Trouble::Waits);
     }
 }
 
