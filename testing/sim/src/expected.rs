@@ -163,11 +163,12 @@ const FAULT: &str = "fault";
 const OPTION: &str = "option";
 
 /// Options that are on or off, by name.
-fn switches(options: &Options) -> [(&'static str, bool); 16] {
+fn switches(options: &Options) -> [(&'static str, bool); 17] {
     [
         ("loggers", options.loggers > 0),
         ("learners", options.learners > 0),
         ("regions", options.has_regions),
+        ("commits in regions", options.commits_in_regions),
         ("bounded disks", options.disk_bytes > 0),
         ("drops full logs", options.drops_full_logs),
         ("bounded lag", options.apply_lag_max_us > 0),
@@ -226,7 +227,7 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ),
     ("message: pong", "as the ping"),
     (
-        "message: writers refused",
+        "message: setting refused",
         "needs a silent leader: member/driver/writers",
     ),
     (

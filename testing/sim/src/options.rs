@@ -144,6 +144,8 @@ pub struct Options {
     pub learners: usize,
     /// Whether the members are in two regions, in turn.
     pub has_regions: bool,
+    /// Whether commits are on disks of both regions: where [`Options::is_about_time`] is false.
+    pub commits_in_regions: bool,
     /// Timing of the protocol. Members have shorter promises, too.
     pub timing: Timing,
     /// By how much the rates of two members' clocks may differ, in parts per million.
@@ -289,6 +291,7 @@ impl Options {
             loggers,
             learners,
             has_regions: false,
+            commits_in_regions: false,
             timing: draw_timing(rng),
             clock_drift_ppm: pick(rng, &[20_000, 20_000, 100_000, 100_000]),
             limits: draw_limits(rng),
@@ -383,6 +386,14 @@ impl Options {
         // What the only writer writes fails nowhere else.
         let is_about_load = is_about_load || self.failing_actions;
         seed % 16 == 13 && !is_about_load
+    }
+
+    /// Whether some rule of this run is about how soon something is committed.
+    pub(crate) fn is_about_time(&self) -> bool {
+        let is_about_load = self.hung_disks || self.lagging_databases || self.slow_disks;
+        let is_about_members = self.replaced_voters || self.lost_beside_logger || self.any_orders;
+        let is_about_databases = self.two_histories || self.long_copies || self.failing_actions;
+        is_about_load || is_about_members || is_about_databases || self.following_writers
     }
 
     /// Whether operators hold the group's protocol version: in one seed of four of those with

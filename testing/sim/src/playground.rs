@@ -303,6 +303,7 @@ fn options(voters: usize) -> Options {
         loggers: 0,
         learners: 0,
         has_regions: false,
+        commits_in_regions: false,
         timing: Timing::default(),
         limits: Limits::default(),
         segment_bytes: 64 << 10,

@@ -32,6 +32,8 @@ use crate::world::{Event, MS, SECOND, World};
 pub fn options_of(seed: u64) -> Options {
     let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
     Profile::of(seed).apply(seed, &mut options);
+    options.commits_in_regions = seed % 16 == 7 && !options.is_about_time();
+    options.has_regions |= options.commits_in_regions;
     options
 }
 
@@ -145,6 +147,9 @@ impl World {
         self.note(MemberId::NONE, What::Phase { name: "liveness" });
         self.is_liveness_phase = true;
         self.net.healed = true;
+        for id in self.up() {
+            self.give_regions_up(id);
+        }
         self.finish_upgrade();
         let survivors = if self.options.two_histories {
             self.meet_two_histories()
@@ -194,6 +199,7 @@ impl World {
                 && world.core(founder).config().config.members.len() == voters + loggers + learners
                 && world.core(founder).config().index <= world.core(founder).commit_index()
         });
+        let formed = formed && (!self.options.commits_in_regions || self.ask_for_regions(founder));
         self.options.faults = faults;
         self.net.healed = false;
         if !formed {

@@ -40,6 +40,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::ForgetUnflushed | Bug::ApplyTwice => 60 * nth - 27,
         Bug::WaitForOne => 16 * nth - 5,
         Bug::WriteElsewhere | Bug::WriteBeforeApplied => 16 * nth - 3,
+        Bug::ForgetRegions => 16 * nth - 9,
         Bug::RiseThoughHeld => 4 * nth - 3,
         Bug::SlowestSetsThePace | Bug::LagWithoutBound => 60 * nth - 38,
         _ => nth,
@@ -259,6 +260,11 @@ fn commits_that_do_not_wait_for_all_are_found() {
 #[test]
 fn writes_of_two_writers_are_found() {
     are_found(&[Bug::WriteElsewhere, Bug::WriteBeforeApplied]);
+}
+
+#[test]
+fn commits_in_one_region_are_found() {
+    are_found(&[Bug::ForgetRegions]);
 }
 
 #[test]

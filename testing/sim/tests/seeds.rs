@@ -215,6 +215,20 @@ fn only_the_writer_writes() {
     assert!(refused > 100, "{refused} writes elsewhere were refused");
 }
 
+/// The groups of these seeds lose regions, too, and have to commit between that.
+#[test]
+fn commits_are_in_two_regions() {
+    let mut committed = 0;
+    for nth in 1..=12 {
+        let seed = 16 * nth - 9;
+        let mut options = options_of(seed);
+        options.safety_us = 4_000_000;
+        let passed = run(seed, options, false).unwrap_or_else(|failed| panic!("{failed}"));
+        committed += passed.coverage.of("commit in two regions");
+    }
+    assert!(committed > 1000, "{committed} commits");
+}
+
 /// Messages overtake each other, and a lagging member refuses most of them. The ranges that wait to
 /// be read for it must not grow faster than they are read.
 #[test]

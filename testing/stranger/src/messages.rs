@@ -4,7 +4,8 @@ use bytes::Bytes;
 use synod_certify::{Class, KeySet};
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId,
-    LogBase, LogIndex, MemberId, Message, Origin, Seqno, SessionId, Term, Time, Writers,
+    GroupSetting, LogBase, LogIndex, MemberId, Message, Origin, Seqno, SessionId, Term, Time,
+    Writers,
 };
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
@@ -248,11 +249,11 @@ impl Ends {
                 }),
             },
             PeerMessage::VoteOrder { votes: false },
-            PeerMessage::WritersOrder {
-                writers: Writers::Leader,
+            PeerMessage::SettingOrder {
+                setting: GroupSetting::Writers(Writers::Leader),
             },
-            PeerMessage::WritersRefused {
-                writers: Writers::Leader,
+            PeerMessage::SettingRefused {
+                setting: GroupSetting::Writers(Writers::Leader),
                 text: text(),
             },
             PeerMessage::Survivor(SurvivorReport {

@@ -1,7 +1,8 @@
 //! The values that a core's commands take and return, and their errors. A command that returns an
 //! error has changed nothing.
 
-use crate::membership::config::{Member, VersionRange, Writers};
+use crate::membership::config::{Member, VersionRange};
+use crate::membership::settings::GroupSetting;
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +65,8 @@ pub enum ConfigChange {
     HoldProtocol(u16),
     /// The group's protocol version is held no more.
     ReleaseProtocol,
-    /// The group takes the writes of these members from now on.
-    SetWriters(Writers),
+    /// The group has this setting from now on.
+    Set(GroupSetting),
 }
 
 /// Error of a configuration change that was not made.
@@ -99,8 +100,8 @@ pub enum ConfigError {
     ProtocolHeld { protocol: u16 },
     #[error("the group's protocol version rises by itself already")]
     ProtocolNotHeld,
-    #[error("the group has writers={writers} already")]
-    WritersAlreadySo { writers: Writers },
+    #[error("the group {setting} already")]
+    SettingAlreadySo { setting: GroupSetting },
     #[error("no voter would be left")]
     NoVoterLeft,
     /// The configuration would be larger than what every log can hold.

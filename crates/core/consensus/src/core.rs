@@ -19,6 +19,7 @@ use crate::message::{Body, LogBase, Message};
 use crate::params::{CoreParams, Limits, Recovered, Timing};
 use crate::read_index::FollowerReads;
 use crate::replication::leader::Leading;
+use crate::replication::regions::VoterRegions;
 use crate::tail::LogView;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 use crate::unsent_answers::Waiting;
@@ -75,6 +76,7 @@ pub struct Core {
     published: RoleChange,
     pub(crate) eligible: BTreeSet<MemberId>,
     pub(crate) reads: FollowerReads,
+    pub(crate) regions: VoterRegions,
     pub(crate) counters: Counters,
 }
 
@@ -169,6 +171,7 @@ impl Core {
             },
             eligible: BTreeSet::new(),
             reads: FollowerReads::default(),
+            regions: VoterRegions::default(),
             counters: Counters::default(),
             timing,
             log,

@@ -133,12 +133,14 @@ pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket
 pub use election::priority::{LeaderPreference, LeaderWeight};
 pub use election::succession::{Preferred, Reason, StalledDisk, WritingPlace};
 pub use membership::config::{
-    CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, Member, Role, VersionRange, Writers,
+    CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, Member, Role, VersionRange,
 };
+pub use membership::settings::{CommitRegions, GroupSetting, GroupSettings, Writers};
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use params::{CoreParams, Limits, Recovered, Timing};
 pub use proposals::dedup::{DedupVerdict, ProposalDedup};
 pub use proposals::outbox::{Outbox, SendProposal};
+pub use replication::regions::RegionWait;
 pub use types::{
     EntryHeader, EntryId, EntryKind, GroupId, HardState, LogIndex, LogMark, MemberId, Origin,
     ParseGroupIdError, Seqno, SessionId, Term, Time,

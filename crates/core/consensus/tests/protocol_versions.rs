@@ -3,7 +3,9 @@
 mod harness;
 
 use harness::{Options, SECOND, Sim, id, member};
-use synod_consensus::{Config, ConfigChange, ConfigError, Member, MemberId, VersionRange, Writers};
+use synod_consensus::{
+    Config, ConfigChange, ConfigError, GroupSetting, Member, MemberId, VersionRange, Writers,
+};
 
 fn speaking(n: u64, min: u16, max: u16) -> Member {
     Member {
@@ -136,16 +138,16 @@ fn released_version_rises_by_itself() {
 #[test]
 fn writers_are_set() {
     let mut sim = Sim::group(7, 3, Options::default());
-    let set = |sim: &mut Sim, writers| {
-        let changed = try_change(sim, ConfigChange::SetWriters(writers));
+    let set = |sim: &mut Sim, setting| {
+        let changed = try_change(sim, ConfigChange::Set(setting));
         sim.expect("level logs", 10 * SECOND, Sim::is_level);
         changed
     };
-    for writers in [Writers::Leader, Writers::Any] {
-        assert_eq!(set(&mut sim, writers), Ok(()));
-        assert!((1..=3).all(|n| config(&sim, id(n)).writers == writers));
-        let already = ConfigError::WritersAlreadySo { writers };
-        assert_eq!(set(&mut sim, writers), Err(already));
+    for setting in [Writers::Leader, Writers::Any].map(GroupSetting::Writers) {
+        assert_eq!(set(&mut sim, setting), Ok(()));
+        assert!((1..=3).all(|n| config(&sim, id(n)).settings.has(setting)));
+        let already = ConfigError::SettingAlreadySo { setting };
+        assert_eq!(set(&mut sim, setting), Err(already));
     }
 }
 

@@ -89,8 +89,8 @@ pub use deliver::{
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, FailedCall, ForceDone,
     FullLogPolicy, LeaderPlacement, LeaveDone, LiveSetting, Load, Me, OwnLogTimes,
-    QuorumLossPolicy, ReadDone, Reply, SignOfLife, Submission, VoterPolicy, WritePermission,
-    WritersRefusal, WritersRequest,
+    QuorumLossPolicy, ReadDone, Reply, SettingRefusal, SettingRequest, SignOfLife, Submission,
+    VoterPolicy, WritePermission,
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{

@@ -21,6 +21,12 @@ pub enum Setting {
     LogMinFree,
     /// Policy for logs that are full of actions that too few databases have.
     LogFull,
+    /// The region of this member.
+    Region,
+    /// The number of regions in which commits are on a voter's disk.
+    CommitRegions,
+    /// How long commits wait for a region.
+    CommitRegionsTimeout,
     /// Whether connections between members are encrypted.
     Encryption,
     /// Whether members without encryption are accepted, for the time of a change.
@@ -29,7 +35,7 @@ pub enum Setting {
 
 impl Setting {
     /// All of them, for hosts that check their table of names.
-    pub const ALL: [Setting; 10] = [
+    pub const ALL: [Setting; 13] = [
         Setting::MemberName,
         Setting::MemberAddress,
         Setting::GroupAddress,
@@ -38,6 +44,9 @@ impl Setting {
         Setting::LogRetainSize,
         Setting::LogMinFree,
         Setting::LogFull,
+        Setting::Region,
+        Setting::CommitRegions,
+        Setting::CommitRegionsTimeout,
         Setting::Encryption,
         Setting::AcceptUnencrypted,
     ];
@@ -53,6 +62,9 @@ impl Setting {
             Setting::LogRetainSize => "log retain size",
             Setting::LogMinFree => "log min free",
             Setting::LogFull => "log full",
+            Setting::Region => "region",
+            Setting::CommitRegions => "commit regions",
+            Setting::CommitRegionsTimeout => "commit regions timeout",
             Setting::Encryption => "encryption",
             Setting::AcceptUnencrypted => "acceptance of unencrypted connections",
         }

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_consensus::{
-    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term, Time, Writers,
+    GroupId, GroupSettings, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term,
+    Time,
 };
 use synod_log::LogReader;
 use synod_planted::planted;
@@ -73,8 +74,13 @@ pub struct NodeStatus {
     pub protocol_is_held: bool,
     /// Number of the format in which this member's log is written; zero before it is known.
     pub log_format: u32,
-    /// Members whose writes the group takes, by the newest configuration in this member's log.
-    pub writers: Writers,
+    /// Settings of the group, by the newest configuration in this member's log.
+    pub settings: GroupSettings,
+    /// On the leader, why commits wait for a region, or are in fewer of them; empty: they are in as
+    /// many, or this member does not lead.
+    pub commit_regions_trouble: String,
+    /// Whether that is a wait.
+    pub commits_wait_for_region: bool,
     /// Messages refused because their senders have no right to them, since the start.
     pub refused_messages: u64,
     /// How far databases lag, and at which pace actions are admitted.

@@ -96,6 +96,8 @@ bugs! {
         LagWithoutBound,
         /// consensus: half of the voters count as a majority.
         HalfIsMajority,
+        /// consensus: a leader commits what a majority has, in whatever regions.
+        ForgetRegions,
         /// consensus: the configuration is changed while the last change is not committed.
         TwoChangesAtOnce,
         /// consensus: followers append entries that do not continue their logs.

@@ -13,8 +13,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Origin, Seqno, SessionId, Term,
-    Time, VersionRange, Writers,
+    EntryId, EntryKind, GroupId, GroupSetting, GroupSettings, LeaderWeight, LogIndex, MemberId,
+    Origin, Seqno, SessionId, Term, Time, VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
@@ -153,7 +153,8 @@ wrapped! { GroupId LogIndex MemberId Seqno SessionId Term Time }
 by_code! {
     "entry kind": EntryKind, |kind| kind as u8, EntryKind::from_code;
     "leader weight": LeaderWeight, LeaderWeight::get, LeaderWeight::new;
-    "writers": Writers, |writers| writers as u8, Writers::from_code;
+    "settings": GroupSettings, GroupSettings::code, GroupSettings::from_code;
+    "setting": GroupSetting, GroupSetting::code, GroupSetting::from_code;
 }
 coded! { "yes or no": bool {
     0 () [false]

@@ -22,7 +22,7 @@ const INTRODUCED_BYTES_MIN: usize = 8 + 2 + 1;
 
 record! {
     ConfigAt { index, config }
-    Config { protocol, writers, protocol_is_held, members: Configured }
+    Config { protocol, settings, protocol_is_held, members: Configured }
     Member {
         role, has_data, name: NAME, address: ADDRESS, versions, certificate: Maybe(CERTIFICATE)
     }

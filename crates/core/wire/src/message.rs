@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Origin, Seqno,
-    SessionId, Term, Time, VersionRange, Writers,
+    EntryId, EntryKind, GroupId, GroupSetting, LeaderWeight, LogIndex, MemberId, Message, Origin,
+    Seqno, SessionId, Term, Time, VersionRange,
 };
 
 use crate::command::{Command, CommandRefusal, Done};
@@ -101,15 +101,15 @@ pub enum PeerMessage {
     VoteOrder {
         votes: bool,
     },
-    /// To the leader: an operator of the sender wants the group to take these members' writes.
-    /// Repeated until the sender knows a committed configuration that says so.
-    WritersOrder {
-        writers: Writers,
+    /// To the leader: an operator of the sender wants the group to have this setting. Repeated
+    /// until the sender knows a committed configuration that says so.
+    SettingOrder {
+        setting: GroupSetting,
     },
-    /// Answer to [`PeerMessage::WritersOrder`]: the setting is not made, and asking again does not
+    /// Answer to [`PeerMessage::SettingOrder`]: the setting is not made, and asking again does not
     /// help.
-    WritersRefused {
-        writers: Writers,
+    SettingRefused {
+        setting: GroupSetting,
         /// The cause in words, for the operator.
         text: String,
     },

@@ -7,8 +7,9 @@ use synod_options::{SPECS, nearest};
 pub(crate) const OWN: [&str; 4] = ["cluster_name", "name", "address", "peers"];
 
 /// The options of servers that mean something to a logger.
-const SHARED: [&str; 29] = [
+const SHARED: [&str; 30] = [
     "synod.certification_span",
+    "synod.commit_regions_timeout",
     "synod.compression",
     "synod.dead_voter_after",
     "synod.election_timeout",

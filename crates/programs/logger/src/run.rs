@@ -171,6 +171,9 @@ fn serve(
     node.set(LiveSetting::InconsistencyPolicy(
         config.options.inconsistency_policy(),
     ));
+    node.set(LiveSetting::RegionPatience(
+        config.options.region_patience(),
+    ));
     output.log(Level::Info, &greeting(config));
     let commands = commands::serve(config, &node, &events, service, output);
     let begun = service.begin(&node, output).map_err(LoggerError::Service);

@@ -1,6 +1,8 @@
 //! Number of voters that may fail now: one answer, for all who ask. Voters that answer count, not
 //! those that are configured: one that is absent has failed already. A logger's vote is as good.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::span;
 use crate::status::Member;
 
@@ -20,8 +22,8 @@ pub struct Outlook {
 
 impl Outlook {
     /// The outlook by the members as a server knows them. `hears_leader`: whether it hears a
-    /// leader with a majority.
-    pub fn of(members: &[Member], hears_leader: bool) -> Outlook {
+    /// leader with a majority. `regions`: in how many of them each commit is to be on a disk.
+    pub fn of(members: &[Member], hears_leader: bool, regions: usize) -> Outlook {
         let voters = members.iter().filter(|member| member.is_voter);
         let all = voters.clone().count() as u64;
         let missing: Vec<String> = voters.filter(|v| !v.answers()).map(absence).collect();
@@ -29,7 +31,11 @@ impl Outlook {
         let needed = all / 2 + 1;
         let has_majority = all > 0 && answering >= needed;
         let can_commit = has_majority && hears_leader;
-        let tolerates = if can_commit { answering - needed } else { 0 };
+        let spare = spare_in_regions(members, regions);
+        let tolerates = match spare {
+            Some(spare) if can_commit => spare.min(answering - needed),
+            Some(_) | None => 0,
+        };
         let count = count_of(all, &missing);
         let text = match (has_majority, hears_leader) {
             _ if all == 0 => "the voters are not known yet".to_owned(),
@@ -38,6 +44,10 @@ impl Outlook {
                 format!("{count}: nothing commits until {needed} {verb}")
             }
             (true, false) => format!("{count}: nothing commits until they have elected a leader"),
+            (true, true) if spare.is_none() => format!(
+                "{count}: commits wait for another region, or do without it: \
+                 wsrep_synod_commit_regions_trouble on the leader"
+            ),
             (true, true) => format!("{count}: {}", losses(tolerates, missing.is_empty())),
         };
         Outlook {
@@ -48,6 +58,28 @@ impl Outlook {
             text,
         }
     }
+}
+
+/// Number of voters that answer and may fail before too few regions for a commit are left; none:
+/// too few answer now. Where voters are in fewer regions, theirs are enough.
+fn spare_in_regions(members: &[Member], regions: usize) -> Option<u64> {
+    let voters = || members.iter().filter(|member| member.is_voter);
+    let named: BTreeSet<&str> = voters().filter_map(|v| v.region.as_deref()).collect();
+    let needed = regions.min(named.len());
+    if needed < 2 {
+        return Some(u64::MAX);
+    }
+    let mut answering: BTreeMap<&str, u64> = BTreeMap::new();
+    for voter in voters().filter(|voter| voter.answers()) {
+        if let Some(region) = voter.region.as_deref() {
+            *answering.entry(region).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<u64> = answering.into_values().collect();
+    counts.sort_unstable();
+    let may_be_lost = counts.len().checked_sub(needed)?;
+    let until_lost: u64 = counts[..=may_be_lost].iter().sum();
+    Some(until_lost - 1)
 }
 
 /// Number of voters, and the names of those that do not answer.
@@ -111,7 +143,7 @@ mod tests {
     }
 
     fn text(members: &[Member]) -> String {
-        Outlook::of(members, true).text
+        Outlook::of(members, true, 1).text
     }
 
     #[test]
@@ -131,9 +163,33 @@ mod tests {
     }
 
     #[test]
+    fn voters_whose_loss_leaves_too_few_regions_may_not_fail() {
+        let of = |regions: &[&str], wanted, absent: usize| {
+            let mut voters: Vec<Member> = regions
+                .iter()
+                .map(|region| Member {
+                    region: Some((*region).to_owned()),
+                    ..voter("db")
+                })
+                .collect();
+            for voter in voters.iter_mut().take(absent) {
+                voter.is_present = false;
+            }
+            let outlook = Outlook::of(&voters, true, wanted);
+            (outlook.tolerates, outlook.text.contains("another region"))
+        };
+        assert_eq!(of(&["far", "near", "near"], 1, 0), (1, false));
+        assert_eq!(of(&["far", "near", "near"], 2, 0), (0, false));
+        assert_eq!(of(&["far", "near", "near"], 2, 1), (0, true));
+        assert_eq!(of(&["a", "b", "c"], 2, 0), (1, false));
+        assert_eq!(of(&["a", "a", "a"], 2, 0), (1, false), "all of them");
+        assert_eq!(of(&["a", "a", "b", "b", "c"], 2, 0), (2, false));
+    }
+
+    #[test]
     fn absent_voter_has_failed_already() {
         let three = [voter("db1"), absent("db2", Some(200_000)), voter("witness")];
-        let outlook = Outlook::of(&three, true);
+        let outlook = Outlook::of(&three, true, 1);
         let counts = (outlook.voters, outlook.answering, outlook.tolerates);
         assert_eq!(counts, (3, 2, 0));
         assert!(outlook.can_commit);
@@ -173,16 +229,16 @@ mod tests {
             absent("db3", None),
         ];
         for hears_leader in [true, false] {
-            let outlook = Outlook::of(&three, hears_leader);
+            let outlook = Outlook::of(&three, hears_leader, 1);
             assert!(!outlook.can_commit && outlook.tolerates == 0);
             let expected = "3 voters, 1 answers (db2 absent for 9 s, db3 not heard yet): nothing commits \
                             until 2 answer";
             assert_eq!(outlook.text, expected);
         }
-        let outlook = Outlook::of(&[voter("db1"), voter("db2"), voter("db3")], false);
+        let outlook = Outlook::of(&[voter("db1"), voter("db2"), voter("db3")], false, 1);
         assert!(!outlook.can_commit && outlook.tolerates == 0);
         let expected = "3 voters: nothing commits until they have elected a leader";
         assert_eq!(outlook.text, expected);
-        assert!(!Outlook::of(&[], true).can_commit);
+        assert!(!Outlook::of(&[], true, 1).can_commit);
     }
 }

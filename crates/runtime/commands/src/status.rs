@@ -49,7 +49,16 @@ pub fn of_node(
 /// Voters that may fail, as far as this member knows.
 pub(crate) fn outlook(node: &NodeStatus) -> Outlook {
     let members = member_rows(node, &[], &OwnDatabase::default());
-    Outlook::of(&members, hears_leader(node))
+    outlook_of(node, &members)
+}
+
+fn outlook_of(node: &NodeStatus, members: &[Member]) -> Outlook {
+    let regions = node.settings.commit_regions.get().into();
+    let outlook = Outlook::of(members, hears_leader(node), regions);
+    Outlook {
+        can_commit: outlook.can_commit && !node.commits_wait_for_region,
+        ..outlook
+    }
 }
 
 pub fn name_of(members: &[MemberStatus], member: MemberId) -> String {
@@ -68,7 +77,7 @@ pub fn with_name(mut election: Election, node: Option<&NodeStatus>) -> Election 
 }
 
 fn group(name: &str, node: &NodeStatus, members: &[Member]) -> Group {
-    let outlook = Outlook::of(members, hears_leader(node));
+    let outlook = outlook_of(node, members);
     Group {
         id: node.group.to_string(),
         name: name.to_owned(),
@@ -85,7 +94,7 @@ fn group(name: &str, node: &NodeStatus, members: &[Member]) -> Group {
         view: node.view.number,
         commit_seqno: node.commit_seqno.0,
         commit_index: node.commit_index.0,
-        has_one_writer: node.writers == Writers::Leader,
+        has_one_writer: node.settings.writers == Writers::Leader,
     }
 }
 

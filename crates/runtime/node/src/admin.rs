@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use synod_consensus::{ForceError, Writers};
-use synod_member::{CommandRequest, Event, ForceDone, LiveSetting, WritersRefusal, WritersRequest};
+use synod_consensus::{ForceError, GroupSetting};
+use synod_member::{CommandRequest, Event, ForceDone, LiveSetting, SettingRefusal, SettingRequest};
 use synod_tls::TlsError;
 use synod_wire::{Command, CommandRefusal, Done, RefusalReason};
 
@@ -19,14 +19,14 @@ use crate::node::Node;
 const DRIVER_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetWritersError {
+pub enum SettingError {
     /// The group cannot do that, or the leader refuses. Nothing was changed.
-    #[error("whose writes are taken was not changed: {0}")]
+    #[error("the setting was not changed: {0}")]
     Refused(String),
     /// The group has not agreed in time. The change may still be made.
     #[error(
-        "the group has not agreed within {} s whose writes are taken, because it has no majority or \
-         is being changed otherwise; it may still do so. Look at the status before you repeat it",
+        "the group has not agreed within {} s, because it has no majority or is being changed \
+         otherwise; it may still do so. Look at the status before you repeat it",
         .patience.as_secs_f32()
     )]
     NotInTime {
@@ -34,7 +34,7 @@ pub enum SetWritersError {
         patience: Duration,
     },
     /// The node has stopped, or stopped before it knew the result.
-    #[error("this member has stopped: ask another one whose writes are taken")]
+    #[error("this member has stopped: ask another one")]
     Stopped,
 }
 
@@ -61,18 +61,18 @@ impl Node {
         answered.unwrap_or_else(|error| Err(unanswered(error)))
     }
 
-    /// Sets whose writes the group takes: on all members alike, also on those that join later, and
-    /// after restarts. Any member may be asked. Returns when the group has committed it, and waits
+    /// Gives the group a setting: on all members alike, also on those that join later, and after
+    /// restarts. Any member may be asked. Returns when the group has committed it, and waits
     /// for that as long as `patience`; the group is asked for it as long as `limit`.
-    pub fn set_writers(
+    pub fn set_for_group(
         &self,
-        writers: Writers,
+        setting: GroupSetting,
         limit: Duration,
         patience: Duration,
-    ) -> Result<(), SetWritersError> {
+    ) -> Result<(), SettingError> {
         let (done, answer) = bounded(1);
-        self.send_event(Event::OrderWriters(WritersRequest {
-            writers,
+        self.send_event(Event::OrderSetting(SettingRequest {
+            setting,
             limit,
             reply: Box::new(move |result| {
                 // The caller may have waited long enough.
@@ -81,11 +81,11 @@ impl Node {
         }));
         match answer.recv_timeout(patience) {
             Ok(result) => result.map_err(|refusal| match refusal {
-                WritersRefusal::Refused(why) => SetWritersError::Refused(why),
-                WritersRefusal::NotInTime => SetWritersError::NotInTime { patience },
+                SettingRefusal::Refused(why) => SettingError::Refused(why),
+                SettingRefusal::NotInTime => SettingError::NotInTime { patience },
             }),
-            Err(RecvTimeoutError::Timeout) => Err(SetWritersError::NotInTime { patience }),
-            Err(RecvTimeoutError::Disconnected) => Err(SetWritersError::Stopped),
+            Err(RecvTimeoutError::Timeout) => Err(SettingError::NotInTime { patience }),
+            Err(RecvTimeoutError::Disconnected) => Err(SettingError::Stopped),
         }
     }
 

@@ -51,7 +51,7 @@ mod threads;
 mod transport;
 mod wait;
 
-pub use admin::SetWritersError;
+pub use admin::SettingError;
 pub use committed_log::CommittedLog;
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
@@ -64,8 +64,9 @@ pub use wait::{Pending, WaitResult};
 
 pub use synod_certify::{Class, Fingerprint, KeySet, KeyType};
 pub use synod_consensus::{
-    ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
-    RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
+    CommitRegions, ForceError, GroupId, GroupSetting, GroupSettings, LeaderPreference,
+    LeaderWeight, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
+    VersionRange, Writers,
 };
 pub use synod_log::{
     Behind, DatabaseLack, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStreams,

@@ -81,6 +81,8 @@ keys! {
     APPLY_QUEUE_SIZE: IntKey = "synod.apply_queue_size";
     CERTIFICATION_SPAN: IntKey = "synod.certification_span";
     CHUNK_SIZE: IntKey = "synod.chunk_size";
+    COMMIT_REGIONS: IntKey = "synod.commit_regions";
+    COMMIT_REGIONS_TIMEOUT: DurationKey = "synod.commit_regions_timeout";
     COMMIT_WAIT: WordKey = "synod.commit_wait";
     COMPRESSION: WordKey = "synod.compression";
     DEAD_VOTER_AFTER: DurationKey = "synod.dead_voter_after";

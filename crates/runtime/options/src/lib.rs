@@ -21,13 +21,14 @@ pub mod whereabouts;
 
 use std::time::Duration;
 
-use synod_node::{LeaderWeight, Writers};
+use synod_node::{GroupSetting, GroupSettings, LeaderWeight, Writers};
 
 pub use address::{Address, ClusterUrl, DEFAULT_PORT, Peer, UrlError};
 pub use document::markdown_tables;
 pub use encryption::{ExposedError, Exposure};
 pub use error::{NotRestored, Notice, OptionsError, nearest, removed};
 pub use node_settings::{HostFacts, HostNames, Period};
+use node_settings::{commit_regions_of, writers_of};
 pub use parameters::{Parameter, ParameterValue};
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 pub use value::{Kind, Value};
@@ -82,12 +83,19 @@ impl Update {
             .map(|(_, value)| value)
     }
 
-    /// `synod.writers`, if the text named it.
-    pub fn writers(&self) -> Option<Writers> {
-        match self.value(key::WRITERS)? {
-            Value::Word(word) => Some(node_settings::writers_of(word)),
-            other => unreachable!("a word has the value {other:?}"),
-        }
+    /// The settings of the group that the text named.
+    pub fn group_settings(&self) -> Vec<GroupSetting> {
+        let writers = match self.value(key::WRITERS) {
+            Some(Value::Word(word)) => Some(GroupSetting::Writers(writers_of(word))),
+            _ => None,
+        };
+        let regions = match self.value(key::COMMIT_REGIONS) {
+            Some(Value::Int(number)) => {
+                Some(GroupSetting::CommitRegions(commit_regions_of(*number)))
+            }
+            _ => None,
+        };
+        [writers, regions].into_iter().flatten().collect()
     }
 }
 
@@ -220,15 +228,28 @@ impl Options {
         }
     }
 
-    /// Shows as `synod.writers` what the group has agreed on, whatever was set here.
-    pub fn follow_writers(&mut self, writers: Writers) {
-        let text = match writers {
+    /// The settings of the group that a configuration names.
+    pub fn group_settings(&self) -> Vec<GroupSetting> {
+        let writers = self.is_set(key::WRITERS);
+        let regions = self.is_set(key::COMMIT_REGIONS);
+        let writers = writers.then(|| GroupSetting::Writers(self.writers()));
+        let regions = regions.then(|| GroupSetting::CommitRegions(self.commit_regions()));
+        [writers, regions].into_iter().flatten().collect()
+    }
+
+    /// Shows as options what the group has agreed on, whatever was set here.
+    pub fn follow_group(&mut self, settings: GroupSettings) {
+        let text = match settings.writers {
             Writers::Any => "any",
             Writers::Leader => "leader",
         };
         let slot = &mut self.slots[key::WRITERS.index()];
         slot.value = Value::Word(text);
         slot.text = text.to_owned();
+        let regions = settings.commit_regions.get();
+        let slot = &mut self.slots[key::COMMIT_REGIONS.index()];
+        slot.value = Value::Int(regions.into());
+        slot.text = regions.to_string();
     }
 
     /// Shows as `synod.leader_weight` what this member has, whatever was set here.

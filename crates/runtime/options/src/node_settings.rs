@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use synod_node::{
-    CommitWait, CompressionChoice, DatabasePosition, FullLogPolicy, InconsistencyPolicy,
-    LeaderPlacement, LeaderPreference, LeaderWeight, Limits, LogOptions, MemberConfig, NodeConfig,
-    OUR_VERSIONS, Region, Setting, Timing, VoterPolicy, Writers,
+    CommitRegions, CommitWait, CompressionChoice, DatabasePosition, FullLogPolicy,
+    InconsistencyPolicy, LeaderPlacement, LeaderPreference, LeaderWeight, Limits, LogOptions,
+    MemberConfig, NodeConfig, OUR_VERSIONS, Region, Setting, Timing, VoterPolicy, Writers,
 };
 
 use super::key::Key;
@@ -178,6 +178,16 @@ impl Options {
         writers_of(self.word(key::WRITERS))
     }
 
+    pub fn commit_regions(&self) -> CommitRegions {
+        commit_regions_of(self.int(key::COMMIT_REGIONS))
+    }
+
+    /// For how long commits wait for a region; `None`: without end.
+    pub fn region_patience(&self) -> Option<Duration> {
+        let limit = self.duration(key::COMMIT_REGIONS_TIMEOUT);
+        (!limit.is_zero()).then_some(limit)
+    }
+
     /// The protocol's periods. A promise keeps its default ratio to the heartbeat, and the longest
     /// election timeout to the shortest.
     pub fn timing(&self) -> Timing {
@@ -236,6 +246,12 @@ impl Options {
     }
 }
 
+pub(super) fn commit_regions_of(number: i64) -> CommitRegions {
+    // The table has the same bounds.
+    let number = u8::try_from(number).ok();
+    number.and_then(CommitRegions::new).unwrap_or_default()
+}
+
 pub(super) fn writers_of(word: &str) -> Writers {
     match word {
         "leader" => Writers::Leader,
@@ -269,6 +285,9 @@ impl HostNames {
             Setting::LogRetainSize => "synod.log_retain_size",
             Setting::LogMinFree => "synod.log_min_free",
             Setting::LogFull => "synod.log_full",
+            Setting::Region => "synod.region",
+            Setting::CommitRegions => "synod.commit_regions",
+            Setting::CommitRegionsTimeout => "synod.commit_regions_timeout",
             Setting::Encryption => "synod.secret_file or socket.ssl",
             Setting::AcceptUnencrypted => "socket.dynamic",
         }

@@ -3,13 +3,13 @@
 //! A text has at most two sentences: what the option does, and the trade-off of its default. They
 //! are the source of `docs/options.md`.
 
-use synod_node::{LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
+use synod_node::{CommitRegions, LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
 use super::node_settings::Period;
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, region, text, word};
 
 #[rustfmt::skip]
-pub(crate) const OWN: [OptionSpec; 31] = [
+pub(crate) const OWN: [OptionSpec; 33] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX).dynamic().unit("bytes").for_experts()
         .works(
         "Upper bound on the delivered actions that wait in memory to be applied. The rest stays in \
@@ -20,6 +20,13 @@ pub(crate) const OWN: [OptionSpec; 31] = [
     int("synod.chunk_size", "1M", 4096, PAYLOAD_BYTES_MAX as i64).unit("bytes").for_experts().works(
         "Actions larger than this travel and are stored in chunks of this size. Other actions can \
          pass between the chunks."),
+    int("synod.commit_regions", "1", 1, CommitRegions::MAX as i64).dynamic().of_group()
+        .unit("regions").works(
+        "Regions (synod.region) in which a voter's disk has a commit before OK, beside a majority; \
+         with 2 it outlives any one region. It is set as synod.writers is."),
+    duration("synod.commit_regions_timeout", "PT0S").dynamic().works(
+        "Time after which commits do not wait for a region until it has caught up; the leader's \
+         value counts. PT0S is without end."),
     word("synod.commit_wait", "durable", &["durable", "applied"]).dynamic().unit("durable/applied")
         .works(
         "What a commit waits for before its client is told OK: with durable, the disks of a \
@@ -90,8 +97,8 @@ pub(crate) const OWN: [OptionSpec; 31] = [
          acknowledged longer ago than this, such as 50ms. With PT0S each asks the leader and a \
          majority."),
     region("synod.region", "").works(
-        "Region of this member, for status tables, metrics and synod.leader=follow-writers; up to \
-         32 letters, digits, '.', '-' and '_'."),
+        "Region of this member, for status tables, metrics, synod.commit_regions and \
+         synod.leader=follow-writers; up to 32 letters, digits, '.', '-' and '_'."),
     duration("synod.rejoin_timeout", "PT0S").for_experts().works(
         "Time that a member of an existing group waits at start for a majority, at least \
          pc.wait_prim_timeout; PT0S is without end."),

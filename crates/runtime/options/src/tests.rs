@@ -1,6 +1,6 @@
 //! Tests of option strings, defaults and changes at run time.
 
-use synod_node::{Credentials, LeaderPreference};
+use synod_node::{Credentials, GroupSetting, GroupSettings, LeaderPreference, Writers};
 
 use super::*;
 
@@ -407,7 +407,8 @@ fn saved_listing_changes_nothing_that_is_the_groups() {
     // As another server has shown it, or this one some time ago.
     let saved = options.to_text();
     let _ = options.set("synod.leader_weight=90").unwrap();
-    options.follow_writers(Writers::Leader);
+    let leader = GroupSetting::Writers(Writers::Leader);
+    options.follow_group(GroupSettings::default().with(leader));
     let update = options.set(&saved).unwrap();
     assert_eq!(update.value(key::WRITERS), None);
     assert_eq!(update.value(key::LEADER_WEIGHT), None);

@@ -166,6 +166,7 @@ impl Member {
             options.inconsistency_policy(),
         ));
         node.set(LiveSetting::LeaderPreference(options.leader_preference()));
+        node.set(LiveSetting::RegionPatience(options.region_patience()));
         node.set_applied(Seqno(applied));
         let _ = member.node.set(node); // it was empty
         let started = member

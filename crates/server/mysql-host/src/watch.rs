@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    Command, DataState, Level, ProposalResult, Seqno, WaitResult, WritePermission, Writers,
+    Command, DataState, GroupSetting, Level, ProposalResult, Seqno, WaitResult, WritePermission,
+    Writers,
 };
 
 use crate::host::{Member, State};
@@ -389,9 +390,13 @@ impl Member {
     }
 
     fn order_one_writer(&self) -> bool {
-        let ordered = self
-            .node()
-            .set_writers(Writers::Leader, WRITERS_LIMIT, WRITERS_PATIENCE);
+        let order = |setting| {
+            self.node()
+                .set_for_group(setting, WRITERS_LIMIT, WRITERS_PATIENCE)
+        };
+        let regions = self.settings.options.commit_regions();
+        let ordered = order(GroupSetting::Writers(Writers::Leader))
+            .and_then(|()| order(GroupSetting::CommitRegions(regions)));
         if let Err(error) = &ordered {
             self.log(Level::Warning, error.to_string());
         }

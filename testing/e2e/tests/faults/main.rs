@@ -7,5 +7,6 @@ mod inconsistency;
 mod logger;
 mod other_replication;
 mod recover;
+mod regions;
 mod returns;
 mod starts;

@@ -1,5 +1,5 @@
 //! Operators' actions during faults: add, remove, promote and demote members, shut members down,
-//! move leadership, give weights, set the writers, and purge logs.
+//! move leadership, give weights, set the writers, ask for commits in two regions, and purge logs.
 //!
 //! Operators change voters only as the atlas allows (`fault_atlas.rs`, rule 4). A refusal by the
 //! group is no fault.
@@ -7,14 +7,16 @@
 use std::time::Duration;
 
 use rand::Rng;
-use synod_consensus::{LeaderPreference, LeaderWeight, MemberId, Role, Writers};
-use synod_member::{CommandRequest, Event as Input, LiveSetting, WritersRequest, lock};
+use synod_consensus::{
+    CommitRegions, GroupSetting, LeaderPreference, LeaderWeight, MemberId, Role, Writers,
+};
+use synod_member::{CommandRequest, Event as Input, LiveSetting, SettingRequest, lock};
 use synod_wire::Command;
 
 use crate::expected::commands;
 use crate::options::Fault;
 use crate::trace::What;
-use crate::world::World;
+use crate::world::{SECOND, World};
 
 /// Operators wait so long for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -213,13 +215,40 @@ impl World {
             Writers::Leader => "the leader writes",
         };
         self.note(id, What::Operator { name });
-        let request = WritersRequest {
-            writers,
+        let request = SettingRequest {
+            setting: GroupSetting::Writers(writers),
             limit: Duration::from_secs(1),
             // A refusal is no fault.
             reply: Box::new(drop),
         };
-        self.feed(id, Input::OrderWriters(request));
+        self.feed(id, Input::OrderSetting(request));
+    }
+
+    /// From now on what is committed outlives each region. Whether the group has agreed.
+    pub(crate) fn ask_for_regions(&mut self, founder: MemberId) -> bool {
+        let setting = CommitRegions::new(2).map(GroupSetting::CommitRegions);
+        let Some(setting) = setting else { return false };
+        let request = SettingRequest {
+            setting,
+            limit: Duration::from_secs(60),
+            reply: Box::new(drop),
+        };
+        self.feed(founder, Input::OrderSetting(request));
+        let agreed = self.run_until(60 * SECOND, |world| {
+            let core = world.core(founder);
+            core.config().config.settings.has(setting) && core.config().index <= core.commit_index()
+        });
+        self.regions_are_asked_for = agreed;
+        agreed
+    }
+
+    /// The members that are healed may all be in one region. Commits wait for another one for a
+    /// while.
+    pub(crate) fn give_regions_up(&mut self, id: MemberId) {
+        if self.options.commits_in_regions {
+            let patience = LiveSetting::RegionPatience(Some(Duration::from_secs(1)));
+            self.feed(id, Input::Set(patience));
+        }
     }
 
     /// The wall clock jumps ahead, so that all of the log is old: at the next chance the member

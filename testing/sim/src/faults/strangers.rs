@@ -146,8 +146,8 @@ impl Strangers {
             | PeerMessage::Command { .. }
             | PeerMessage::CommandAnswer { .. }
             | PeerMessage::VoteOrder { .. }
-            | PeerMessage::WritersOrder { .. }
-            | PeerMessage::WritersRefused { .. }
+            | PeerMessage::SettingOrder { .. }
+            | PeerMessage::SettingRefused { .. }
             | PeerMessage::Ping { .. }
             | PeerMessage::Pong { .. }
             | PeerMessage::Fetch(_)

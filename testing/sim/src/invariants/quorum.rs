@@ -3,6 +3,8 @@
 //!
 //! A damaged disk counts while its member answers for what it has lost.
 
+use std::collections::BTreeSet;
+
 use synod_consensus::{EntryId, LogIndex, MemberId};
 
 use super::{Checked, require};
@@ -17,6 +19,29 @@ pub(crate) fn durable_on_quorum(
     held_by_quorum(voters, holds, rule, |copies| {
         format!("{entry} counts as committed, but of {voters:?} only {copies:?} have it on disk")
     })
+}
+
+/// An entry that is committed survives the loss of any one region (decision 049): unless all voters
+/// are in one, disks outside it have the entry. `region` names a member's.
+pub(crate) fn outlives_each_region<R: Ord>(
+    entry: EntryId,
+    voters: &[MemberId],
+    holds: impl Fn(MemberId) -> bool,
+    region: impl Fn(MemberId) -> R,
+) -> Checked {
+    let regions_of =
+        |members: &[MemberId]| -> BTreeSet<R> { members.iter().map(|id| region(*id)).collect() };
+    let copies: Vec<MemberId> = voters.iter().copied().filter(|id| holds(*id)).collect();
+    let outlives = regions_of(&copies).len() >= regions_of(voters).len().min(2);
+    require(
+        outlives,
+        "what is acknowledged outlives each region",
+        || {
+            format!(
+                "{entry} is committed, and of {voters:?} only {copies:?} have it, in one region"
+            )
+        },
+    )
 }
 
 /// All chunks of an action are durable on a majority; `holds` says whether a member's disk has

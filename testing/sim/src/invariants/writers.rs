@@ -45,7 +45,7 @@ impl OneWriter {
             EntryKind::Config => {
                 // What cannot be read is another rule's finding.
                 let config = Config::decode(payload);
-                self.writers = config.map_or(self.writers, |config| config.writers);
+                self.writers = config.map_or(self.writers, |config| config.settings.writers);
                 Ok(())
             }
             EntryKind::Action if self.is_in_force() => {

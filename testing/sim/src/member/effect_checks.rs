@@ -13,7 +13,7 @@ use synod_wire::OUR_VERSIONS;
 use crate::expected::entries;
 use crate::invariants::committed::Committed;
 use crate::invariants::election::Election;
-use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
+use crate::invariants::quorum::{durable_on_quorum, outlives_each_region, whole_on_quorum};
 use crate::invariants::voters::Made;
 use crate::invariants::{Violation, require, versions};
 use crate::member::recorded_effects::CoreEffect;
@@ -234,13 +234,23 @@ impl World {
         let checked = require(own, rule, || format!("{id} commits {entry} in term {term}"));
         self.judge(checked);
         let count = |voters: &[MemberId]| {
-            durable_on_quorum(entry, voters, |member| self.holds(member, entry))
+            let holds = |member| self.holds(member, entry);
+            durable_on_quorum(entry, voters, holds)?;
+            if self.is_liveness_phase || !self.regions_are_asked_for {
+                return Ok(());
+            }
+            let region = |member| self.options.region(member);
+            outlives_each_region(entry, voters, holds, region)
         };
         let by = candidates.iter().find(|(_, voters)| count(voters).is_ok());
         let (_, voters) = by.or(candidates.last()).cloned().unwrap_or_default();
         let checked = count(&voters);
         self.checks.quorums.committed(index, &voters);
         self.judge(checked);
+        self.coverage.count_if(
+            self.regions_are_asked_for && !self.is_liveness_phase,
+            "commit in two regions",
+        );
     }
 
     fn role_changed(&mut self, id: MemberId, change: RoleChange) {

@@ -297,6 +297,9 @@ impl World {
                 Input::Set(LiveSetting::LeaderPlacement(LeaderPlacement::FollowWriters)),
             );
         }
+        if self.is_liveness_phase {
+            self.give_regions_up(id);
+        }
         let wait = match self.waits_for_all {
             true => CommitWait::Applied,
             false => CommitWait::Durable,

@@ -143,6 +143,8 @@ pub(crate) struct World {
     pub(crate) waits_for_all: bool,
     /// Operators change whose writes the group takes. In a few runs only, for the same reason.
     pub(crate) sets_writers: bool,
+    /// The group has agreed on commits in two regions, and keeps to that in the safety phase.
+    pub(crate) regions_are_asked_for: bool,
     pub(crate) nodes: BTreeMap<MemberId, Node>,
     pub(crate) net: Network,
     pub(crate) checks: Invariants,
@@ -188,6 +190,7 @@ impl World {
             // A different stream from the one that drew the options.
             rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f5e_ed00),
             sets_writers: options.sets_writers(seed),
+            regions_are_asked_for: false,
             holds_version,
             options,
             waits_for_all: seed % 16 == 11,

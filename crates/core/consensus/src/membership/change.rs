@@ -17,8 +17,9 @@ use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::membership::config::{
-    CONFIG_BYTES_MAX, Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX, Writers,
+    CONFIG_BYTES_MAX, Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX,
 };
+use crate::membership::settings::{GroupSetting, GroupSettings};
 use crate::message::Body;
 use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
@@ -40,7 +41,7 @@ impl Config {
         Ok(Config {
             protocol,
             protocol_is_held: false,
-            writers: Writers::default(),
+            settings: GroupSettings::default(),
             members: [(id, Member { role, ..me })].into(),
         })
     }
@@ -179,7 +180,7 @@ impl Core {
             | ConfigChange::RaiseProtocol(_)
             | ConfigChange::HoldProtocol(_)
             | ConfigChange::ReleaseProtocol
-            | ConfigChange::SetWriters(_) => {}
+            | ConfigChange::Set(_) => {}
         }
     }
 
@@ -298,7 +299,7 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
         ConfigChange::RaiseProtocol(protocol) => raise_protocol(&mut config, *protocol)?,
         ConfigChange::HoldProtocol(protocol) => hold_protocol(&mut config, *protocol)?,
         ConfigChange::ReleaseProtocol => release_protocol(&mut config)?,
-        ConfigChange::SetWriters(writers) => set_writers(&mut config, *writers)?,
+        ConfigChange::Set(setting) => set(&mut config, *setting)?,
     }
     check_protocol(&config)?;
     check_size(current, &config)?;
@@ -409,11 +410,11 @@ fn release_protocol(config: &mut Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn set_writers(config: &mut Config, writers: Writers) -> Result<(), ConfigError> {
-    if config.writers == writers {
-        return Err(ConfigError::WritersAlreadySo { writers });
+fn set(config: &mut Config, setting: GroupSetting) -> Result<(), ConfigError> {
+    if config.settings.has(setting) {
+        return Err(ConfigError::SettingAlreadySo { setting });
     }
-    config.writers = writers;
+    config.settings = config.settings.with(setting);
     Ok(())
 }
 

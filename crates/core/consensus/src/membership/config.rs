@@ -9,6 +9,7 @@ use std::fmt;
 
 use synod_planted::{Bug, is, planted};
 
+use crate::membership::settings::GroupSettings;
 use crate::types::{LogIndex, MemberId};
 
 const ENCODING: u8 = 3;
@@ -48,7 +49,7 @@ pub struct Config {
     pub protocol: u16,
     /// The version stays until an operator raises it.
     pub protocol_is_held: bool,
-    pub writers: Writers,
+    pub settings: GroupSettings,
     /// The members by id; the order of iteration is the same on all members.
     pub members: BTreeMap<MemberId, Member>,
 }
@@ -84,7 +85,8 @@ impl Config {
     /// ```text
     /// u8  version of this encoding (3)
     /// u16 protocol version of the group
-    /// u8  whose writes the group takes (0 any member's, 1 the leader's)
+    /// u8  bit 0: whose writes the group takes (0 any member's, 1 the leader's); bits 1 to 3:
+    ///     regions in which a commit is on a voter's disk, less one
     /// u8  whether the protocol version is held (0, 1)
     /// u16 number of members, then for each, ascending by id:
     ///     u64 id (not zero)
@@ -108,7 +110,7 @@ impl Config {
         );
         let mut out = vec![ENCODING];
         out.extend_from_slice(&self.protocol.to_le_bytes());
-        out.push(self.writers as u8);
+        out.push(self.settings.code());
         out.push(u8::from(self.protocol_is_held));
         // Cannot truncate: at most 1024.
         out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
@@ -140,7 +142,7 @@ impl Config {
         }
         let mut config = Config {
             protocol: reader.u16()?,
-            writers: reader.writers()?,
+            settings: reader.settings()?,
             protocol_is_held: reader.flag("held")?,
             ..Config::default()
         };
@@ -252,11 +254,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn writers(&mut self) -> Result<Writers, DecodeConfigError> {
-        let code = self.u8()?;
-        Writers::from_code(code).ok_or(DecodeConfigError::BadValue {
-            field: "writers",
-            found: code,
+    fn settings(&mut self) -> Result<GroupSettings, DecodeConfigError> {
+        let found = self.u8()?;
+        GroupSettings::from_code(found).ok_or(DecodeConfigError::BadValue {
+            field: "settings",
+            found,
         })
     }
 
@@ -352,37 +354,10 @@ impl Config {
     }
 }
 
-/// The core only keeps the setting, in force from its entry on; who orders proposals obeys it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Writers {
-    /// All members.
-    #[default]
-    Any = 0,
-    /// The leader only.
-    Leader = 1,
-}
-
-impl Writers {
-    pub fn from_code(code: u8) -> Option<Writers> {
-        [Writers::Any, Writers::Leader]
-            .into_iter()
-            .find(|writers| *writers as u8 == code)
-    }
-}
-
-impl fmt::Display for Writers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Writers::Any => "any",
-            Writers::Leader => "leader",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::settings::{CommitRegions, Writers};
     use proptest::prelude::*;
 
     fn two_members() -> Config {
@@ -409,7 +384,7 @@ mod tests {
     fn bytes_of_a_configuration_never_change() {
         let mut config = two_members();
         config.protocol = 5;
-        config.writers = Writers::Leader;
+        config.settings.writers = Writers::Leader;
         config.protocol_is_held = true;
         config.members.remove(&MemberId(9));
         let bound = config.members.get_mut(&MemberId(7)).expect("member 7");
@@ -419,11 +394,15 @@ mod tests {
             \x01\x00\x02\x00\x01\x04\x00CN=a"
                 .to_vec();
         assert_eq!(config.encode(), expected);
+        assert_eq!(Config::decode(&expected).as_ref(), Ok(&config));
+        config.settings.commit_regions = CommitRegions::new(2).expect("a number of regions");
+        expected[3] = 3;
+        assert_eq!(config.encode(), expected);
         assert_eq!(Config::decode(&expected), Ok(config));
-        expected[3] = 2;
+        expected[3] = 16;
         let unknown = DecodeConfigError::BadValue {
-            field: "writers",
-            found: 2,
+            field: "settings",
+            found: 16,
         };
         assert_eq!(Config::decode(&expected), Err(unknown));
         (expected[3], expected[4]) = (1, 2);

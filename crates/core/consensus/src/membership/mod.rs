@@ -2,3 +2,4 @@
 
 mod change;
 pub(crate) mod config;
+pub(crate) mod settings;

@@ -18,6 +18,7 @@ use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::quorum::reached_by_majority;
 use crate::read_index::LeaderReads;
 use crate::replication::progress::{Outgoing, Peer, cost_bytes};
+use crate::replication::regions::RegionWait;
 use crate::tail::LogView;
 use crate::types::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
 
@@ -35,6 +36,7 @@ pub(crate) struct Leading {
     pub(crate) has_ordered_election: bool,
     pub(crate) reads: LeaderReads,
     pub(crate) trials: Trials,
+    pub(crate) region_wait: RegionWait,
 }
 
 impl Leading {
@@ -48,6 +50,7 @@ impl Leading {
             has_ordered_election: false,
             reads: LeaderReads::default(),
             trials: Trials::default(),
+            region_wait: RegionWait::None,
         }
     }
 
@@ -363,7 +366,8 @@ impl Core {
     }
 
     /// Commits what is durable on a majority, counting this member only for what its own disk has
-    /// (dissertation, section 10.2.1), and only entries of the own term (Raft, section 5.4.2).
+    /// (dissertation, section 10.2.1), and only entries of the own term (Raft, section 5.4.2); in
+    /// as many regions as the configuration asks for.
     pub(crate) fn advance_commit(&mut self) {
         let Some(leading) = self.leading() else {
             return;
@@ -371,7 +375,8 @@ impl Core {
         let config = &self.log.config().config;
         let durable =
             planted!(CountOwnDiskEarly, self.durability.index(), else self.log.last().index);
-        let index = leading.quorum(self.id, config, durable, |peer| peer.match_index);
+        let majority = leading.quorum(self.id, config, durable, |peer| peer.match_index);
+        let index = self.in_regions(majority, durable);
         let is_own_term = planted!(
             CommitOlderTerms,
             self.log.term_at(index) == Some(self.hard.term),
@@ -414,6 +419,7 @@ impl Core {
         }
         if leading.heartbeat_at <= now {
             self.send_heartbeats();
+            self.tick_regions();
             self.maybe_promote();
             self.consider_handover();
         }

@@ -4,3 +4,4 @@
 mod follower;
 pub(crate) mod leader;
 pub(crate) mod progress;
+pub(crate) mod regions;

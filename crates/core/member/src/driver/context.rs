@@ -185,7 +185,7 @@ impl Context {
     pub(super) fn writers_in_force(&self) -> Writers {
         match self.identity.config.keeps_log_only {
             true => Writers::Leader,
-            false => self.core.config().config.writers,
+            false => self.core.config().config.settings.writers,
         }
     }
 

@@ -19,7 +19,7 @@ use super::commit_wait::CommitWait;
 use super::leadership::{LeaderPlacement, QuorumLossPolicy};
 use super::membership::VoterPolicy;
 use super::purge_policy::FullLogPolicy;
-use super::writers::WritersRequest;
+use super::writers::SettingRequest;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
 use crate::snapshots::Snapshot;
@@ -111,6 +111,9 @@ pub enum LiveSetting {
     /// Silence of [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     SuspectTimeout(Duration),
     InconsistencyPolicy(InconsistencyPolicy),
+    /// For how long commits wait for a region that lacks them while this member leads; `None`:
+    /// without end.
+    RegionPatience(Option<Duration>),
 }
 
 /// Something that happened to a member.
@@ -202,9 +205,9 @@ pub enum Event {
     /// An operator orders this member to continue without a majority, now.
     ForcePrimary(ForceDone),
     Set(LiveSetting),
-    /// An operator wants the group to take the writes of these members. Any member accepts it, and
-    /// asks the leader.
-    OrderWriters(WritersRequest),
+    /// An operator wants the group to have this setting. Any member accepts that, and asks the
+    /// leader.
+    OrderSetting(SettingRequest),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].
     ActionFailed {
         seqno: Seqno,

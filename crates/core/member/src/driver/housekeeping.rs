@@ -37,6 +37,7 @@ impl Driver {
             .readers_are_at(self.ctx.links.shared.readers.slowest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
+        self.leadership.watch_regions(&mut self.ctx);
         self.leader_tick();
         // After the leader's work: who is present decides whose outcomes count.
         self.failed_actions

@@ -76,7 +76,7 @@ pub use leadership::{LeaderPlacement, QuorumLossPolicy};
 pub use log_times::OwnLogTimes;
 pub use membership::VoterPolicy;
 pub use purge_policy::FullLogPolicy;
-pub use writers::{WritePermission, WritersRefusal, WritersRequest};
+pub use writers::{SettingRefusal, SettingRequest, WritePermission};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Me {
@@ -328,8 +328,8 @@ impl Driver {
                     .answer_outcome_queries(&mut self.ctx, &self.membership);
                 self.commit_wait.tell_askers(&self.ctx, &self.flow_control);
             }
-            Event::OrderWriters(request) => {
-                self.proposals.writers.order_writers(&mut self.ctx, request)
+            Event::OrderSetting(request) => {
+                self.proposals.writers.order_setting(&mut self.ctx, request)
             }
             Event::Leave(done) => {
                 self.membership
@@ -358,6 +358,10 @@ impl Driver {
             LiveSetting::ApplyLagMax(limit) => self.flow_control.set_lag_max(limit),
             LiveSetting::SuspectTimeout(limit) => self.ctx.identity.config.suspect = limit,
             LiveSetting::CommitWait(wanted) => self.commit_wait.set_commit_wait(&self.ctx, wanted),
+            LiveSetting::RegionPatience(limit) => {
+                let limit_us = limit.map(|limit| limit.as_micros() as u64);
+                self.ctx.core.set_region_patience(limit_us);
+            }
             LiveSetting::InconsistencyPolicy(policy) => self.failed_actions.set_policy(policy),
         }
     }
@@ -427,6 +431,7 @@ impl Driver {
             }
             PeerMessage::LeaveReply => self.membership.finish_leave(&mut self.ctx),
             PeerMessage::Report(report) => {
+                self.leadership.hear_region(&mut self.ctx, from, &report);
                 self.membership
                     .handle_report(&mut self.ctx, &mut self.commands, from, report)
             }
@@ -490,13 +495,13 @@ impl Driver {
                 .commands
                 .handle_command_answer(&self.ctx, session, number, answer),
             PeerMessage::VoteOrder { votes } => self.handle_vote_order(votes),
-            PeerMessage::WritersOrder { writers } => {
+            PeerMessage::SettingOrder { setting } => {
                 self.proposals
                     .writers
-                    .handle_writers_order(&mut self.ctx, from, writers)
+                    .handle_setting_order(&mut self.ctx, from, setting)
             }
-            PeerMessage::WritersRefused { writers, text } => {
-                self.proposals.writers.writers_refused(writers, &text)
+            PeerMessage::SettingRefused { setting, text } => {
+                self.proposals.writers.setting_refused(setting, &text)
             }
             PeerMessage::Survivor(report) => {
                 self.recovery

@@ -63,7 +63,7 @@ impl Leadership {
         status.group = ctx.identity.group;
         status.protocol = config.protocol;
         status.protocol_is_held = config.protocol_is_held;
-        status.writers = config.writers;
+        status.settings = config.settings;
     }
 
     pub(super) fn publish_view(&self, ctx: &Context) {

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use synod_certify::{Class, KeySet, KeyType};
 use synod_consensus::{
-    Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex,
-    Member, MemberId, Origin, Role, Seqno, SessionId, Term, VersionRange, Writers,
+    Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, GroupSetting, GroupSettings,
+    HardState, LogBase, LogIndex, Member, MemberId, Origin, Role, Seqno, SessionId, Term,
+    VersionRange, Writers,
 };
 use synod_log::{
     Behind, DatabaseRecord, DatabaseRecordFile, Entry, Identity, Log, LogOptions, MemoryFiles,
@@ -90,7 +91,7 @@ fn config() -> Config {
     Config {
         protocol: 5,
         protocol_is_held: true,
-        writers: Writers::Leader,
+        settings: GroupSettings::default().with(GroupSetting::Writers(Writers::Leader)),
         members: BTreeMap::from([
             (MemberId(3), member(Role::Voter, "a", None)),
             (MemberId(4), member(Role::Learner, "b", Some("CN=b"))),

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use synod_node::{
-    Action, Class, KeySet, ProposalResult, SetWritersError, StartMode, WritePermission, Writers,
+    Action, Class, GroupSetting, KeySet, ProposalResult, SettingError, StartMode, WritePermission,
+    Writers,
 };
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
 const LIMIT: Duration = Duration::from_secs(20);
+const LEADER: GroupSetting = GroupSetting::Writers(Writers::Leader);
 
 fn may_write(member: &Member) -> Option<WritePermission> {
     member.host.lock().permissions.last().copied()
@@ -38,9 +40,9 @@ fn any_member_sets_it_and_only_the_leader_writes_then() {
     let [a, b, c] = &group.members[..] else {
         unreachable!()
     };
-    b.node().set_writers(Writers::Leader, LIMIT, LIMIT).unwrap();
-    assert_eq!(b.node().status().writers, Writers::Leader);
-    b.node().set_writers(Writers::Leader, LIMIT, LIMIT).unwrap();
+    b.node().set_for_group(LEADER, LIMIT, LIMIT).unwrap();
+    assert_eq!(b.node().status().settings.writers, Writers::Leader);
+    b.node().set_for_group(LEADER, LIMIT, LIMIT).unwrap();
     let writer = writer_of(&group);
     seqno_of(group.members[writer].order("row", "v"));
     for (at, member) in [a, b, c].into_iter().enumerate() {
@@ -74,7 +76,7 @@ fn any_member_sets_it_and_only_the_leader_writes_then() {
     let member = &group.members[rest];
     member
         .node()
-        .set_writers(Writers::Any, LIMIT, LIMIT)
+        .set_for_group(GroupSetting::Writers(Writers::Any), LIMIT, LIMIT)
         .unwrap();
     seqno_of(member.order("row", "w"));
 }
@@ -85,11 +87,11 @@ fn caller_without_a_majority_has_its_answer_in_time_and_the_group_is_asked_on() 
     group.members[1].stop();
     let node = group.members[0].node();
     let patience = Duration::from_millis(100);
-    let refused = node.set_writers(Writers::Leader, LIMIT, patience);
-    assert_eq!(refused, Err(SetWritersError::NotInTime { patience }));
+    let refused = node.set_for_group(LEADER, LIMIT, patience);
+    assert_eq!(refused, Err(SettingError::NotInTime { patience }));
     group.members[1].start(StartMode::Join).unwrap();
     group.members[1].take_part();
     eventually("the setting is made", || {
-        group.members[1].node().status().writers == Writers::Leader
+        group.members[1].node().status().settings.writers == Writers::Leader
     });
 }

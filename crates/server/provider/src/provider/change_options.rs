@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use synod_node::{LiveSetting, Node, QuorumLossPolicy, SetWritersError, Writers};
+use synod_node::{GroupSetting, GroupSettings, LiveSetting, Node, QuorumLossPolicy, SettingError};
 
 use super::{Provider, log_notices};
 use crate::api::{LogLevel, Status};
@@ -52,6 +52,9 @@ impl Provider {
             self.options().leader_placement(),
         ));
         node.set(LiveSetting::VoterPolicy(self.options().voter_policy()));
+        node.set(LiveSetting::RegionPatience(
+            self.options().region_patience(),
+        ));
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()
         {
@@ -113,75 +116,85 @@ impl Provider {
     }
 }
 
-/// Time limit for the group's answer about `synod.writers`, which all its servers have in common.
+/// Time limit for the group's answer about a setting that all its servers have in common.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Longest wait of `SET GLOBAL` for the group. Meanwhile the server lets no client connect, and
 /// shows no variables: it holds its lock of global variables.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 impl Provider {
-    /// Has the group set `synod.writers`, if an operator asks for it. OK means that the group has
-    /// committed it. The client gets the reason if it does not, or has not yet.
-    pub(super) fn set_writers(&self, update: &Update) -> Status {
-        let Some(writers) = update.writers() else {
-            return Status::Ok;
-        };
-        let connection = self.connection();
-        let set = match connection
-            .as_ref()
-            .and_then(|connection| connection.session.node())
-        {
-            Some(node) => node.set_writers(writers, LIMIT, PATIENCE).map_err(why_not),
-            None => Err("this server is in no group: connect it first".to_owned()),
-        };
-        match set {
-            Ok(()) => Status::Ok,
-            Err(why) => {
-                let text = format!("synod.writers={writers}: {why}");
+    /// Has the group make the settings that an operator asks for, if any. OK means that the group
+    /// has committed them. The client gets the reason if it does not, or has not yet.
+    pub(super) fn set_for_group(&self, update: &Update) -> Status {
+        for setting in update.group_settings() {
+            if let Err(why) = self.set_one_for_group(setting) {
+                let text = format!("{}: {why}", written(setting));
                 boundary::refuse_statement(&text);
-                self.log_error(text)
+                return self.log_error(text);
             }
+        }
+        Status::Ok
+    }
+
+    fn set_one_for_group(&self, setting: GroupSetting) -> Result<(), String> {
+        let connection = self.connection();
+        let node = connection
+            .as_ref()
+            .and_then(|connection| connection.session.node());
+        match node {
+            Some(node) => node
+                .set_for_group(setting, LIMIT, PATIENCE)
+                .map_err(|error| why_not(setting, error)),
+            None => Err("this server is in no group: connect it first".to_owned()),
         }
     }
 
-    /// This server has come to its group. A new group gets the setting of its first server; any
+    /// This server has come to its group. A new group gets the settings of its first server; any
     /// other keeps its own.
-    pub(super) fn found_writers(&self, node: &Node, bootstrap: bool) {
-        let status = node.status();
-        let configured = self.options().writers();
-        if !self.options().is_set(key::WRITERS) || configured == status.writers {
-            return;
-        }
-        if bootstrap && status.members.len() == 1 {
-            if let Err(error) = node.set_writers(configured, LIMIT, LIMIT) {
-                let text = format!("synod.writers={configured}: {error}");
-                self.callbacks.log(LogLevel::Warn, &text);
+    pub(super) fn found_group_settings(&self, node: &Node, bootstrap: bool) {
+        let configured = self.options().group_settings();
+        for setting in configured {
+            let status = node.status();
+            if status.settings.has(setting) {
+                continue;
             }
-            return;
+            let ours = written(setting);
+            if bootstrap && status.members.len() == 1 {
+                if let Err(error) = node.set_for_group(setting, LIMIT, LIMIT) {
+                    let text = format!("{ours}: {error}");
+                    self.callbacks.log(LogLevel::Warn, &text);
+                }
+                continue;
+            }
+            let theirs = match setting {
+                GroupSetting::Writers(_) => GroupSetting::Writers(status.settings.writers),
+                GroupSetting::CommitRegions(_) => {
+                    GroupSetting::CommitRegions(status.settings.commit_regions)
+                }
+            };
+            let text = format!(
+                "{ours} in the configuration of this server is ignored: the group has {}. To \
+                 change it on all servers: SET GLOBAL wsrep_provider_options='{ours}'",
+                written(theirs)
+            );
+            self.callbacks.log(LogLevel::Info, &text);
         }
-        let text = format!(
-            "synod.writers={configured} in the configuration of this server is ignored: the group \
-             has synod.writers={}. To change it on all servers: SET GLOBAL \
-             wsrep_provider_options='synod.writers={configured}'",
-            status.writers
-        );
-        self.callbacks.log(LogLevel::Info, &text);
     }
 
     pub(super) fn options_in_force(&self) -> Options {
-        let writers = self.writers_in_force();
+        let settings = self.settings_in_force();
         let mut options = self.options().clone();
-        if let Some(writers) = writers {
-            options.follow_writers(writers);
+        if let Some(settings) = settings {
+            options.follow_group(settings);
         }
         options
     }
 
-    /// Writers that the group has agreed on; `None` without a group.
-    fn writers_in_force(&self) -> Option<Writers> {
+    /// Settings that the group has agreed on; `None` without a group.
+    fn settings_in_force(&self) -> Option<GroupSettings> {
         let connection = self.connection()?;
         let status = connection.session.node()?.status();
-        (status.protocol > 0).then_some(status.writers)
+        (status.protocol > 0).then_some(status.settings)
     }
 
     /// Tells the operator whose saved list it was what has stayed as it is.
@@ -194,16 +207,28 @@ impl Provider {
     }
 }
 
-fn why_not(error: SetWritersError) -> String {
+/// The setting as an operator writes it.
+fn written(setting: GroupSetting) -> String {
+    match setting {
+        GroupSetting::Writers(writers) => format!("synod.writers={writers}"),
+        GroupSetting::CommitRegions(regions) => format!("synod.commit_regions={regions}"),
+    }
+}
+
+fn why_not(setting: GroupSetting, error: SettingError) -> String {
+    let variable = match setting {
+        GroupSetting::Writers(_) => "wsrep_synod_writers",
+        GroupSetting::CommitRegions(_) => "wsrep_synod_commit_regions",
+    };
     match error {
-        SetWritersError::NotInTime { .. } => format!(
-            "the group has not agreed yet, because it has no majority or is being changed \
-             otherwise. It is asked again for {} s. When it has a majority, look at \
-             wsrep_synod_writers, and repeat the statement if need be. No other option of the \
-             statement was changed",
+        SettingError::NotInTime { .. } => format!(
+            "the group has not agreed yet, because it has no majority, waits for a region or is \
+             being changed otherwise. It is asked again for {} s. When it has a majority, look at \
+             {variable}, and repeat the statement if need be. No other option of the statement was \
+             changed",
             LIMIT.as_secs()
         ),
-        refused @ (SetWritersError::Refused(_) | SetWritersError::Stopped) => refused.to_string(),
+        refused @ (SettingError::Refused(_) | SettingError::Stopped) => refused.to_string(),
     }
 }
 

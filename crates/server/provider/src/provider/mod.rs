@@ -248,7 +248,7 @@ impl ProviderApi for Provider {
             Ok(update) => update,
             Err(error) => return self.log_error(error.to_string()),
         };
-        for ask in [Provider::reload_certificates, Provider::set_writers] {
+        for ask in [Provider::reload_certificates, Provider::set_for_group] {
             match ask(self, &wanted) {
                 Status::Ok => {}
                 refused => return refused,

@@ -75,6 +75,9 @@ impl Provider {
         node.set(LiveSetting::InconsistencyPolicy(
             self.options().inconsistency_policy(),
         ));
+        node.set(LiveSetting::RegionPatience(
+            self.options().region_patience(),
+        ));
         node.set(LiveSetting::CommitWait(self.options().commit_wait()));
         node.set(LiveSetting::LeaderPreference(
             self.options().leader_preference(),
@@ -91,7 +94,7 @@ impl Provider {
         }
         match self.wait_until_joined(&connection, &node.status()) {
             Ok(()) => {
-                self.found_writers(&node, bootstrap);
+                self.found_group_settings(&node, bootstrap);
                 Ok(connection)
             }
             Err(why) => {

@@ -164,7 +164,7 @@ impl GroupStatus {
 
     /// The only server that takes writes; none: all do, or none is known.
     pub(super) fn writer(&self) -> Option<Writer> {
-        Writer::of(&self.node).filter(|_| self.node.writers == Writers::Leader)
+        Writer::of(&self.node).filter(|_| self.node.settings.writers == Writers::Leader)
     }
 
     /// Names of the members to which messages are compressed at the moment, with commas.

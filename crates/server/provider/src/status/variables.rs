@@ -318,7 +318,13 @@ pub const VARIABLES: [(Section, &[Variable]); 8] = [
             "This member's `synod.leader_weight`, 0 to 100.";
         GroupOrEmpty "synod_region" = GroupStatus::region,
             "This member's `synod.region`; empty: none is named.";
-        GroupOrEmpty "synod_writers" = |g| g.node.writers.to_string(),
+        Int "synod_commit_regions" =
+            |s| s.of_group(0, |g| i64::from(g.node.settings.commit_regions.get())),
+            "The group's `synod.commit_regions`; 0 while not connected.";
+        GroupOrEmpty "synod_commit_regions_trouble" =
+            |g| g.node.commit_regions_trouble.clone(),
+            "On the leader, why commits wait for a region, or are in fewer. Empty: nothing.";
+        GroupOrEmpty "synod_writers" = |g| g.node.settings.writers.to_string(),
             "Whose writes the group takes (`synod.writers`); empty while not connected.";
         GroupOrEmpty "synod_writer" = |g| g.writer().map_or_else(String::new, |w| w.name),
             "Name of the only server that takes writes; empty: all do, or there is no leader.";

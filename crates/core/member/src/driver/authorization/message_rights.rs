@@ -164,8 +164,8 @@ kinds! {
         Command: Right::Configured,
         CommandAnswer: Right::Configured,
         VoteOrder: Right::FollowedLeader,
-        WritersOrder: Right::Configured,
-        WritersRefused: Right::Leader,
+        SettingOrder: Right::Configured,
+        SettingRefused: Right::Leader,
         Survivor: Right::Configured,
         Feed: Right::FollowedLeader,
         /// A learner may not have the entry yet that configures its feeder.

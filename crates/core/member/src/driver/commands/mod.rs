@@ -412,7 +412,7 @@ fn refused_change(error: ConfigError) -> CommandRefusal {
         ConfigError::AlreadySo { .. }
         | ConfigError::ProtocolHeld { .. }
         | ConfigError::ProtocolNotHeld
-        | ConfigError::WritersAlreadySo { .. } => {
+        | ConfigError::SettingAlreadySo { .. } => {
             (RefusalReason::AlreadySo, "There is nothing to do")
         }
         ConfigError::NotCaughtUp { .. } => (

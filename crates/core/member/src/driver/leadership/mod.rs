@@ -13,6 +13,7 @@
 //! - [`ForcedPrimary`]: whether it continues without a majority, by order or by policy.
 //! - [`Elections`]: the leader before, and the reason why another member is elected.
 
+mod commit_regions;
 mod elections;
 mod primary;
 mod reported;
@@ -33,6 +34,7 @@ use super::own_log::RepairNews;
 use crate::config::MemberConfig;
 use crate::host::{Election, Level, Topic};
 use crate::tuning::Tuning;
+use commit_regions::RegionWatch;
 use elections::{Cause, Elections};
 use primary::{ForcedPrimary, PrimaryWatch};
 use reported::Regions;
@@ -46,6 +48,7 @@ pub use writers::LeaderPlacement;
 pub(super) struct Leadership {
     pub(super) forced_primary: ForcedPrimary,
     pub(super) regions: Regions,
+    region_watch: RegionWatch,
     pub(super) writers: WriterCounts,
     /// For how long nearly all writes must come from elsewhere, and for how long a member leads at
     /// least, before leadership follows the writers.
@@ -68,6 +71,7 @@ impl Leadership {
         Leadership {
             forced_primary: ForcedPrimary::default(),
             regions: Regions::new(me, config.region.clone()),
+            region_watch: RegionWatch::default(),
             writers: WriterCounts::new(tuning, now),
             writers_trial: tuning.writers_trial,
             leader_pause: tuning.leader_pause,
@@ -157,6 +161,29 @@ impl Leadership {
     pub(super) fn begin_leading(&mut self, ctx: &mut Context) {
         self.writers.forget(ctx.turns.now);
         ctx.core.set_writing_place(None);
+        self.place_voters(ctx);
+    }
+
+    /// A member reports to this leader, which may not know it as present yet: its commits may have
+    /// to wait until it knows the regions.
+    pub(super) fn hear_region(&mut self, ctx: &mut Context, from: MemberId, report: &Report) {
+        let is_news = ctx.core.is_leader() && report.member == from && self.regions.hear(report);
+        if is_news {
+            self.place_voters(ctx);
+            self.publish_members(ctx);
+        }
+    }
+
+    fn place_voters(&self, ctx: &mut Context) {
+        let now = ctx.turns.now;
+        ctx.core.set_regions(now, self.regions.numbers());
+    }
+
+    pub(super) fn watch_regions(&mut self, ctx: &mut Context) {
+        if ctx.core.is_leader() {
+            self.place_voters(ctx);
+        }
+        self.region_watch.look(ctx, &self.regions);
     }
 
     pub(super) fn watch_disk(&mut self, ctx: &mut Context) {
@@ -224,7 +251,7 @@ impl Leadership {
         let config = &ctx.core.config().config;
         let regions = &self.regions;
         let place_of = |id| Place::of(id, regions.of(id));
-        if config.writers == Writers::Leader {
+        if config.settings.writers == Writers::Leader {
             // Whatever others have written before is no reason any more.
             self.writers.forget(now);
         } else {

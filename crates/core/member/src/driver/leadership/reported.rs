@@ -1,6 +1,6 @@
 //! Weights and regions of members: each reports its own to the leader, whose status has them all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use synod_consensus::{Config, LeaderWeight, MemberId};
 use synod_wire::{DataState, Region, Report};
@@ -24,7 +24,8 @@ pub(in crate::driver) struct Regions {
     me: MemberId,
     /// This member's own, as its operator has named it.
     own: Option<Region>,
-    others: BTreeMap<MemberId, Region>,
+    /// Without those that have not been heard; `None`: it has named none.
+    others: BTreeMap<MemberId, Option<Region>>,
 }
 
 impl Regions {
@@ -41,26 +42,46 @@ impl Regions {
         let known = self.others.len();
         self.others.retain(|id, _| config.members.contains_key(id));
         let mut changed = self.others.len() != known;
-        for report in reports.filter(|report| report.member != self.me) {
-            if self.others.get(&report.member) == report.region.as_ref() {
-                continue;
-            }
-            changed = true;
-            match &report.region {
-                Some(region) => self.others.insert(report.member, region.clone()),
-                None => self.others.remove(&report.member),
-            };
+        for report in reports {
+            changed |= self.hear(report);
         }
         changed
     }
 
+    /// Whether that is news.
+    pub(super) fn hear(&mut self, report: &Report) -> bool {
+        let (member, region) = (report.member, &report.region);
+        if member == self.me || self.others.get(&member) == Some(region) {
+            return false;
+        }
+        self.others.insert(member, region.clone());
+        true
+    }
+
     /// The region that a member has reported last; none: it has named none, or is not known.
     pub(in crate::driver) fn of(&self, member: MemberId) -> Option<&Region> {
+        self.known(member).flatten()
+    }
+
+    /// `None`: it is not known; within: the member has named none.
+    pub(super) fn known(&self, member: MemberId) -> Option<Option<&Region>> {
         if member == self.me {
-            self.own.as_ref()
+            Some(self.own.as_ref())
         } else {
-            self.others.get(&member)
+            self.others.get(&member).map(Option::as_ref)
         }
+    }
+
+    /// The regions of the members that are known, as numbers.
+    pub(super) fn numbers(&self) -> BTreeMap<MemberId, Option<u32>> {
+        let all = || {
+            let others = self.others.iter();
+            others.chain([(&self.me, &self.own)])
+        };
+        let names: BTreeSet<&Region> = all().filter_map(|(_, region)| region.as_ref()).collect();
+        let numbers: BTreeMap<&Region, u32> = names.into_iter().zip(0..).collect();
+        let number = |region: &Option<Region>| numbers.get(region.as_ref()?).copied();
+        all().map(|(id, region)| (*id, number(region))).collect()
     }
 }
 
@@ -93,8 +114,11 @@ mod tests {
             regions.note(&voters_and_learners(1, 0), both[..1].iter()),
             "2 is removed"
         );
-        assert_eq!(regions.of(MemberId(2)), None);
+        assert_eq!(regions.known(MemberId(2)), None);
+        let numbers = [(MemberId(1), Some(0)), (MemberId(9), Some(1))];
+        assert_eq!(regions.numbers(), numbers.into());
         assert!(regions.note(&voters_and_learners(1, 0), [report(1, "")].iter()));
+        assert_eq!(regions.known(MemberId(1)), Some(None));
         assert_eq!(regions.of(MemberId(1)), None);
         assert!(
             !regions.note(&voters_and_learners(1, 0), [report(9, "east")].iter()),

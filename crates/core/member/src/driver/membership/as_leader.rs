@@ -276,6 +276,7 @@ impl Membership {
         let others = Others {
             answered: &answered,
             absent: &voters.iter().copied().filter(is_absent).collect(),
+            kept: &voters_of_regions(ctx),
             stays,
         };
         let policy = &ctx.identity.config.voter_policy;
@@ -287,6 +288,12 @@ impl Membership {
         self.leave.stay_for_others(ctx.turns.now);
         ctx.send(member, PeerMessage::LeaveReply);
     }
+}
+
+/// Voters whose region commits need, and that has no other voter.
+pub(super) fn voters_of_regions(ctx: &Context) -> BTreeSet<MemberId> {
+    let voters = ctx.core.config().config.voters();
+    voters.filter(|id| ctx.core.holds_region(*id)).collect()
 }
 
 fn name_the_leader(ctx: &Context) -> JoinReply {

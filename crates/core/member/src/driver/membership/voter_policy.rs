@@ -56,6 +56,8 @@ pub(super) struct Others<'a> {
     pub(super) answered: &'a BTreeSet<MemberId>,
     /// They are absent. One that has only not answered yet is not.
     pub(super) absent: &'a BTreeSet<MemberId>,
+    /// Voters, the leaver too, that keep their votes: commits need their regions.
+    pub(super) kept: &'a BTreeSet<MemberId>,
     /// At least one of those that have answered does not leave as well.
     pub(super) stays: bool,
 }
@@ -70,6 +72,7 @@ pub(super) fn departure(
     Others {
         answered,
         absent,
+        kept,
         stays,
     }: Others,
 ) -> Departure {
@@ -77,7 +80,7 @@ pub(super) fn departure(
     let (all, present) = (voters.len(), answered.iter().filter(is_other).count());
     let fewest = policy.fewest(all);
     let is_majority = |votes: usize, of: usize| votes * 2 > of;
-    let may_lose_one = all.is_multiple_of(2) && all > fewest;
+    let may_lose_one = all.is_multiple_of(2) && all > fewest && !kept.contains(&leaver);
     if planted!(LeaverLosesVote, may_lose_one, else all > 1) {
         return if is_majority(present, all - 1) {
             Departure::TakeOut(leaver)
@@ -91,7 +94,7 @@ pub(super) fn departure(
     // The absent one first, with the leaver's vote; then the number is even.
     let may_shrink = all >= fewest + 2 && stays;
     let is_possible = is_majority(present + 1, all - 1) && is_majority(present, all - 2);
-    match absent.iter().find(is_other) {
+    match absent.difference(kept).find(is_other) {
         Some(absent) if may_shrink && is_possible => Departure::TakeOut(*absent),
         _ => Departure::Needed,
     }
@@ -118,6 +121,7 @@ mod tests {
         let others = Others {
             answered: &answered,
             absent: &(&voters - &answered),
+            kept: &ids([]),
             stays: true,
         };
         departure(&policy(wanted), &voters, MemberId(leaver), others)
@@ -161,11 +165,30 @@ mod tests {
             let others = Others {
                 answered: &answered,
                 absent,
+                kept: &none,
                 stays,
             };
             let leaves = departure(&policy(1), &ids(1..=3), MemberId(3), others);
             assert_eq!(leaves, Departure::Needed);
         }
+    }
+
+    #[test]
+    fn last_voter_of_a_region_keeps_its_vote() {
+        let (voters, answered, none) = (ids(1..=4), ids([1, 2, 3]), ids([]));
+        let leaves = |leaver, answered: &BTreeSet<MemberId>, absent: &BTreeSet<MemberId>| {
+            let others = Others {
+                answered,
+                absent,
+                kept: &ids([4]),
+                stays: true,
+            };
+            departure(&policy(1), &voters, MemberId(leaver), others)
+        };
+        assert_eq!(leaves(4, &answered, &none), Departure::Goes);
+        assert_eq!(leaves(4, &ids([1, 2]), &none), Departure::Needed);
+        let out = Departure::TakeOut(MemberId(3));
+        assert_eq!(leaves(3, &ids([1, 2]), &ids([4])), out, "an even number");
     }
 
     /// Every majority of the voters before a stop has to hold a majority of those after it: so any

@@ -11,6 +11,7 @@ use synod_planted::planted;
 use synod_wire::Report;
 
 use super::Membership;
+use super::as_leader::voters_of_regions;
 use super::voter_policy::VoterPolicy;
 use crate::driver::commands::Commands;
 use crate::driver::context::Context;
@@ -22,6 +23,8 @@ pub(super) struct Facts<'a> {
     pub(super) answering: &'a BTreeSet<MemberId>,
     pub(super) present: &'a BTreeSet<MemberId>,
     pub(super) silent: &'a BTreeMap<MemberId, Duration>,
+    /// Voters that keep their votes: commits need their regions.
+    pub(super) kept: &'a BTreeSet<MemberId>,
     /// Learners that want to vote, with a whole database if they have one.
     pub(super) willing: &'a BTreeSet<MemberId>,
     /// Learners of `willing` that have caught up.
@@ -37,7 +40,7 @@ impl Facts<'_> {
         let voters = self.config.voters();
         let dead = voters.filter(|id| {
             let is_silent = self.silence(*id) >= policy.dead_after;
-            is_silent && !self.answering.contains(id)
+            is_silent && !self.answering.contains(id) && !self.kept.contains(id)
         });
         dead.max_by_key(|id| self.silence(*id))
     }
@@ -106,6 +109,7 @@ fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
 }
 
 struct Known {
+    kept: BTreeSet<MemberId>,
     answering: BTreeSet<MemberId>,
     present: BTreeSet<MemberId>,
     silent: BTreeMap<MemberId, Duration>,
@@ -132,6 +136,7 @@ impl Membership {
         let (now, me) = (ctx.turns.now, ctx.identity.me.member);
         let others = config.members.keys().filter(|id| **id != me);
         Known {
+            kept: voters_of_regions(ctx),
             answering: ctx.answering(),
             present: config.members.keys().copied().filter(is_present).collect(),
             silent: others
@@ -158,6 +163,7 @@ impl Membership {
             answering: &known.answering,
             present: &known.present,
             silent: &known.silent,
+            kept: &known.kept,
             willing: &known.willing,
             ready: &known.ready,
         };
@@ -295,6 +301,7 @@ mod tests {
             answering: &live,
             present: &live,
             silent: &silent,
+            kept: &BTreeSet::new(),
             willing: &ready,
             ready: &ready,
         })

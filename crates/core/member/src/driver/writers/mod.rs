@@ -1,5 +1,5 @@
 //! The members whose writes the group takes: a setting in its configuration, obeyed by the leader
-//! when it orders.
+//! when it orders. And the orders of operators for this and the other settings there.
 //!
 //! ```text
 //! every member     permission  whether the host may take writes of its clients, and who else may
@@ -13,25 +13,25 @@ mod orders;
 mod permission;
 mod rule;
 
-pub use orders::{WritersRefusal, WritersRequest};
+pub use orders::{SettingRefusal, SettingRequest};
 pub use permission::WritePermission;
 pub(super) use rule::WriterRule;
 
-use synod_consensus::{ConfigChange, ConfigError, MemberId, Writers};
+use synod_consensus::{ConfigChange, ConfigError, GroupSetting, MemberId};
 use synod_wire::PeerMessage;
 
 use super::context::Context;
 use crate::host::Level;
-use orders::WritersOrders;
+use orders::SettingOrders;
 
 #[derive(Default)]
 pub(super) struct WritersSetting {
-    orders: WritersOrders,
+    orders: SettingOrders,
     pub(super) told: WritePermission,
 }
 
 impl WritersSetting {
-    pub(super) fn order_writers(&mut self, ctx: &mut Context, request: WritersRequest) {
+    pub(super) fn order_setting(&mut self, ctx: &mut Context, request: SettingRequest) {
         self.orders.add(ctx.turns.now, request);
         self.look_at_orders(ctx);
         self.pursue_orders(ctx);
@@ -48,34 +48,34 @@ impl WritersSetting {
         let at = ctx.core.config();
         let is_committed = at.index <= ctx.core.commit_index();
         if is_committed && !at.config.members.is_empty() {
-            self.orders.committed(at.config.writers);
+            self.orders.committed(at.config.settings);
         }
     }
 
     fn pursue_orders(&mut self, ctx: &mut Context) {
-        let Some(writers) = self.orders.wanted() else {
+        let Some(setting) = self.orders.wanted() else {
             return;
         };
         match ctx.core.leader() {
             Some(leader) if leader == ctx.identity.me.member => {
-                self.handle_writers_order(ctx, leader, writers);
+                self.handle_setting_order(ctx, leader, setting);
             }
-            Some(leader) => ctx.send(leader, PeerMessage::WritersOrder { writers }),
+            Some(leader) => ctx.send(leader, PeerMessage::SettingOrder { setting }),
             None => {}
         }
     }
 
-    pub(super) fn handle_writers_order(
+    pub(super) fn handle_setting_order(
         &mut self,
         ctx: &mut Context,
         from: MemberId,
-        writers: Writers,
+        setting: GroupSetting,
     ) {
-        let change = ConfigChange::SetWriters(writers);
+        let change = ConfigChange::Set(setting);
         let error = match ctx.core.change_config(ctx.turns.now, change) {
             Ok(_) => {
                 let by = ctx.name_of(from);
-                let text = format!("an operator of {by} sets whose writes are taken: {writers}");
+                let text = format!("as an operator of {by} orders, the group {setting}");
                 return ctx.log(Level::Info, text);
             }
             Err(error) => error,
@@ -86,18 +86,18 @@ impl WritersSetting {
             | ConfigError::LeaderTransfer
             | ConfigError::InProgress { .. }
             | ConfigError::NotReady
-            | ConfigError::WritersAlreadySo { .. } => return,
+            | ConfigError::SettingAlreadySo { .. } => return,
             error => error.to_string(),
         };
         if from == ctx.identity.me.member {
-            self.orders.refused(writers, &refused);
+            self.orders.refused(setting, &refused);
         } else {
             let text = refused;
-            ctx.send(from, PeerMessage::WritersRefused { writers, text });
+            ctx.send(from, PeerMessage::SettingRefused { setting, text });
         }
     }
 
-    pub(super) fn writers_refused(&mut self, writers: Writers, text: &str) {
-        self.orders.refused(writers, text);
+    pub(super) fn setting_refused(&mut self, setting: GroupSetting, text: &str) {
+        self.orders.refused(setting, text);
     }
 }
