@@ -144,7 +144,7 @@ pub struct Options {
     pub learners: usize,
     /// Whether the members are in two regions, in turn.
     pub has_regions: bool,
-    /// Whether commits are on disks of both regions: where [`Options::is_about_time`] is false.
+    /// Whether commits are on disks of both regions: where `is_about_time` is false.
     pub commits_in_regions: bool,
     /// Timing of the protocol. Members have shorter promises, too.
     pub timing: Timing,
