@@ -300,9 +300,11 @@ impl World {
             }
         }
         for id in &core {
+            let now_us = self.now_us;
             let node = self.node_mut(*id);
             node.faulty.heal();
-            (node.slow_disk, node.paused_until_us) = (0, 0);
+            node.end_pause(now_us);
+            node.slow_disk = 0;
             node.applies = ApplierPace::Usual;
             self.start(*id);
         }
@@ -542,5 +544,38 @@ impl World {
         }
         let _ = writeln!(text, "at {} ms", self.now_us / MS);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::storage::FLUSH_US;
+    use synod_consensus::Seqno;
+
+    #[test]
+    fn databases_flush_again_when_their_pauses_are_cut_short() {
+        let mut world = World::new(1, options_of(1), false);
+        world.form();
+        let (now_us, last) = (world.now_us, Seqno(1_000_000));
+        for id in world.up() {
+            world.node_mut(id).database.apply(now_us, last);
+            world.pause_until(id, now_us + 10 * SECOND);
+        }
+        world.now_us += SECOND;
+        let core = world.heal();
+        let are_flushed = |world: &mut World, at_us| {
+            world.now_us = at_us;
+            world.flush_databases();
+            let flushed = |id| world.node(id).database.durable == last;
+            core.iter()
+                .map(|id| flushed(*id))
+                .collect::<BTreeSet<bool>>()
+        };
+        let healed_us = world.now_us;
+        let early = are_flushed(&mut world, healed_us + FLUSH_US / 2);
+        assert_eq!(early, [false].into(), "nothing is flushed during a pause");
+        let late = are_flushed(&mut world, healed_us + 2 * FLUSH_US);
+        assert_eq!(late, [true].into());
     }
 }

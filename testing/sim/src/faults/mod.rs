@@ -316,7 +316,7 @@ impl World {
     }
 
     /// The process stands still, and its database with it.
-    fn pause_until(&mut self, id: MemberId, until_us: u64) {
+    pub(crate) fn pause_until(&mut self, id: MemberId, until_us: u64) {
         self.flush_databases();
         let now_us = self.now_us;
         let node = self.node_mut(id);

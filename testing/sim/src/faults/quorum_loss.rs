@@ -26,8 +26,7 @@ impl World {
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in &all {
             self.node(*id).faulty.heal();
-            let node = self.node_mut(*id);
-            (node.slow_disk, node.paused_until_us) = (0, 0);
+            self.node_mut(*id).slow_disk = 0;
             self.start(*id);
         }
         let candidates: Vec<MemberId> = all

@@ -169,6 +169,13 @@ impl Database {
         }
     }
 
+    /// The process continues so much earlier than [`Database::stand_still`] was told.
+    fn continue_early(&mut self, early_us: u64) {
+        for change in &mut self.unflushed {
+            change.at_us = change.at_us.saturating_sub(early_us);
+        }
+    }
+
     /// The database is at this position now, also on its disk.
     pub(crate) fn replace(&mut self, seqno: Seqno) {
         (self.applied, self.durable) = (seqno, seqno);
@@ -289,5 +296,12 @@ impl Process {
 impl Node {
     pub(crate) fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// A pause that is not over ends now, for the process and for its database.
+    pub(crate) fn end_pause(&mut self, now_us: u64) {
+        let until_us = std::mem::take(&mut self.paused_until_us);
+        self.database
+            .continue_early(until_us.saturating_sub(now_us));
     }
 }

@@ -320,9 +320,10 @@ impl World {
             self.net.disconnect(id, *other);
         }
         self.wanted_links.forget(id);
+        let now_us = self.now_us;
         let node = self.node_mut(id);
         node.epoch += 1;
-        node.paused_until_us = 0;
+        node.end_pause(now_us);
         let Some(process) = node.process.take() else {
             return;
         };
