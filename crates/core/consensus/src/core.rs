@@ -245,7 +245,7 @@ impl Core {
         match &self.state {
             State::Leader(_) => self.tick_leader(),
             State::Follower | State::PreCandidate { .. } | State::Candidate { .. } => {
-                if self.election_at.is_some_and(|at| at <= now) && !self.has_stood_still() {
+                if self.election_at.is_some_and(|at| at <= now) && !self.waits_after_standstill() {
                     self.election_timeout();
                 }
             }

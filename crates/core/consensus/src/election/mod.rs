@@ -2,9 +2,8 @@
 //! every voter has one vote per term and stores it before it answers. [`priority`] delays
 //! candidacies, and [`succession`] hands leadership over; neither changes who may vote for whom.
 //! [`silence`] says when a leader counts as lost, [`slow_votes`] how long members wait for the
-//! votes of a term. Sources: Raft (Ongaro and
-//! Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation, sections 3.4, 3.6, 4.1,
-//! 4.2.3 (disruptive servers) and 9.6 (pre-vote).
+//! votes of a term. Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1;
+//! Ongaro's dissertation, sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
 pub(crate) mod silence;

@@ -75,9 +75,9 @@ impl Core {
             && self.leader.is_some()
     }
 
-    /// Whether the candidacy that is due waits once more: it is so late that this member stood
-    /// still itself, and what the leader has sent meanwhile may not be read yet.
-    pub(crate) fn has_stood_still(&mut self) -> bool {
+    /// Delays the candidacy that is due, once, if it is so late that this member stood still
+    /// itself: what the leader has sent meanwhile may not be read yet. Returns whether it waits.
+    pub(crate) fn waits_after_standstill(&mut self) -> bool {
         let late_us = self.election_at.map_or(0, |at| self.now.since_us(at));
         let waits = matches!(self.state, State::Follower)
             && self.leader.is_some()

@@ -68,12 +68,23 @@ impl Leading {
         own: T,
         of_peer: impl Fn(&Peer) -> T,
     ) -> T {
-        let value = |id| match self.peers.get(&id) {
-            Some(peer) => of_peer(peer),
-            None if id == me => own,
-            None => T::default(),
-        };
+        let value = |id| self.value_of(id, me, own, &of_peer);
         reached_by_majority(config.voters().map(value).collect()).unwrap_or_default()
+    }
+
+    /// The value of one voter; the default for one that this leader has no word of.
+    pub(crate) fn value_of<T: Default>(
+        &self,
+        voter: MemberId,
+        me: MemberId,
+        own: T,
+        of_peer: impl Fn(&Peer) -> T,
+    ) -> T {
+        match self.peers.get(&voter) {
+            Some(peer) => of_peer(peer),
+            None if voter == me => own,
+            None => T::default(),
+        }
     }
 
     /// The latest moment at or after which a majority has answered.

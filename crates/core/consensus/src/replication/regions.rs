@@ -166,11 +166,7 @@ impl Core {
         let State::Leader(leading) = &mut self.state else {
             return majority;
         };
-        let durable = |id| match leading.peers.get(&id) {
-            Some(peer) => peer.match_index,
-            None if id == me => own,
-            None => LogIndex::default(),
-        };
+        let durable = |id| leading.value_of(id, me, own, |peer| peer.match_index);
         let regions = if planted!(ForgetRegions, needed < 2, else true) {
             majority
         } else {
