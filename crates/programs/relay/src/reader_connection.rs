@@ -184,7 +184,9 @@ impl<'a, S: Connection> Reader<'a, S> {
         if whose == Whose::Server {
             return self.pass(payload, &|_| None);
         }
-        let mut facts = self.facts().ok_or_else(not_in_group)?;
+        let Some(mut facts) = self.facts() else {
+            return Ok(self.packets.answer(&Answer::Refused(not_in_group()))?);
+        };
         if matches!(whose, Whose::Place | Whose::Variables)
             && let Err(refusal) = self.begin_where_the_session_reads(&mut facts)?
         {

@@ -81,7 +81,7 @@ impl Greeting {
 }
 
 pub(crate) fn encryption_request() -> Vec<u8> {
-    beginning(CAPABILITIES | ENCRYPTION)
+    beginning(CAPABILITIES | ENCRYPTION, CHARACTER_SET)
 }
 
 /// Wishes of a client besides those that all of ours have, and how its texts are written.
@@ -113,11 +113,9 @@ pub(crate) fn client_response(
     if !manner.schema.is_empty() {
         capabilities |= WITH_SCHEMA;
     }
-    let mut out = capabilities.to_le_bytes().to_vec();
-    out.extend_from_slice(&PACKET_MAX.to_le_bytes());
-    out.push(manner.character_set);
-    out.extend_from_slice(&[0; 23]);
+    let mut out = beginning(capabilities, manner.character_set);
     out.extend_from_slice(user.as_bytes());
+    // A proof is empty, or a hash.
     out.extend_from_slice(&[0, proof.len() as u8]);
     out.extend_from_slice(proof);
     for text in [&*manner.schema, NATIVE_PASSWORD] {
@@ -131,24 +129,17 @@ pub(crate) fn client_response(
 
 /// The payload that says who connects.
 pub(crate) fn response(user: &str, proof: &[u8], is_encrypted: bool) -> Vec<u8> {
-    let mut out = beginning(match is_encrypted {
-        true => CAPABILITIES | ENCRYPTION,
-        false => CAPABILITIES,
-    });
-    out.extend_from_slice(user.as_bytes());
-    out.push(0);
-    // A proof is empty, or a hash.
-    out.push(proof.len() as u8);
-    out.extend_from_slice(proof);
-    out.extend_from_slice(NATIVE_PASSWORD.as_bytes());
-    out.push(0);
-    out
+    let manner = ClientManner {
+        character_set: CHARACTER_SET,
+        ..ClientManner::default()
+    };
+    client_response(user, proof, is_encrypted, &manner)
 }
 
-fn beginning(capabilities: u32) -> Vec<u8> {
+fn beginning(capabilities: u32, character_set: u8) -> Vec<u8> {
     let mut out = capabilities.to_le_bytes().to_vec();
     out.extend_from_slice(&PACKET_MAX.to_le_bytes());
-    out.push(CHARACTER_SET);
+    out.push(character_set);
     out.extend_from_slice(&[0; 23]);
     out
 }

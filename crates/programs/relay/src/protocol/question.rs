@@ -171,7 +171,7 @@ fn show(what: &str, facts: &Facts) -> Option<Answer> {
         return snapshot(rest, facts);
     }
     let is = |words: &[&str]| after_words(what, words) == Some("");
-    if is(&["MASTER", "STATUS"]) || is(&["BINLOG", "STATUS"]) || is(&["BINARY", "LOG", "STATUS"]) {
+    if after_binlog_status(what) == Some("") {
         let columns = ["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB"];
         let row = [
             file_name(facts.last),
@@ -187,6 +187,13 @@ fn show(what: &str, facts: &Facts) -> Option<Answer> {
         return Some(rows(&["Log_name", "File_size"], vec![row]));
     }
     None
+}
+
+/// Rest of a text after the words by which `SHOW` is asked for the end of the binlog.
+pub(crate) fn after_binlog_status(what: &str) -> Option<&str> {
+    let names: [&[&str]; 3] = [&["MASTER"], &["BINLOG"], &["BINARY", "LOG"]];
+    let named = names.iter().find_map(|name| after_words(what, name))?;
+    after_word(named, "STATUS")
 }
 
 /// The place of a snapshot in the binlog, as dumps of databases ask for it.

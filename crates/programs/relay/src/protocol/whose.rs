@@ -5,7 +5,7 @@
 //! be for another binlog.
 
 use crate::protocol::question::{
-    after_word, after_words, asks_for_filter, is_for_relays, parts, unquoted,
+    after_binlog_status, after_word, after_words, asks_for_filter, is_for_relays, parts, unquoted,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +80,9 @@ fn show(what: &str) -> Whose {
         };
     }
     let begins = |words: &[&str]| after_words(what, words).is_some();
-    let is_status = begins(&["MASTER", "STATUS"])
-        || begins(&["BINLOG", "STATUS"])
-        || begins(&["BINARY", "LOG", "STATUS"]);
-    if is_status || (begins(&["STATUS"]) && what.to_lowercase().contains("binlog_snapshot")) {
+    if after_binlog_status(what).is_some()
+        || (begins(&["STATUS"]) && what.to_lowercase().contains("binlog_snapshot"))
+    {
         return Whose::Place;
     }
     let is_list =
