@@ -55,7 +55,7 @@ pub(super) struct Bed<'a> {
 impl Drop for Bed<'_> {
     fn drop(&mut self) {
         // A process whose write hangs does not end.
-        let all: Vec<usize> = (0..self.system.members()).collect();
+        let all = self.all();
         all.iter()
             .for_each(|at| drop(self.change_disks(&[*at], DiskChange::Thaw)));
         if let Err(error) = self.system.kill(&all) {
@@ -187,7 +187,7 @@ impl Bed<'_> {
             Fault::FullDisk => self.change_disks(hit, DiskChange::Fill)?,
             Fault::PowerLoss => self.lose_power(hit)?,
             Fault::DiskLoss => {
-                self.lose_power(&(0..self.system.members()).collect::<Vec<_>>())?;
+                self.lose_power(&self.all())?;
                 let last = self.system.lose_the_last();
                 // None on machines of others.
                 if last < self.disks.len() {
@@ -239,9 +239,7 @@ impl Bed<'_> {
             }
             Fault::FullDisk => self.change_disks(hit, DiskChange::Empty)?,
             Fault::PowerLoss => return self.return_power(hit),
-            Fault::DiskLoss => {
-                return self.return_power(&(0..self.system.members()).collect::<Vec<_>>());
-            }
+            Fault::DiskLoss => return self.return_power(&self.all()),
             Fault::HandOver => self.system.hand_over(self.next_to(leader), leader)?,
             Fault::RollingRestart | Fault::Upgrade => {}
         }
@@ -249,6 +247,10 @@ impl Bed<'_> {
             self.start(hit)?;
         }
         Ok(())
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.system.members()).collect()
     }
 
     fn lose_power(&mut self, hit: &[usize]) -> Result<()> {
