@@ -241,8 +241,11 @@ impl System {
     /// Moves leadership from one server to another, by the system's own means.
     pub fn hand_over(&self, from: usize, to: usize) -> Result<()> {
         if self.kind() == SystemKind::Synod {
-            self.query(to, &format!("{LEADER_WEIGHT}100'"))?;
-            return self.query(from, &format!("{LEADER_WEIGHT}50'")).map(|_| ());
+            // Not only the leader's: the first server has the weight of `to` from its start.
+            for other in (0..self.hosts.len()).filter(|other| *other != to) {
+                self.query(other, &format!("{LEADER_WEIGHT}50'"))?;
+            }
+            return self.query(to, &format!("{LEADER_WEIGHT}100'")).map(|_| ());
         }
         let uuid = self.query(to, "SELECT @@server_uuid")?.concat().concat();
         let sql = format!("SELECT group_replication_set_as_primary('{uuid}')");
