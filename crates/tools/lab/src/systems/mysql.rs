@@ -41,13 +41,10 @@ const EVERYWHERE: [&str; 13] = [
     "secure_file_priv=NULL",
 ];
 
-/// Flow control would slow the writers down in some loads only; published comparisons switch it
-/// off, too.
-const GROUP: [&str; 6] = [
+const GROUP: [&str; 5] = [
     "plugin_load_add=group_replication.so",
     "group_replication_start_on_boot=OFF",
     "group_replication_single_primary_mode=ON",
-    "group_replication_flow_control_mode=DISABLED",
     "group_replication_recovery_get_public_key=ON",
     "group_replication_autorejoin_tries=3",
 ];
