@@ -153,10 +153,13 @@ impl Graph {
             let within = |state: usize| parts[state] == part;
             let tried = &starts[..starts.len().min(STARTS_MAX)];
             let fewest = |rw_max| {
-                let cycles = tried.iter();
-                let cycles =
-                    cycles.filter_map(|(a, e)| self.shortest(search, *a, *e, rw_max, &within));
-                cycles.min_by_key(Vec::len)
+                let mut best: Option<Cycle> = None;
+                for (first, edge) in tried {
+                    let longest = best.as_ref().map_or(usize::MAX, |best| best.len() - 1);
+                    let cycle = self.shortest(search, *first, *edge, rw_max, longest, &within);
+                    best = cycle.or(best);
+                }
+                best
             };
             found.extend(fewest(1).or_else(|| fewest(usize::MAX)));
         }
@@ -225,22 +228,25 @@ impl Graph {
     }
 
     /// The smallest cycle that begins with this edge and has at most so many anti-dependencies (1:
-    /// one at most). Moments take no room in it.
+    /// one at most), and at most `longest` transactions. Moments take no room in it.
     fn shortest(
         &self,
         search: Search,
         first: usize,
         edge: Edge,
         rw_max: usize,
+        longest: usize,
         within: &dyn Fn(usize) -> bool,
     ) -> Option<Cycle> {
+        let room = |node: usize| usize::from(node < self.transactions);
         let start = (
             self.state(search, &edge),
             usize::from(edge.link.is_rw()).min(rw_max),
         );
         let mut from = Steps::new();
-        let mut open = VecDeque::from([start]);
-        while let Some(place) = open.pop_front() {
+        let mut open = VecDeque::from([(start, room(first) + room(edge.to))]);
+        // In the order of their lengths.
+        while let Some((place, length)) = open.pop_front().filter(|(_, n)| *n <= longest) {
             for next in self.next(search, place.0) {
                 let rw = place.1 + usize::from(next.link.is_rw());
                 if rw > rw_max {
@@ -258,10 +264,11 @@ impl Graph {
                     continue;
                 }
                 from.insert(to, (place, *next));
+                let length = length + room(next.to);
                 if next.to >= self.transactions {
-                    open.push_front(to);
+                    open.push_front((to, length));
                 } else {
-                    open.push_back(to);
+                    open.push_back((to, length));
                 }
             }
         }
