@@ -132,6 +132,7 @@ e2e: quick
 	scripts/run-e2e $(E2E)
 
 e2e-long: build build-lab build-next-version build-planted playground
+	testing/e2e/readers/install target/e2e-readers # the tests have no network
 	SYNOD_E2E_BUILD=release E2E_JOBS=3 E2E_LIMIT=3600 scripts/run-e2e $(E2E_LONG)
 
 # Which anomalies clients see; ten minutes. Galera's library is a control, if it is installed.

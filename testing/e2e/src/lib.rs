@@ -34,7 +34,8 @@
 //! - [`pull`]: a reader of such a server's binlog, as a relay is one.
 //! - [`relay_group`]: relays that keep such a server's binlog. [`relays_under_load`]: three of them
 //!   with clients and readers, for faults. [`dice`]: chance that a seed repeats.
-//! - [`relay`]: a relay beside a cluster. [`readers`]: programs for change data capture.
+//! - [`relay`]: a relay beside a cluster. [`readers`]: programs for change data capture, and the
+//!   clients of `examples`.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
 //! ends.

@@ -62,3 +62,15 @@ pub fn signal(cluster: &TestCluster, node: u8, name: &str) -> Outcome {
     let mut kill = Command::new("kill");
     output_of(kill.arg(name).arg(pid.unwrap_or_default()), &what).map(|_| ())
 }
+
+/// Hands leadership over to a node.
+///
+/// # Errors
+/// When it does not lead then.
+pub fn lead(cluster: &TestCluster, node: u8) -> Outcome {
+    let name = format!("node{node}");
+    let mut transfer = Command::new(place::program()?);
+    transfer.args(["leader", "transfer", &name, "--dir"]);
+    transfer.arg(cluster.files(node).data);
+    output_of(&mut transfer, &format!("{name} does not lead: synod")).map(|_| ())
+}

@@ -1,5 +1,6 @@
-//! Readers of binlogs that are no servers: what change data capture is made of. Each prints the
-//! changes of rows that it reads from a relay, a line for each.
+//! Programs in other languages. Readers of binlogs that are no servers: what change data capture is
+//! made of. Each prints the changes of rows that it reads from a relay, a line for each. And the
+//! clients of `examples/clients`.
 
 use std::fs::File;
 use std::io::Write;
@@ -41,7 +42,7 @@ impl Readers {
     /// Installs them, unless an earlier run has.
     ///
     /// # Errors
-    /// When that fails: it needs Python, Go, and the network the first time.
+    /// When that fails: it needs Python, Go, Maven, and the network the first time.
     pub fn install() -> Outcome<Readers> {
         let dir = place::workspace().join("target/e2e-readers");
         let mut install = Command::new(sources().join("install"));
@@ -113,6 +114,31 @@ impl Readers {
             .stdout(changes)
             .stderr(append("debezium.log")?);
         command.spawn().why("starting Debezium")
+    }
+}
+
+impl Readers {
+    /// The clients of `examples/clients`, with the names of their languages. Each wants servers,
+    /// and dies with this process.
+    pub fn clients(&self) -> [(&'static str, Command); 4] {
+        let sources = place::workspace().join("examples/clients");
+        let with = |words: &[&str], path: PathBuf| {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL"]).args(words).arg(path);
+            command
+        };
+        let python = self.dir.join("python/bin/python").display().to_string();
+        let archives = format!(
+            "{0}/orders-1.jar:{0}/dependency/*",
+            self.dir.join("orders").display()
+        );
+        let java = ["java", "-Xmx128m", "-cp", &archives];
+        [
+            ("python", with(&[&python], sources.join("python/orders.py"))),
+            ("go", with(&[], self.dir.join("go-orders"))),
+            ("php", with(&["php"], sources.join("php/orders.php"))),
+            ("java", with(&java, "Orders".into())),
+        ]
     }
 }
 

@@ -2,13 +2,12 @@
 //! after some seconds, before the next begin.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use synod_e2e::dice::Dice;
 use synod_e2e::logger::Logger;
-use synod_e2e::programs::{output_of, signal};
-use synod_e2e::{Failure, Outcome, TestCluster, Why, place};
+use synod_e2e::programs::{lead, signal};
+use synod_e2e::{Failure, Outcome, TestCluster, Why};
 use synod_local_cluster::wait_for;
 
 use crate::network::Network;
@@ -140,11 +139,8 @@ impl Faults {
                 cluster.wipe(node).why("wipe")
             }
             Fault::Leader => {
-                let mut transfer = Command::new(place::program()?);
-                transfer.args(["leader", "transfer", &format!("node{node}"), "--dir"]);
                 // Refused where another fault stands in its way.
-                let moved = output_of(transfer.arg(cluster.files(node).data), "a hand-over");
-                moved.map(drop).or_else(|Failure(why)| {
+                lead(cluster, node).or_else(|Failure(why)| {
                     eprintln!("  {why}");
                     Ok(())
                 })

@@ -19,6 +19,8 @@ const READS: u64 = 1000;
 const COUNT: &str = "SELECT COUNT(*) FROM e2e_data.bounded";
 /// `ER_LOCK_WAIT_TIMEOUT`: the answer to a causal read that has waited too long.
 const TIMEOUT: u16 = 1205;
+/// `ER_UNKNOWN_COM_ERROR`: the server hears no majority.
+const NOT_READY: u16 = 1047;
 /// `ER_INCORRECT_GTID_STATE`: the text is not one of a GTID.
 const NOT_A_GTID: u16 = 1941;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,6 +147,41 @@ fn bound_that_cannot_be_reached_is_explained() {
         ensure(quiet.is_some(), || "10 s are not reached".to_owned())?;
         set(cluster, server, "synod.max_staleness=0")
     });
+}
+
+#[test]
+fn reads_fail_in_time_where_the_majority_is_lost() {
+    CLUSTER.scenario("no majority", |cluster| {
+        let server = cluster.follower();
+        let mut causal = causal_reader(cluster, server)?;
+        let mut plain = cluster.connect(server)?;
+        let others = cluster.others(server);
+        for other in &others {
+            signal(cluster, *other, "-STOP")?;
+        }
+        let began = Instant::now();
+        let codes = (error_of(&mut causal), error_of(&mut plain));
+        let took = began.elapsed();
+        for other in &others {
+            signal(cluster, *other, "-CONT")?;
+        }
+        cluster.await_synced(&ALL, &|_, _| ()).why("synced")?;
+        eprintln!("  {codes:?} after {took:?}");
+        ensure(codes == (Some(TIMEOUT), Some(NOT_READY)), || {
+            format!("{codes:?}")
+        })?;
+        ensure(took < PATIENCE / 2, || format!("after {took:?}"))
+    });
+}
+
+/// Number of the first error of reads one after the other; none: they have no other answer.
+fn error_of(reader: &mut Conn) -> Option<u16> {
+    wait_for(PATIENCE, || {
+        match reader.query_first::<u64, _>("SELECT COUNT(*) FROM mysql.user") {
+            Err(Error::MySqlError(error)) => Some(error.code),
+            Ok(_) | Err(_) => None,
+        }
+    })
 }
 
 /// The servers answer these by themselves, from what the library has released.

@@ -1,12 +1,12 @@
 //! `synod.writers=leader`: one server takes writes, the others say which; clients of different
 //! servers never conflict; when the writer dies, the next one takes over.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 use synod_e2e::acknowledged_writes::{NOT_THE_WRITER, Style, Writers};
+use synod_e2e::programs::lead;
 use synod_e2e::{Failure, Outcome, Shared, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -371,21 +371,6 @@ fn runs_at(cluster: &TestCluster, node: u8) -> Outcome {
     let sql = format!("SELECT COUNT(*) > 1 FROM e2e_data.ticks WHERE at = 'node{node}'");
     let runs = || (cluster.rows(node, &sql).ok()? == ["1"]).then_some(());
     wait_for(PATIENCE, runs).ok_or_else(|| Failure(format!("the event never ran at node{node}")))
-}
-
-/// Hands leadership over.
-fn lead(cluster: &TestCluster, node: u8) -> Outcome {
-    let name = format!("node{node}");
-    let mut program = Command::new(place::program()?);
-    program.args(["leader", "transfer", &name, "--dir"]);
-    let output = program
-        .arg(cluster.files(node).data)
-        .output()
-        .why("synod")?;
-    ensure(output.status.success(), || {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        format!("{name} does not lead: {errors}")
-    })
 }
 
 fn takes_writes(cluster: &TestCluster, node: u8) -> Outcome {

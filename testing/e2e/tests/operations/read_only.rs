@@ -1,14 +1,14 @@
 //! Agents that keep `read_only` beside real servers: what proxies that know Galera only look at.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::agent_process::AgentProcess as Agent;
-use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::programs::lead;
+use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
 static CLUSTER: Shared = Shared::new("read-only", 26406);
@@ -62,15 +62,6 @@ fn await_writable(cluster: &TestCluster, of: &[u8], wanted: &[u8]) -> Outcome {
     ensure(so.is_some(), || {
         format!("not read-only: {:?} instead of {wanted:?}", writable())
     })
-}
-
-fn lead(cluster: &TestCluster, node: u8) -> Outcome {
-    let output = Command::new(place::program()?)
-        .args(["leader", "transfer", &format!("node{node}"), "--dir"])
-        .arg(cluster.files(node).data)
-        .output()
-        .why("synod")?;
-    ensure(output.status.success(), || format!("{output:?}"))
 }
 
 #[test]

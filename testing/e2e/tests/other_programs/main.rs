@@ -1,7 +1,8 @@
 //! Programs of others around a group: proxies, monitoring, a browser, also with a simulated group
-//! in it, readers for change data capture, tools for backups and checks.
+//! in it, readers for change data capture, applications' connectors, tools for backups and checks.
 
 mod around;
+mod connectors;
 mod dashboard;
 mod debezium;
 mod monitoring;
