@@ -80,16 +80,13 @@ pub struct Certifier {
     window_start: i64,
     /// Last seqno that can no longer be rolled back.
     committed: i64,
-    /// The last seqno ingested.
     last: i64,
     /// The last action that everything later depends on; [`NEVER`] if there is none.
     barrier: i64,
     /// For every seqno in the window, ascending: the number of keys whose newest hold is its.
     newest_keys: VecDeque<u32>,
-    /// Sum of `newest_keys`.
     live_keys: usize,
     undo: VecDeque<Undo>,
-    /// Number of marks in `undo`, over all actions.
     undo_marks: usize,
 }
 
@@ -362,7 +359,6 @@ impl Certifier {
         }
     }
 
-    /// One more key has `seqno` as its newest hold.
     fn count(&mut self, seqno: i64) {
         let at = self.position(seqno);
         self.newest_keys[at] += 1;

@@ -26,7 +26,6 @@ struct Slot {
     marks: Marks,
 }
 
-/// All keys of the window, and some that have left it.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     blocks: Vec<Vec<Slot>>,
@@ -121,7 +120,6 @@ impl Index {
             + self.with_others * OTHERS_BYTES
     }
 
-    /// Slots with a key, in the window or not.
     pub(crate) fn used_slots(&self) -> usize {
         self.table.len()
     }

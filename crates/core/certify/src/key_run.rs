@@ -90,7 +90,6 @@ pub(crate) struct KeyStream {
     cut: Vec<u8>,
 }
 
-/// The keys that one part completes: one that was cut, if any, and those after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartKeys {
     cut: KeyRun,
@@ -161,7 +160,6 @@ impl KeyStream {
         Some(completed)
     }
 
-    /// Checks whole records, and counts them.
     fn checked(&mut self, records: Bytes) -> Result<KeyRun, DecodeKeysError> {
         for record in records.chunks_exact(KEY_BYTES) {
             let position = self.found;

@@ -38,9 +38,7 @@ pub struct KeySet {
     is_coarse: bool,
     /// Positions in `keys` by fingerprint. Empty after decoding, until the next append.
     positions: HashTable<u32>,
-    /// Number of calls of [`KeySet::append`].
     appended: u64,
-    /// Bytes of the parts in those calls.
     appended_bytes: u64,
     scratch: Vec<u8>,
 }
@@ -223,7 +221,6 @@ impl KeySet {
         (at, true)
     }
 
-    /// Fills the table of positions, which decoding does not build.
     fn index_positions(&mut self) {
         let keys = &self.keys;
         for at in self.positions.len()..keys.len() {

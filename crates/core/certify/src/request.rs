@@ -7,20 +7,17 @@ use crate::key_set::KeySet;
 /// earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The member (one life of its disk).
     pub member: u64,
     /// Changes whenever locks of the member were released without a known result: with each
     /// session, and when a client gives up a proposal.
     pub epoch: u64,
 }
 
-/// An action that would be, or has been, ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub source: Source,
     /// Seqno up to which the origin had everything applied when it made the action.
     pub last_seen: i64,
-    /// The keys that it holds. Ignored for [`Class::Barrier`].
     pub keys: &'a KeySet,
     pub class: Class,
 }

@@ -14,7 +14,6 @@ use crate::request::Source;
 
 #[derive(Debug)]
 pub(crate) enum RunKeys {
-    /// Keys that came at once.
     Whole(KeyRun),
     /// Keys that came in parts: so many before the last piece.
     Parts {
@@ -126,7 +125,6 @@ struct Meeting {
 #[derive(Debug)]
 struct RunPart {
     keys: PartKeys,
-    /// The stream of keys after this part.
     stream: KeyStream,
     /// First error of the keys up to this part.
     error: Option<DecodeKeysError>,
@@ -175,7 +173,6 @@ impl OpenRun {
         touch
     }
 
-    /// Reads the keys that another part would bring, and the stream after them.
     pub(crate) fn read(&self, part: Bytes) -> Result<(PartKeys, KeyStream), DecodeKeysError> {
         let last = self.parts.last();
         if let Some(error) = last.and_then(|last| last.error) {
@@ -293,7 +290,6 @@ impl OpenRuns {
         }
     }
 
-    /// Takes a write set out: it ends, or is ordered.
     pub(crate) fn take(&mut self, id: OpenId) -> Option<OpenRun> {
         self.runs.remove(&id)
     }

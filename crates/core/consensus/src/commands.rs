@@ -24,15 +24,12 @@ pub enum ProposeError {
     NotLeader { leader: Option<MemberId> },
     #[error("leadership is being transferred")]
     LeaderTransfer,
-    /// Too many bytes are uncommitted ([`crate::Limits::uncommitted_bytes_max`]).
     #[error("too many uncommitted bytes")]
     Busy,
 }
 
-/// A change of the configuration. Each alters the set of voters by at most one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigChange {
-    /// A new member, as a learner whatever `member.role` says.
     AddLearner {
         id: MemberId,
         member: Member,
@@ -47,29 +44,23 @@ pub enum ConfigChange {
         id: MemberId,
         member: Member,
     },
-    /// New name, address, or program of a member.
     Update {
         id: MemberId,
         name: String,
-        /// Its address from now on, `host:port`.
         address: String,
         versions: VersionRange,
         /// Subject of the certificate that it is bound to from now on; none leaves that as it is.
         certificate: Option<String>,
     },
-    /// This member is bound to no certificate any more.
     Unbind(MemberId),
     /// The group speaks this protocol version from now on. Not while the version is held.
     RaiseProtocol(u16),
     /// The group speaks this protocol version, its own or a newer one, until an operator raises it.
     HoldProtocol(u16),
-    /// The group's protocol version is held no more.
     ReleaseProtocol,
-    /// The group has this setting from now on.
     Set(GroupSetting),
 }
 
-/// Error of a configuration change that was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("not the leader")]
@@ -84,10 +75,8 @@ pub enum ConfigError {
     UnknownMember { id: MemberId },
     #[error("member {id} is so already")]
     AlreadySo { id: MemberId },
-    /// A learner that does not answer, or lacks much of the log, would only weaken the group.
     #[error("member {id} does not answer, or its log has not caught up: try again when it has")]
     NotCaughtUp { id: MemberId },
-    /// A member does not speak the version that the group speaks, or would from now on.
     #[error("the group's protocol version is {protocol}, and {name} speaks {spoken}")]
     Protocol {
         protocol: u16,
@@ -104,7 +93,6 @@ pub enum ConfigError {
     SettingAlreadySo { setting: GroupSetting },
     #[error("no voter would be left")]
     NoVoterLeft,
-    /// The configuration would be larger than what every log can hold.
     #[error(
         "the description of all members would take {bytes} bytes, and a log can hold {max}: names, \
          addresses and subjects of certificates have to be shorter, or members fewer"
@@ -116,7 +104,6 @@ pub enum ConfigError {
         address: String,
         id: MemberId,
     },
-    /// Id zero, a text of more than 1024 bytes, or more than 1024 members.
     #[error("not a valid member: {reason}")]
     Invalid { reason: &'static str },
 }
@@ -128,20 +115,16 @@ pub enum BootstrapError {
     /// This member leads, follows a leader, or is a candidate.
     #[error("not idle: this member takes part in a group")]
     NotIdle,
-    /// The member's own description is not valid, as for [`ConfigError::Invalid`].
     #[error("not a valid member: {reason}")]
     Invalid { reason: &'static str },
 }
 
-/// Error of the order to continue without a majority ([`crate::Core::force`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForceError {
-    /// The group has a leader, so there is a majority.
     #[error("member {leader} leads the group")]
     HasLeader { leader: MemberId },
     #[error("this member is in no group")]
     NotConfigured,
-    /// This member's log was damaged: it lacks entries that it has acknowledged itself.
     #[error("this member's log is under repair until entry {until}")]
     UnderRepair { until: EntryId },
 }
@@ -156,7 +139,6 @@ pub enum LeaderTransferError {
     NotVoter { to: MemberId },
     #[error("{to} leads already")]
     AlreadyLeader { to: MemberId },
-    /// No other voter has answered within the shortest election timeout.
     #[error("no other voter has answered lately")]
     NoCandidate,
 }
@@ -185,7 +167,6 @@ pub enum ProgressMode {
     Install,
 }
 
-/// Counts, since the start, of messages that were ignored. None of them is an error of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages not addressed to this member, or from itself, or without a sender.

@@ -66,7 +66,6 @@ pub struct Core {
     pub(crate) deference: Deference,
     pub(crate) priorities: Priorities,
     pub(crate) succession: Succession,
-    /// Write tickets that are pending or durable, and the durable index.
     pub(crate) durability: Durability,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) effects: VecDeque<Effect>,
@@ -80,7 +79,6 @@ pub struct Core {
     pub(crate) counters: Counters,
 }
 
-/// A member's role, with the data that exists only in that role.
 #[derive(Debug)]
 pub(crate) enum State {
     Follower,

@@ -10,8 +10,6 @@ use std::collections::VecDeque;
 use crate::effect::WriteTicket;
 use crate::types::LogIndex;
 
-/// Invariants: `durable <= issued`; `pending` ascends in tickets, all above `durable`; `index` and
-/// the indexes in `pending` are positions of the *current* log, never of a truncated suffix.
 #[derive(Debug)]
 pub(crate) struct Durability {
     /// Latest ticket handed out; zero: none.

@@ -14,9 +14,7 @@ pub struct WriteTicket(pub u64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Write to the log, in ticket order.
     Write {
-        /// The name that the driver reports it by.
         ticket: WriteTicket,
         op: WriteOp,
     },
@@ -30,7 +28,6 @@ pub enum Effect {
     /// them yet: a majority suffices. A [`WriteOp::Reset`] moves the commit index to its base
     /// without this effect, because there is nothing to deliver.
     Committed {
-        /// The new commit index, included.
         index: LogIndex,
     },
     Role(RoleChange),
@@ -50,12 +47,10 @@ pub enum Effect {
 pub enum WriteOp {
     /// Append these entries. Payloads are with the driver.
     Append(Vec<EntryHeader>),
-    /// Remove all entries at and after this index.
     Truncate {
         from: LogIndex,
     },
     Vote(HardState),
-    /// Remove the whole log and begin it again at this base.
     Reset(LogBase),
 }
 
@@ -75,7 +70,6 @@ pub struct SendEntries {
     pub sent_at: Time,
 }
 
-/// This member's term and role, and the leader as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub term: Term,
@@ -86,11 +80,8 @@ pub struct RoleChange {
 /// The roles of Raft, and the role of a member that asks for pre-votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleName {
-    /// Follows a leader, or waits for one to appear. Learners are followers too.
     Follower,
-    /// Asks whether an election could be won.
     PreCandidate,
-    /// Asks for votes.
     Candidate,
     Leader,
 }

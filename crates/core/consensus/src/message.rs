@@ -79,7 +79,6 @@ pub enum Body {
     TimeoutNow,
     /// Asks for the group's position (ReadIndex; Raft dissertation, section 6.4).
     Read {
-        /// The sender's own number for the question.
         id: u64,
     },
     ReadReply {
@@ -92,18 +91,15 @@ pub enum Body {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
-    /// Entry right before the first of `entries`.
     pub prev: EntryId,
     /// Headers, consecutive and in order. Empty in a probe of `prev`.
     pub entries: Vec<EntryHeader>,
-    /// Leader's commit index (may be beyond `entries`).
     pub commit: LogIndex,
     pub sent_at: Time,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendReply {
-    /// Whether `prev` matched.
     pub outcome: AppendOutcome,
     /// `sent_at` of the append being answered (of the latest one covered).
     pub sent_at: Time,
@@ -118,7 +114,6 @@ pub enum AppendOutcome {
     PayloadMissing { index: LogIndex },
     /// `prev` is not in the sender's log.
     Rejected {
-        /// `prev.index` of the refused append.
         refused: LogIndex,
         /// Highest id in the sender's log that is at or below `refused` and of no higher term than
         /// the refused `prev` (id zero: empty log). The leader continues from the largest position

@@ -34,10 +34,8 @@ enum Asker {
 #[derive(Clone, Copy, Debug)]
 struct PendingRead {
     asker: Asker,
-    /// Commit index when the question came: the answer.
     index: LogIndex,
     seqno: Seqno,
-    /// The round that confirms it.
     round: u64,
 }
 
@@ -46,7 +44,6 @@ pub(crate) struct LeaderReads {
     /// Latest round started; heartbeats carry it. Zero: none.
     round: u64,
     confirmed: u64,
-    /// Reads that wait for a round, ascending by round.
     pending: VecDeque<PendingRead>,
     early: Vec<Asker>,
 }
@@ -77,7 +74,6 @@ impl LeaderReads {
 pub(crate) struct FollowerReads {
     /// Reads that no question covers yet.
     waiting: Vec<u64>,
-    /// The question without an answer.
     asked: Option<Question>,
     /// Number of the latest question. Starts at random, so that an answer to a question of an
     /// earlier process of this member is not taken for an answer to this one's.

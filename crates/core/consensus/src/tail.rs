@@ -23,7 +23,6 @@ use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 /// a start it is not known below the recovered headers; the next entry then brings it.)
 #[derive(Debug)]
 pub(crate) struct LogView {
-    /// Start of the log; its last entry is committed.
     base: LogBase,
     term_starts: Vec<(Term, LogIndex)>,
     configs: Vec<ConfigAt>,
@@ -36,7 +35,6 @@ pub(crate) struct LogView {
 }
 
 impl LogView {
-    /// The log as found on disk.
     pub(crate) fn recover(recovered: Recovered) -> LogView {
         let Recovered {
             vote: _,

@@ -28,7 +28,6 @@ enum Answer {
 }
 
 impl Core {
-    /// Sends once the current term and vote are durable.
     pub(crate) fn send_when_term_durable(&mut self, to: MemberId, body: Body) {
         let message = self.message(to, body);
         self.wait(self.vote_ticket, Answer::Message(message));

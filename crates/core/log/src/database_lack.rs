@@ -20,10 +20,8 @@ use synod_planted::planted;
 
 use crate::database_record::{Behind, DatabaseRecord, SETTLED_MAX};
 
-/// The knowledge of one process about what its database lacks, beside the record.
 #[derive(Debug, Default)]
 pub struct DatabaseLack {
-    /// An action that has failed in this process, and is counted.
     counted: Option<Seqno>,
     /// Before that failure nothing was lacking: no position in the engine is wrong yet.
     is_fresh: bool,

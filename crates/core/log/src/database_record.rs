@@ -32,7 +32,6 @@ const HEAD: &str = "synod database record 1";
 pub(crate) const CHECK: &str = "crc32c ";
 /// Most streamed transactions that are noted.
 pub const STREAMS_MAX: usize = 5;
-/// Most actions that are noted as settled.
 pub const SETTLED_MAX: usize = 32;
 /// Room for them. They lie close together: clients sent them while a decision was open.
 const SETTLED_BYTES: usize = 96;
@@ -42,7 +41,6 @@ pub fn database_record_path(dir: &Path) -> PathBuf {
     dir.join("synod-database.log")
 }
 
-/// The database lacks an action, and its engine may say that it has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The last action that the database has. The next one failed, or was not let in.
@@ -86,15 +84,12 @@ pub struct ExecutingStatement {
 pub struct DoubtfulStreams {
     pub member: MemberId,
     pub session: SessionId,
-    /// The transactions' numbers in that session, at most [`STREAMS_MAX`].
     pub transactions: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseRecord {
-    /// The group whose history the rest is about.
     pub group: GroupId,
-    /// Actions that the database lacks, although its engine may not know.
     pub behind: Option<Behind>,
     /// The latest actions, ascending, at most [`SETTLED_MAX`], that failed here, and have ended
     /// since as on the other servers. Decisions about all may stand in the log behind the last of
@@ -104,7 +99,6 @@ pub struct DatabaseRecord {
     pub doubtful: Option<DoubtfulStreams>,
     /// A full copy was asked for: the data may be half of a copy.
     pub is_copying: bool,
-    /// Why the data must not be used.
     pub unusable: Option<String>,
     /// An operator has the data used as they are, whatever else says that they must not be.
     pub is_accepted: bool,
@@ -116,7 +110,6 @@ impl DatabaseRecord {
         self.is_copying || self.unusable.is_some()
     }
 
-    /// Each known defect of the data, in a sentence for operators.
     #[must_use]
     pub fn defects(&self) -> Vec<String> {
         let mut defects = Vec::new();
@@ -295,7 +288,6 @@ fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
 pub enum DatabaseRecordError {
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// The operation, as a verb.
         doing: &'static str,
         path: PathBuf,
         source: io::Error,

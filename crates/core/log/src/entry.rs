@@ -20,7 +20,6 @@ impl Entry {
         Ok(Entry { header, payload })
     }
 
-    /// Checks that a header and a payload that came separately belong together.
     pub fn checked(header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
         let entry = Entry { header, payload };
         entry.check()?;

@@ -33,7 +33,6 @@ pub enum LogError {
     Damaged {
         path: PathBuf,
         offset: u64,
-        /// Last good index before the damage, if known.
         index: Option<LogIndex>,
         expected: String,
         found: String,

@@ -208,7 +208,6 @@ impl LogReader {
         Ok(Source::Disk(segment, spot, state.generation))
     }
 
-    /// Locks the read-ahead. Lock order: the shared state, then this.
     fn ahead(&self) -> std::sync::MutexGuard<'_, ReadAhead> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,7 +279,6 @@ impl ReadRequest {
         (entries, later)
     }
 
-    /// Adds entries; an empty list means that no more fit.
     fn take(&mut self, entries: Vec<Entry>) {
         let Some(last) = entries.last() else {
             self.to = LogIndex(0);
@@ -337,7 +335,6 @@ impl State {
     }
 }
 
-/// An entry that a scan has passed: its header was checked, its payload not yet.
 struct Passed {
     header: EntryHeader,
     outline: Outline,
@@ -396,7 +393,6 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes to the next entry, over batch headers and other records.
     fn next_entry(&mut self) -> Result<Passed, LogError> {
         loop {
             let at = self.offset;

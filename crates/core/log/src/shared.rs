@@ -45,9 +45,7 @@ pub(crate) struct State {
     pub(crate) last: Tip,
     pub(crate) durable: LogIndex,
     pub(crate) cache: Cache,
-    /// Entries written, synced or not.
     pub(crate) index: StreamIndex,
-    /// All entries, written or not.
     pub(crate) summaries: Summaries,
     /// Segments by number; the last one is being written.
     pub(crate) segments: BTreeMap<u64, Segment>,
@@ -123,12 +121,10 @@ impl ControlKeeper {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the file; durable on return.
     pub(crate) fn write(&self) -> Result<(), LogError> {
         self.replace(|_| {})
     }
 
-    /// Replaces the file with this change, which counts only if that succeeds.
     pub(crate) fn replace(&self, change: impl Fn(&mut Control)) -> Result<(), LogError> {
         let _one = self
             .replacing

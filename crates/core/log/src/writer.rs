@@ -68,7 +68,6 @@ pub(crate) struct Stream {
 struct PendingRecord {
     record: Record,
     bytes: usize,
-    /// Last entry of the log once this record is written, if it changes it.
     tip: Option<Tip>,
 }
 
@@ -466,7 +465,6 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Replaces the control file, stating the present floor.
     pub(crate) fn write_control(&mut self) -> Result<(), LogError> {
         let floor = self.durable_position();
         self.control.values().floor = floor;
@@ -475,7 +473,6 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The place before which everything is durable.
     pub(crate) fn durable_position(&self) -> StreamPosition {
         StreamPosition {
             segment: self.active.segment.number,

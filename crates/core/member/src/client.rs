@@ -13,7 +13,6 @@ use synod_planted::planted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposalResult {
-    /// Committed in the log at this position.
     Ordered {
         seqno: Seqno,
         /// The last action that other members must apply before it.

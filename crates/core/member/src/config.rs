@@ -12,7 +12,6 @@ use crate::tuning::Tuning;
 
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
-    /// Name of the member, unique in the group.
     pub name: String,
     /// Name of the group for operators. All members must have the same.
     pub cluster_name: String,
@@ -45,14 +44,12 @@ pub struct MemberConfig {
     /// The leader admits actions so that the databases of the majority that keeps up best lag at
     /// most this much; zero: however much they lag.
     pub apply_lag_max: Duration,
-    /// Upper bound on the certification window, in actions.
     pub certification_span: u64,
     pub database: DatabasePosition,
     pub versions: VersionRange,
 }
 
 impl MemberConfig {
-    /// This member as the first voter of a group that it begins.
     pub(crate) fn first_voter(&self) -> Member {
         Member {
             role: Role::Voter,

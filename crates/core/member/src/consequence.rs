@@ -11,7 +11,6 @@ pub enum Consequence {
     PurgedAtBound,
     /// A noun: readers or members that the log is kept for.
     KeptFor,
-    /// A part of a sentence: the log will reach its bound.
     WillReachBound,
     /// A condition for which the log cannot be purged even then.
     HeldAtBound,
@@ -21,7 +20,6 @@ pub enum Consequence {
     FullAndHeld,
     /// The rest of a text: a full log is purged nevertheless.
     FullAndPurged,
-    /// A remedy: the log of the only voter is damaged.
     SoleVoterDamaged,
     /// A part of a sentence: how this member gets the group's history in place of its own.
     TakesHistory,

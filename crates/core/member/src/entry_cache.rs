@@ -82,7 +82,6 @@ impl EntryCache {
         self.bytes = 0;
     }
 
-    /// Removes old entries that exceed the bounds, but none at or after `keep_from`.
     pub(crate) fn trim(&mut self, keep_from: LogIndex) {
         while self.bytes > self.bytes_max || self.entries.len() > ENTRIES_MAX {
             let Some(first) = self.entries.first_entry() else {

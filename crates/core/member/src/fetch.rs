@@ -13,7 +13,6 @@ use synod_wire::FetchFrom;
 
 use crate::shared::lock;
 
-/// The entries before this member's own log that a reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchWish {
     pub(crate) from: FetchFrom,
@@ -40,14 +39,12 @@ impl FetchWish {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{asked}")]
 pub struct NotFetched {
-    /// The members that were asked, and the first actions of their logs, in words.
     pub asked: String,
 }
 
 /// Fetched entries: consecutive from the beginning of the wish, at least one.
 pub(crate) type FetchResult = Result<Vec<Entry>, NotFetched>;
 
-/// The place where a reader's wish and the answer meet.
 #[derive(Default)]
 pub(crate) struct FetchBox(Mutex<Option<(FetchWish, Option<FetchResult>)>>);
 

@@ -24,7 +24,6 @@ pub(crate) struct Freshness(Mutex<State>);
 struct State {
     /// Invariant: ascending by both, times of questions and positions.
     answers: VecDeque<(Time, Seqno)>,
-    /// Time of the last question that [`Freshness::is_due`] has allowed.
     asked: Time,
 }
 

@@ -50,7 +50,6 @@ fn assert_same_encoding(encoded: &[u8], given: &[u8]) {
     assert_eq!(encoded, given);
 }
 
-/// Splits an action into pieces and assembles them again.
 pub fn check_splitting(keys: KeySet, data: &[u8], chunk_bytes: usize) {
     let action = Action {
         class: Class::TotalOrder,

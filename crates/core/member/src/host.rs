@@ -18,30 +18,23 @@ use crate::setting::Setting;
 /// How much a line of the host's log matters to an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For developers.
     Debug,
-    /// Normal events.
     Info,
     /// Something that an operator should look at; the member keeps serving.
     Warning,
-    /// Something failed.
     Error,
 }
 
 /// Topic of an event that operators ask for afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// Elections, handovers, a lost or regained majority.
     Leadership,
     /// Members of the group: views, joins, leaves, refusals.
     Membership,
     /// The pace at which writes are taken, and databases that commits do not wait for.
     Pace,
-    /// Databases whose outcomes differ.
     Consistency,
-    /// The log and its disk.
     Log,
-    /// Clocks that differ.
     Clock,
 }
 
@@ -49,11 +42,9 @@ pub enum Topic {
 pub struct Election {
     pub term: Term,
     pub leader: String,
-    /// Why, in a sentence without its full stop.
     pub why: String,
 }
 
-/// One delivery to the host, in the order of the log.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     Action {
@@ -66,16 +57,13 @@ pub enum Delivery {
         /// waits: the client's own thread finishes it.
         data: Option<Bytes>,
     },
-    /// The members that are present from here on.
     View(View),
 }
 
-/// Data of a chunk of the action that is delivered next.
 #[derive(Clone, Debug)]
 pub struct DataChunk {
     pub seqno: Seqno,
     pub depends_on: Seqno,
-    /// Bytes of the action's data.
     pub action_bytes: usize,
     pub data: Bytes,
 }
@@ -92,7 +80,6 @@ impl Delivery {
 /// A joiner's request for a full copy, as its donor sees it.
 #[derive(Clone, Debug)]
 pub struct DonorRequest {
-    /// Names the request in answers.
     pub id: u64,
     pub joiner: MemberId,
     /// The copy must contain everything up to here.
@@ -154,7 +141,6 @@ pub trait Host: Send + Sync {
     fn note(&self, _topic: Topic, level: Level, text: &str) {
         self.log(level, text);
     }
-    /// A leader was elected. [`Host::note`] is called as well.
     fn elected(&self, _election: &Election) {}
     /// Takes the next delivery. Waits for room; returns `Break` once the host has stopped.
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()>;
@@ -173,7 +159,6 @@ pub trait Host: Send + Sync {
     fn deliver_chunk(&self, _chunk: DataChunk) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    /// This session is in a committed view for the first time since it started.
     fn joined(&self, view: &View);
     /// This member became primary (it hears a leader with a quorum), or is no longer primary.
     fn primary_changed(&self, primary: bool);
@@ -186,9 +171,7 @@ pub trait Host: Send + Sync {
     fn write_permission(&self, _permission: WritePermission) {}
     /// A joiner asks this member for a full copy. The host answers by `Node::answer_state_request`.
     fn donate(&self, request: DonorRequest);
-    /// Progress of the full copy that this member asked for under this id.
     fn state_transfer_event(&self, id: u64, news: StateTransferEvent);
-    /// Whether a peer with this IP address may connect.
     fn allows(&self, ip: &str) -> bool;
     /// Whether this program has cut itself off: no message may be sent or taken. Asked before each
     /// message, so the answer must cost no more than the load of a number.
@@ -224,11 +207,9 @@ pub trait Host: Send + Sync {
     fn failed(&self, why: &str, remedy: Remedy);
 }
 
-/// A member as status output shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     pub member: MemberId,
-    /// Its session; none while it is not present.
     pub session: Option<SessionId>,
     pub name: String,
     /// `host:port` at which peers reach it.

@@ -10,7 +10,6 @@ use synod_wire::PeerMessage;
 use crate::read_for_peer::ReadForPeer;
 use crate::storage::Job;
 
-/// A member that may exchange messages with this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownPeer {
     /// Subject of the certificate that the member is bound to: a connection in its name has to show
@@ -35,7 +34,6 @@ pub trait Network: Send {
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool);
     /// The members that may exchange messages with this one from now on. All others are unknown.
     fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>);
-    /// This member belongs to a group from now on.
     fn set_group(&self, group: GroupId);
     /// The group is found: the search for it ends, and one for others of its name begins.
     fn stop_seeking(&self);

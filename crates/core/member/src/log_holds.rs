@@ -43,7 +43,6 @@ impl LogHolds {
 }
 
 impl LogHold {
-    /// The last action that may be purged.
     pub fn passed(&self) -> Seqno {
         Seqno(self.passed.load(Ordering::Acquire))
     }

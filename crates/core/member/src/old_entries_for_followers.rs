@@ -14,7 +14,6 @@ use crate::driver::{EntrySender, append_message};
 use crate::host::{Host, Level};
 use crate::shared::lock;
 
-/// A range of entries that a follower needs. It counts as outstanding until it is dropped.
 #[derive(Debug)]
 pub struct OldEntries {
     sender: EntrySender,

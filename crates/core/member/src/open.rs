@@ -12,13 +12,10 @@ use crate::consequence::Consequence;
 use crate::host::{Host, Level};
 use crate::setting::Setting;
 
-/// Why a log was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log could not be read, or is damaged beyond repair.
     #[error("{0}")]
     Log(#[from] LogError),
-    /// The log is damaged, and no other member surely has what is lost.
     #[error(
         "{} is damaged ({}), and this member is the group's only voter: no other member surely \
          has what is lost, so nothing is changed. {remedy}",

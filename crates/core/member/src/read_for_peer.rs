@@ -9,12 +9,9 @@ use synod_wire::{FetchAnswer, FetchRefusal, FetchedEntries, PeerMessage};
 use crate::host::{Host, Level};
 use crate::old_entries_for_followers::OldEntries;
 
-/// A range of the log that the driver wants read, to be dropped when it is answered.
 #[derive(Debug)]
 pub enum ReadForPeer {
-    /// For a follower that lags.
     OldEntries(OldEntries),
-    /// For a member that fetches what its own log lacks.
     Fetch(FetchRead),
 }
 
@@ -50,7 +47,6 @@ pub struct FetchRead {
     pub(crate) last: LogIndex,
     /// Otherwise only the payloads of views are wanted.
     pub(crate) with_payloads: bool,
-    /// Upper bound on the payload bytes that are read.
     pub(crate) bytes_max: usize,
     /// Dropped with the read: it is not outstanding any more.
     pub(crate) _outstanding: Arc<()>,

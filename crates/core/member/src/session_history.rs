@@ -17,10 +17,8 @@ const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionHistoryError {
-    /// The own log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The own log lacks a part of it, and so do the others.
     #[error("no member has all actions after {after}: {source}")]
     NotFetched { after: Seqno, source: NotFetched },
 }

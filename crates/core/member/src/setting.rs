@@ -2,32 +2,22 @@
 //! knows what its operators call it ([`crate::Host::setting_name`]): a server option in one host, a
 //! key of a file in another.
 
-/// A setting that an operator may have to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setting {
-    /// The name of this member, unique in the group.
     MemberName,
-    /// The address at which other members reach this one.
     MemberAddress,
-    /// The addresses by which the group is found.
     GroupAddress,
-    /// The address that this member listens on.
     ListenAddress,
-    /// The directory of the log.
     LogDirectory,
-    /// The size above which the log is purged.
     LogRetainSize,
     /// The share of the disk that a log leaves free when it grows for members that need it.
     LogMinFree,
     /// Policy for logs that are full of actions that too few databases have.
     LogFull,
-    /// The region of this member.
     Region,
     /// The number of regions in which commits are on a voter's disk.
     CommitRegions,
-    /// How long commits wait for a region.
     CommitRegionsTimeout,
-    /// Whether connections between members are encrypted.
     Encryption,
     /// Whether members without encryption are accepted, for the time of a change.
     AcceptUnencrypted,

@@ -32,7 +32,6 @@ use crate::log_holds::{LogHold, LogHolds};
 use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
 
-/// Status of a member, for output to operators.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
     pub member: MemberId,
@@ -43,16 +42,11 @@ pub struct NodeStatus {
     /// Role in the term; none before the member has started.
     pub role: Option<RoleName>,
     pub voter: bool,
-    /// The leader of the term, if known.
     pub leader: Option<MemberId>,
-    /// The leader's name; empty if it is not known.
     pub leader_name: String,
-    /// This member's preference for leadership.
     pub leader_weight: LeaderWeight,
     pub commit_index: LogIndex,
-    /// Last index in the log.
     pub last_index: LogIndex,
-    /// Seqno at the commit index.
     pub commit_seqno: Seqno,
     pub first_seqno: Seqno,
     pub log_bytes: u64,
@@ -61,7 +55,6 @@ pub struct NodeStatus {
     /// When the oldest file of the log was begun, in milliseconds since 1970; zero: not known.
     pub log_begins_ms: u64,
     pub members: Vec<MemberStatus>,
-    /// Keys in the certification index.
     pub cert_keys: usize,
     /// Number of actions proposed here that have no result yet.
     pub pending: usize,
@@ -74,7 +67,6 @@ pub struct NodeStatus {
     pub protocol_is_held: bool,
     /// Number of the format in which this member's log is written; zero before it is known.
     pub log_format: u32,
-    /// Settings of the group, by the newest configuration in this member's log.
     pub settings: GroupSettings,
     /// On the leader, why commits wait for a region, or are in fewer of them; empty: they are in as
     /// many, or this member does not lead.
@@ -85,7 +77,6 @@ pub struct NodeStatus {
     pub refused_messages: u64,
     /// How far databases lag, and at which pace actions are admitted.
     pub pace: PaceStatus,
-    /// Commit wait of this member's clients.
     pub commit_wait: CommitWaitStatus,
     /// The last index that is durable on this member's disk.
     pub durable_index: LogIndex,
@@ -105,7 +96,6 @@ pub struct NodeStatus {
     pub is_calling: bool,
 }
 
-/// Whether a member is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberPresence {
     pub member: MemberId,
@@ -176,7 +166,6 @@ pub struct PaceStatus {
     pub slowest_lag: Duration,
     /// Time in which proposals of the group waited for their admission, since this member came.
     pub paused: Duration,
-    /// How often that began.
     pub pauses: u64,
     /// How often it was this member's database that the group waited for.
     pub caused: u64,
@@ -279,7 +268,6 @@ impl Shared {
         }
     }
 
-    /// Whether this member hears a leader with a quorum.
     pub fn is_primary(&self) -> bool {
         self.primary.load(Ordering::Acquire)
     }
@@ -361,7 +349,6 @@ impl Shared {
         self.snapshots.hold(seqno)
     }
 
-    /// The status of this member. The caller fills in what only the log knows.
     pub fn status(&self) -> NodeStatus {
         let mut status = lock(&self.status).clone();
         status.commit_seqno = self.commit_seqno();

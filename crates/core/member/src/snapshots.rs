@@ -16,7 +16,6 @@ pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Seqno, usize>>,
 }
 
-/// Holds the snapshot position of one proposed action until dropped.
 #[derive(Debug)]
 pub struct Snapshot {
     all: Arc<Snapshots>,
@@ -36,7 +35,6 @@ impl Snapshots {
 }
 
 impl Snapshot {
-    /// The position held.
     pub fn seqno(&self) -> Seqno {
         self.seqno
     }

@@ -25,13 +25,10 @@ const WARM_BYTES: usize = 4 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The log cannot be read or written.
     #[error("{0}")]
     Log(#[from] LogError),
-    /// The log and the database belong to different histories.
     #[error("the log belongs to group {log}, the database to {database}")]
     OtherHistory { log: GroupId, database: GroupId },
-    /// No group can begin with this member.
     #[error("cannot begin a new group: {0}")]
     Begin(#[from] BootstrapError),
 }
@@ -47,7 +44,6 @@ pub struct StartEntropy {
     pub group: GroupId,
 }
 
-/// A member that is ready to run: the input of [`crate::Driver::new`].
 pub struct Start {
     pub(crate) me: Me,
     pub(crate) config: MemberConfig,

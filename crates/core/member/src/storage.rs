@@ -39,33 +39,26 @@ pub const IDLE: Duration = Duration::from_secs(1);
 /// proves nothing about the log as it is now.
 pub enum Job {
     Append {
-        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
         era: u64,
-        /// The entries, ascending by index.
         entries: Vec<Entry>,
     },
     Truncate {
         ticket: WriteTicket,
         era: u64,
-        /// The first entry to remove.
         from: LogIndex,
     },
-    /// Writes the term and the vote in it.
     Vote {
         ticket: WriteTicket,
-        /// The term, and the member voted for.
         vote: HardState,
     },
     Reset {
         ticket: WriteTicket,
         era: u64,
-        /// The position after which the log begins again.
         base: LogBase,
     },
     /// Notes the group that the log belongs to from now on.
     SetGroup(GroupId),
-    /// Writes the log in this format from now on.
     RaiseFormat(LogFormat),
     Purge(PurgeJob),
 }
@@ -99,7 +92,6 @@ pub struct Storage {
     /// The last batch is not covered by a durable floor yet.
     floor_due: bool,
     last_purge: Option<PurgeJob>,
-    /// The base after a purge for space, until it is taken.
     purged: Option<LogBase>,
     disk_space: DiskSpaceWatch,
     growth: LogGrowthWatch,
@@ -130,7 +122,6 @@ impl Storage {
         storage
     }
 
-    /// Whether more jobs may be written before the next sync.
     pub fn has_room(&self) -> bool {
         self.batch_bytes < BATCH_BYTES_MAX
     }

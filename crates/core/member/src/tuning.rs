@@ -9,9 +9,7 @@ use synod_certify::CertLimits;
 /// Sizes and periods of a member. Production runs with the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Size of the entry cache, in bytes of payload.
     pub entry_cache_bytes: usize,
-    /// Upper bound on the entries read at start to rebuild the certification window.
     pub warm_entries: u64,
     /// A new member's log starts this many entries before the end of the leader's, unless the
     /// member needs older ones.

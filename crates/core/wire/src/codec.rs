@@ -70,7 +70,6 @@ impl Writer {
         self.current.put_slice(value);
     }
 
-    /// A text that must arrive whole.
     pub(crate) fn string(
         &mut self,
         what: &'static str,
@@ -97,7 +96,6 @@ impl Writer {
         self.bytes(&value.as_bytes()[..end]);
     }
 
-    /// The number of items that follow.
     pub(crate) fn count(
         &mut self,
         what: &'static str,

@@ -19,33 +19,32 @@ pub enum Command {
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
-    /// Makes a voter of a learner that has caught up.
-    Promote { member: String },
+    Promote {
+        member: String,
+    },
     /// Makes a learner of a voter. It stays one until it is promoted, or its process starts again.
     Demote {
         member: String,
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
-    /// Removes one member; another one, which has caught up, votes in its place.
     Replace {
         old: String,
         new: String,
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
-    /// Binds a member to no certificate, until it shows one.
-    Unbind { member: String },
+    Unbind {
+        member: String,
+    },
     TransferLeadership {
         /// The voter that is to lead; none: the one that the leader prefers.
         to: Option<String>,
     },
-    /// Sets how much a member is preferred as leader, until its process starts again.
     SetWeight {
         member: String,
         weight: LeaderWeight,
     },
-    /// Says which protocol version the group speaks, and until when.
     SetProtocol {
         /// From now on this one, the present or a newer one, until an operator orders otherwise;
         /// none: the newest that all members speak, whenever that changes.
@@ -95,7 +94,6 @@ pub enum Done {
         member: String,
         weight: LeaderWeight,
     },
-    /// This member continues without a majority, as the only voter.
     Continues {
         member: String,
     },
@@ -112,11 +110,9 @@ impl fmt::Display for Done {
     }
 }
 
-/// Why a command has led to nothing, or perhaps to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRefusal {
     pub reason: RefusalReason,
-    /// The cause, and what to do about it, as sentences for the operator.
     pub text: String,
 }
 

@@ -44,7 +44,6 @@ pub enum DecodeError {
     PayloadsMissing { count: usize },
     #[error("protocol version {version} is not known here")]
     UnknownVersion { version: u16 },
-    /// Not a Synod hello.
     #[error("the peer does not speak Synod's protocol (it began with {found:02x?})")]
     NotSynod { found: [u8; 8] },
 }
@@ -71,7 +70,6 @@ pub enum EncodeError {
     },
     #[error("append with {entries} entries and {payloads} payloads, of other lengths or number")]
     PayloadMismatch { entries: usize, payloads: usize },
-    /// [`crate::PeerMessage::Append`] holds a message other than an append.
     #[error("message with payloads is not an append")]
     NotAnAppend,
     #[error("protocol version {version} is not known here, or has no message of kind {kind}")]
@@ -88,12 +86,10 @@ pub enum FrameError {
     HeaderDamaged { expected: u32, found: u32 },
     #[error("frame of kind {kind} is damaged: checksum {found:08x}, expected {expected:08x}")]
     BodyDamaged { kind: u8, expected: u32, found: u32 },
-    /// More than this connection may carry.
     #[error("frame of kind {kind} with {len} bytes exceeds the limit of {max}")]
     TooLarge { kind: u8, len: u32, max: u32 },
     #[error("frame of kind {kind} has unknown flags {flags:#04x}")]
     UnknownFlags { kind: u8, flags: u8 },
-    /// The body is marked as compressed and is not, or not to the length that it says.
     #[error("frame of kind {kind} cannot be decompressed")]
     NotCompressed { kind: u8 },
 }

@@ -45,7 +45,6 @@ pub enum FetchFrom {
 pub struct FetchAnswer {
     pub session: SessionId,
     pub number: u64,
-    /// The entries, or why there are none.
     pub result: Result<FetchedEntries, FetchRefusal>,
 }
 
@@ -60,10 +59,7 @@ pub struct FetchedEntries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchRefusal {
     /// Its log has lost them, and begins with this action.
-    Purged {
-        /// The first action in its log.
-        first: Seqno,
-    },
+    Purged { first: Seqno },
     /// The asked member has not committed the entry before the asker's log: it lags itself.
     Behind,
 }

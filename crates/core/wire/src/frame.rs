@@ -164,7 +164,6 @@ impl State {
 }
 
 impl FrameDecoder {
-    /// A decoder that refuses frames with bodies of more than `max` bytes.
     pub fn new(max: u32) -> FrameDecoder {
         FrameDecoder {
             max,
@@ -174,7 +173,6 @@ impl FrameDecoder {
         }
     }
 
-    /// The limit for the body of a frame, in bytes.
     pub(crate) fn max(&self) -> u32 {
         self.max
     }

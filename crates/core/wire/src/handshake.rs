@@ -57,7 +57,6 @@ pub struct Hello {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloReply {
-    /// The connection is accepted.
     Welcome {
         /// The version to speak on this connection.
         version: u16,
@@ -67,11 +66,8 @@ pub enum HelloReply {
         session: SessionId,
         name: String,
     },
-    /// The connection is refused, and will be closed.
     Refused {
-        /// The cause, for the caller's program.
         reason: RefuseReason,
-        /// The cause in words, for the caller's log.
         text: String,
     },
 }
@@ -79,17 +75,12 @@ pub enum HelloReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RefuseReason {
-    /// The caller belongs to another group.
     WrongGroup = 1,
-    /// The caller's cluster name differs.
     WrongClusterName = 2,
-    /// No protocol version in common.
     UnknownVersion = 3,
-    /// Settings exclude the caller.
     NotAllowed = 5,
     /// Too many connections, or not ready; try again.
     Busy = 6,
-    /// The caller has reached itself.
     Self_ = 7,
     /// Another process with the caller's identity runs: its log was copied.
     DuplicateIdentity = 8,

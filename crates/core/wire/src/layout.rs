@@ -20,7 +20,6 @@ use synod_consensus::{
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 
-/// A value with one layout.
 pub(crate) trait Wire: Sized {
     fn write(&self, w: &mut Writer) -> Result<(), EncodeError>;
     fn read(r: &mut Reader) -> Result<Self, DecodeError>;
@@ -248,7 +247,6 @@ impl Codec<String> for Text {
     }
 }
 
-/// The rest of the message.
 pub(crate) struct Rest;
 
 impl Codec<Bytes> for Rest {

@@ -52,7 +52,6 @@ coded! { "refusal of a join": JoinRefusal {
     5 () [JoinRefusal::Removed]
 } }
 
-/// The members of a configuration.
 struct Configured;
 
 impl Codec<BTreeMap<MemberId, Member>> for Configured {
@@ -107,7 +106,6 @@ impl Codec<Vec<IntroducedMember>> for Introduced {
     }
 }
 
-/// A member and its address.
 struct MemberAt;
 
 impl Codec<(MemberId, String)> for MemberAt {

@@ -29,7 +29,6 @@ pub enum PeerMessage {
     Consensus(Message),
     /// An append with the payloads of its entries.
     Append {
-        /// The message; its body is [`synod_consensus::Body::Append`].
         message: Message,
         /// One per entry, each of the length that its header says. `None`: the receiver has
         /// proposed the entry in its present session, and has the payload.
@@ -110,7 +109,6 @@ pub enum PeerMessage {
     /// help.
     SettingRefused {
         setting: GroupSetting,
-        /// The cause in words, for the operator.
         text: String,
     },
     /// To all configured members, repeatedly, from one that hears no leader; and the answer of one
@@ -121,7 +119,6 @@ pub enum PeerMessage {
     /// From a feeder to a learner, by the leader's order: an append of the leader, as if it had
     /// come from there. The answer goes to the leader.
     Fed {
-        /// The leader's message; its body is [`synod_consensus::Body::Append`].
         message: Message,
         /// One per entry, each of the length that its header says.
         payloads: Vec<Option<Bytes>>,
@@ -129,7 +126,6 @@ pub enum PeerMessage {
     /// To each connected member, every second: how far away is it, and what does its clock show?
     /// The transports of both ends exchange it; no driver sees it.
     Ping {
-        /// The sender's number for it.
         number: u64,
     },
     /// Answer to [`PeerMessage::Ping`], at once.
@@ -201,13 +197,10 @@ pub enum ProposalRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
     pub session: SessionId,
-    /// The sender's name; unique in the group.
     pub name: String,
-    /// `host:port` where peers reach it.
     pub address: String,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
-    /// Whether it has a database (a logger has none).
     pub has_data: bool,
     /// Group of its log; [`GroupId::NONE`] if the log is new.
     pub group: GroupId,
@@ -231,17 +224,9 @@ pub enum JoinReply {
         leader: Option<(MemberId, String)>,
     },
     /// Refused; the answer will not change by itself.
-    Refused {
-        /// The cause, for the program.
-        reason: JoinRefusal,
-        /// The cause in words, for the log of the refused member.
-        text: String,
-    },
+    Refused { reason: JoinRefusal, text: String },
     /// Not now; ask again.
-    Retry {
-        /// The cause in words.
-        text: String,
-    },
+    Retry { text: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -306,13 +291,10 @@ pub struct Report {
     pub db_flushed: Seqno,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
-    /// Delivered actions not applied yet.
     pub queue: u32,
-    /// How much this member is preferred as leader.
     pub weight: LeaderWeight,
     /// Whether it is to become a voter once it has caught up.
     pub wants_vote: bool,
-    /// Number of the format in which its log is written.
     pub log_format: u32,
     /// The region that it is in; none: its operator has named none.
     pub region: Option<Region>,
@@ -332,7 +314,6 @@ pub struct StatusBroadcast {
     pub commit: LogIndex,
 }
 
-/// How an action ended on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutcomeReport {
     pub session: SessionId,
@@ -393,7 +374,6 @@ pub struct Introduction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntroducedMember {
     pub member: MemberId,
-    /// `host:port` where peers reach it.
     pub address: String,
     /// Subject of the certificate that it is bound to; none if it is bound to none.
     pub certificate: Option<String>,
@@ -461,7 +441,6 @@ pub struct HeardMember {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurvivorReport {
     pub last: EntryId,
-    /// Its log is durable up to here.
     pub durable: LogIndex,
     pub commit: LogIndex,
     /// The highest commit index that a leader has stated to its present process; zero: none has.
@@ -473,6 +452,5 @@ pub struct SurvivorReport {
     pub applied: Seqno,
     /// Whether its log was damaged, and lacks entries that it has acknowledged.
     pub is_under_repair: bool,
-    /// The leader that it hears.
     pub leader: Option<MemberId>,
 }

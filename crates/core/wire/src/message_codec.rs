@@ -198,7 +198,6 @@ impl PeerMessage {
         self.row().0
     }
 
-    /// The lane on which the message travels.
     pub fn lane(&self) -> Lane {
         match self {
             PeerMessage::Consensus(message)

@@ -113,7 +113,6 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Size of a message before and after compression, header included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     /// Bytes that it has without.

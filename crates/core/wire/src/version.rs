@@ -24,7 +24,6 @@ pub const OUR_VERSIONS: VersionRange = VersionRange {
     max: NEWEST,
 };
 
-/// The newest version that both sides speak; `None` if there is none.
 pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {
     let version = ours.max.min(theirs.max);
     (ours.contains(version) && theirs.contains(version)).then_some(version)

@@ -20,23 +20,18 @@ pub enum Severity {
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
     Version,
-    /// The server's place in the group, and its data.
     Data,
     Group,
     Settings,
     Options,
     Tables,
-    /// Features of applications that do not replicate.
     Features,
-    /// Files that another provider has left.
     Leftovers,
     Credentials,
     Disk,
     Network,
     Clock,
-    /// Limits of the operating system and of systemd.
     Limits,
-    /// Start of the server by systemd when the machine boots.
     Boot,
     Memory,
     Programs,
@@ -78,7 +73,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding without a problem.
     pub fn good(subject: Subject, what: impl Into<String>) -> Finding {
         Finding::new(subject, Severity::Good, what, "", "")
     }

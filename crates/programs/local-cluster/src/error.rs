@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// An error of any cluster operation. The text names the thing and the remedy.
 #[derive(Debug, Error)]
 pub enum ClusterError {
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// Attempted action, as a verb ("create", "read", "start").
         action: &'static str,
         path: PathBuf,
         source: std::io::Error,

@@ -18,18 +18,15 @@ const SOCKET_PATH_MAX: usize = 107;
 #[derive(Debug, Clone)]
 pub struct NodeFiles {
     pub root: PathBuf,
-    /// The server's data directory; the group's durable log lies in it, too.
     pub data: PathBuf,
     pub cnf: PathBuf,
     /// The group secret, if members have one.
     pub secret: PathBuf,
     pub socket: PathBuf,
     pub pid_file: PathBuf,
-    /// Temporary files of the server and of the copy scripts.
     pub tmp: PathBuf,
     /// The server's error log; grows over restarts.
     pub error_log: PathBuf,
-    /// Error log of the last `--wsrep-recover`.
     pub recover_log: PathBuf,
 }
 
@@ -70,7 +67,6 @@ impl NodeFiles {
         make_dir(&self.tmp, 0o700, user)
     }
 
-    /// Deletes all data of the node; logs of the server stay.
     pub fn wipe(&self) -> Result<()> {
         for dir in [&self.data, &self.tmp] {
             if dir.exists() {
@@ -85,7 +81,6 @@ impl NodeFiles {
 #[derive(Debug, Clone)]
 pub struct SstFiles {
     pub dir: PathBuf,
-    /// The certificate, which is its own authority.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }

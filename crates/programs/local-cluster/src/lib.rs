@@ -82,7 +82,6 @@ use error::IoContext;
 /// Takes progress: the number of the node, and a short text for people.
 pub type Progress<'a> = &'a dyn Fn(u8, &str);
 
-/// A cluster of servers. Dropping it leaves the servers as they are.
 #[derive(Debug)]
 pub struct Cluster {
     settings: Settings,
@@ -154,7 +153,6 @@ impl Cluster {
         NodeFiles::of(&self.settings.dir, node)
     }
 
-    /// The process id of a node's server, if it runs.
     pub fn pid(&self, node: u8) -> Option<i32> {
         process::server_pid(&self.files(node).cnf)
     }
@@ -175,7 +173,6 @@ impl Cluster {
         self.nodes().map(|node| self.node_status(node)).collect()
     }
 
-    /// Runs statements on a node as its administrator and gives the rows.
     pub fn query(&self, node: u8, sql: &str, timeout: Duration) -> Result<Vec<Vec<String>>> {
         let files = self.running_files(node)?;
         client::query(self.target(node, &files), sql, timeout)

@@ -111,7 +111,6 @@ impl Cluster {
         }
     }
 
-    /// Shuts a node down: an orderly shutdown. False when it did not run.
     pub fn stop(&mut self, node: u8) -> Result<bool> {
         self.check_node(node)?;
         let Some(pid) = self.pid(node) else {
@@ -155,13 +154,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills all servers and removes the cluster's directory.
     pub fn destroy(&mut self) -> Result<()> {
         self.kill_all()?;
         fs::remove_dir_all(&self.settings.dir).context("remove", &self.settings.dir)
     }
 
-    /// SIGKILL to all servers, at the same time.
     pub fn kill_all(&mut self) -> Result<()> {
         let pids: Vec<i32> = self.nodes().filter_map(|node| self.pid(node)).collect();
         process::kill(&pids)?;

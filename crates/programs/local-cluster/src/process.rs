@@ -117,7 +117,6 @@ fn descendants(all: &BTreeMap<i32, ProcessInfo>, root: i32) -> BTreeMap<i32, u64
     found
 }
 
-/// Sends a signal. A process that has ended already is no error.
 fn signal(pid: i32, signal: Signal) -> Result<()> {
     let Some(target) = Pid::from_raw(pid) else {
         return Ok(());

@@ -38,7 +38,6 @@ impl SstMethod {
     }
 }
 
-/// Replication of a cluster's servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replication {
@@ -53,7 +52,6 @@ pub enum Replication {
 /// Host of a node outside of this machine's loopback address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeHost {
-    /// Its address, which the other nodes and the clients use.
     pub address: IpAddr,
     /// The command that enters the host and then runs what is appended, as root.
     pub enter: Vec<String>,
@@ -67,7 +65,6 @@ pub struct NodeOverrides {
     pub provider: Option<PathBuf>,
     /// Appended to `wsrep_provider_options`, after a semicolon.
     pub provider_options: Option<String>,
-    /// Replaces `wsrep_cluster_address`.
     pub cluster_address: Option<String>,
     /// Lines added at the end of the `[mariadbd]` group.
     pub extra_lines: Vec<String>,
@@ -116,7 +113,6 @@ pub struct Settings {
     /// Hosts by node number; the others run here, on the loopback address.
     #[serde(default)]
     pub hosts: BTreeMap<u8, NodeHost>,
-    /// Deviations by node number.
     #[serde(default)]
     pub overrides: BTreeMap<u8, NodeOverrides>,
 }
@@ -177,7 +173,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Writes the settings file, replacing an older one as a whole.
     pub fn save(&self) -> Result<()> {
         let path = self.dir.join(SETTINGS_FILE);
         let new = self.dir.join("cluster.json.new");

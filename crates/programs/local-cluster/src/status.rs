@@ -35,7 +35,6 @@ pub struct NodeStatus {
     pub role: Option<String>,
     /// Its leader weight, 0 to 100.
     pub leader_weight: Option<u8>,
-    /// Term of the leader it follows.
     pub term: Option<u64>,
     /// Its commit index: the highest log index that it knows to be durable on a quorum.
     pub commit_index: Option<u64>,

@@ -58,7 +58,6 @@ pub enum ConfigError {
     )]
     Syntax {
         path: PathBuf,
-        /// Number of the line, from 1.
         line: usize,
         message: String,
     },
@@ -80,7 +79,6 @@ pub enum ConfigError {
         key: &'static str,
         example: &'static str,
     },
-    /// A key that an earlier version had.
     #[error("{}: {removed}", path.display())]
     Removed {
         path: PathBuf,
@@ -93,7 +91,6 @@ pub enum ConfigError {
         value: String,
         reason: String,
     },
-    /// An option is wrong, or several contradict each other.
     #[error("{}: {source}", path.display())]
     Option { path: PathBuf, source: OptionsError },
     #[error("{}: {}", path.display(), faults.join("; "))]
@@ -115,12 +112,10 @@ impl LoggerConfig {
         LoggerConfig::parse(path, &text)
     }
 
-    /// `path` is for errors.
     pub fn parse(path: &Path, text: &str) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::from_table(path, parse_table(path, text)?)
     }
 
-    /// `path` is for errors.
     pub fn from_table(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         LoggerConfig::understand(path, table, false)
     }
@@ -232,7 +227,6 @@ impl LoggerConfig {
     }
 }
 
-/// The keys and values of a file; `path` is for errors.
 pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -252,7 +246,6 @@ pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// The keys of a file with their values, in no particular order.
 struct Keys<'a> {
     path: &'a Path,
     found: Vec<(String, Value)>,
@@ -313,7 +306,6 @@ impl Keys<'_> {
         ConfigError::Option { path, source }
     }
 
-    /// A text that must be there.
     fn text(&self, key: &'static str, example: &'static str) -> Result<String, ConfigError> {
         match self.get(key) {
             None => Err(self.missing(key, example)),

@@ -22,11 +22,7 @@ pub enum DirectoryError {
          directory of its own. Name another one with synod.log_dir",
         dir.display()
     )]
-    OfServer {
-        dir: PathBuf,
-        /// Name of a server's file there.
-        found: &'static str,
-    },
+    OfServer { dir: PathBuf, found: &'static str },
     /// The directory does not exist, or files cannot be made in it.
     #[error(
         "the log cannot be written to {}: {source}. Make it a directory of the user that runs the \

@@ -24,14 +24,8 @@ const SEARCH_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) enum News {
     Stop,
-    /// Read the credentials again.
     Reload,
-    /// The node has stopped for good.
-    Failed {
-        /// Event, as a part of a sentence.
-        why: String,
-        remedy: Remedy,
-    },
+    Failed { why: String, remedy: Remedy },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +53,8 @@ pub enum LoggerError {
          them in 'peers'"
     )]
     Alone,
-    /// The member has stopped for good.
     #[error("this member has stopped: {why}{}", advice(*remedy))]
-    Failed {
-        /// Event, as a part of a sentence.
-        why: String,
-        remedy: Remedy,
-    },
+    Failed { why: String, remedy: Remedy },
 }
 
 fn advice(remedy: Remedy) -> &'static str {

@@ -12,7 +12,6 @@ use crate::run::News;
 pub(crate) struct Signals(SigSet);
 
 impl Signals {
-    /// Blocks the signals in this thread and in those that it starts from now on.
     pub(crate) fn block() -> std::io::Result<Signals> {
         let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
         set.thread_block()?;

@@ -34,7 +34,6 @@ const ENDING_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
-    /// Callers by the number of their connection.
     callers: Mutex<HashMap<u32, Caller>>,
     left: Condvar,
 }

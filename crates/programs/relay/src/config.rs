@@ -54,7 +54,6 @@ const KEYS: [&str; 23] = [
 pub struct RelayConfig {
     /// The member: a logger, a learner unless the file says otherwise.
     pub member: LoggerConfig,
-    /// Address to listen on for readers; has a port.
     pub listen: Address,
     /// Encryption of readers' connections; none: in clear.
     pub encryption: Option<Encryption>,
@@ -100,7 +99,6 @@ impl RelayConfig {
         RelayConfig::parse(path, &read_text(path)?)
     }
 
-    /// Understands the text of a file; `path` is for errors.
     pub fn parse(path: &Path, text: &str) -> Result<RelayConfig, RelayConfigError> {
         let mut table = parse_table(path, text)?;
         let own = match table.remove("relay") {
@@ -428,7 +426,6 @@ impl Keys<'_> {
     }
 }
 
-/// User and address of an upstream, as `mysql://user@host:port`.
 fn upstream_of(text: &str) -> Result<(String, UpstreamAddress), String> {
     let form = || format!("write a user and an address, such as: {EXAMPLE}");
     let rest = text.strip_prefix("mysql://").ok_or_else(form)?;

@@ -23,7 +23,6 @@ pub(crate) struct LateReaderPermits(Arc<Mutex<Queue>>);
 struct Queue {
     /// Permits that no thread holds; zero while any thread waits.
     free: usize,
-    /// Waiting threads, first in, first out.
     waiting: VecDeque<Arc<Waiter>>,
 }
 

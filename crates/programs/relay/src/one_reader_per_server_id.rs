@@ -26,7 +26,6 @@ const WORDS_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct ConnectedReaders {
     /// By the number of the connection.
     taken: Mutex<BTreeMap<u32, Taken>>,
-    /// A seat is free again.
     left: Condvar,
 }
 
@@ -187,7 +186,6 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) seqno: Seqno,
-    /// The newest GTID of each domain up to there.
     pub(crate) gtids: GtidList,
 }
 

@@ -103,7 +103,6 @@ pub(crate) struct Reader<'a, S> {
     packets: Packets<S>,
     who: Admitted,
     variables: ReaderVariables,
-    /// The session at a server, once a statement needs one.
     session: Option<SqlSession<'a>>,
     /// `server_id` by which the reader has registered; zero: none.
     server_id: u32,
@@ -127,7 +126,6 @@ impl<'a, S: Connection> Reader<'a, S> {
         }
     }
 
-    /// Serves the reader until it or the relay ends.
     pub(crate) fn run(mut self) -> Ended {
         let Err(error) = self.serve() else {
             return Ended::Gone("it has ended the connection".to_owned());
@@ -236,7 +234,6 @@ impl<'a, S: Connection> Reader<'a, S> {
         Ok(self.session.insert(session))
     }
 
-    /// Passes a command to the server, and its answer back.
     fn pass(
         &mut self,
         payload: &[u8],

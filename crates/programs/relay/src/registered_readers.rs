@@ -60,7 +60,6 @@ fn submit_note(node: &Node, note: &Note) -> Arc<Pending> {
     node.submit_with(&action, WaitPolicy::UntilGroupLost)
 }
 
-/// Now, in seconds since 1970.
 pub(crate) fn now_s() -> u64 {
     unix_ms() / 1000
 }

@@ -23,7 +23,6 @@ use crate::upstream_log::history::GtidState;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const FILE_PREFIX: &str = "synod.";
 
-/// Name of the binlog that begins after an action.
 pub(crate) fn file_name(after: Seqno) -> String {
     format!("{FILE_PREFIX}{:020}", after.0)
 }
@@ -49,9 +48,7 @@ pub(crate) struct Request {
     /// The dump ends where the log does.
     pub(crate) ends: bool,
     pub(crate) checksum: Checksum,
-    /// Interval of heartbeats; zero: none.
     pub(crate) heartbeat: Duration,
-    /// Sends the texts of statements before their rows.
     pub(crate) annotates: bool,
     /// The reader acknowledges events (semi-synchronous replication).
     pub(crate) acknowledges: bool,

@@ -335,7 +335,6 @@ impl Serving {
         self.relay.output.log(level, &line);
     }
 
-    /// Ends all connections, and the accepting thread.
     fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.listening.end();
@@ -433,7 +432,6 @@ impl Listening {
         Ok(Some(socket))
     }
 
-    /// Ends the wait of the thread that opens the socket, or accepts readers on it.
     fn end(&self) {
         let mut state = lock(&self.state);
         state.has_ended = true;

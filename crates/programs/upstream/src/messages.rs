@@ -326,7 +326,6 @@ const THROUGH_GTID: u16 = 4;
 const WITH_ANNOTATIONS: u16 = 2;
 /// First byte of an acknowledgement, and of an event that can be acknowledged.
 pub(crate) const SEMI_SYNC_MARK: u8 = 0xef;
-/// Position of a file's first event.
 const FIRST_POSITION: u32 = 4;
 /// Name shown by the upstream (`SHOW SLAVE HOSTS`).
 const NAME: &str = "synod-relay";

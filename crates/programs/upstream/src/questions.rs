@@ -139,7 +139,6 @@ impl Session {
     fn is_after(&mut self, place: &FilePosition, gtids: &GtidList) -> Result<bool, UpstreamError> {
         let text = match self.gtids_before(place) {
             Ok(text) => text.unwrap_or_default(),
-            // It has no such place.
             Err(UpstreamError::NoSuchPlace(_) | UpstreamError::Step { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };

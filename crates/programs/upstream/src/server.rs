@@ -219,7 +219,6 @@ impl Drop for ServerSession {
     }
 }
 
-/// A packet with its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawPacket(Vec<u8>);
 

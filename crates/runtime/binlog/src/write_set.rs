@@ -90,7 +90,6 @@ impl Draft {
         self.bytes.extend_from_slice(data);
     }
 
-    /// How many bytes the server has added.
     pub fn server_bytes(&self) -> usize {
         self.bytes.len().saturating_sub(HEADER_BYTES)
     }

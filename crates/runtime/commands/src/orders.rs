@@ -12,7 +12,6 @@ use crate::status;
 /// Reason for a member that is in no group.
 pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
 
-/// Reason for a member that keeps no upstream's binlog.
 const NO_UPSTREAM: &str = "this member keeps no binlog of an upstream. On a machine with a relay \
                            of one, name its log directory with --dir. A relay of a group has no \
                            more to say than 'synod status'";

@@ -20,10 +20,8 @@ const DRIVER_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// The group cannot do that, or the leader refuses. Nothing was changed.
     #[error("the setting was not changed: {0}")]
     Refused(String),
-    /// The group has not agreed in time. The change may still be made.
     #[error(
         "the group has not agreed within {} s, because it has no majority or is being changed \
          otherwise; it may still do so. Look at the status before you repeat it",
@@ -33,7 +31,6 @@ pub enum SettingError {
         /// How long the caller waited.
         patience: Duration,
     },
-    /// The node has stopped, or stopped before it knew the result.
     #[error("this member has stopped: ask another one")]
     Stopped,
 }

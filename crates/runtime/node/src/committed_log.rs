@@ -57,7 +57,6 @@ impl CommittedLog {
         newest.map_or(before_log, |entry| entry.seqno.max(before_log))
     }
 
-    /// Reads everything after the action `after`.
     pub fn follow(&self, after: Seqno) -> Result<Follower, FollowError> {
         Follower::after(self.reader.clone(), self.shared.clone(), after)
     }

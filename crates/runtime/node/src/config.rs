@@ -76,7 +76,6 @@ pub struct TlsConfig {
 }
 
 impl NodeConfig {
-    /// The settings of a member with this certificate.
     pub(crate) fn member(&self, certificate: Option<String>) -> MemberConfig {
         let mut member = self.member.clone();
         member.certificate = certificate;
@@ -116,7 +115,6 @@ pub enum NodeError {
     Open(#[from] OpenError),
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
-    /// The log lacks entries, and no member has them.
     #[error(transparent)]
     SessionHistory(#[from] synod_member::SessionHistoryError),
     #[error(
@@ -129,7 +127,6 @@ pub enum NodeError {
         setting: &'static str,
         source: std::io::Error,
     },
-    /// Connections cannot be encrypted as they should be.
     #[error("{0}")]
     Tls(#[from] TlsError),
     #[error("cannot start thread {name}: {source}")]
@@ -137,7 +134,6 @@ pub enum NodeError {
         name: String,
         source: std::io::Error,
     },
-    /// The log and the database belong to different histories.
     #[error(
         "the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To \
          start a new group with this database, move the synod-*.log files away; to rejoin \
@@ -148,7 +144,6 @@ pub enum NodeError {
         log_group: GroupId,
         database_group: GroupId,
     },
-    /// No group can begin with this member.
     #[error("cannot begin a new group: {0}")]
     Begin(#[from] BootstrapError),
     /// The log was copied from another machine, and the original member runs.
@@ -158,7 +153,6 @@ pub enum NodeError {
         address: String,
         text: String,
     },
-    /// This member states the address of another one.
     #[error(
         "{setting} of this member is {address}, and {other} answers there: two members cannot have \
          one address. Set {setting} to this machine's own address, and, if the configuration was \
@@ -172,7 +166,6 @@ pub enum NodeError {
         /// The one that answers, as a part of a sentence.
         other: String,
     },
-    /// A group was to begin, and members of one with the same name and credentials answer.
     #[error(
         "no group is begun here: {name} at {address} is in group {group}, which has the same \
          cluster name and takes this member's credentials. Both groups would serve clients, each \
@@ -187,7 +180,6 @@ pub enum NodeError {
         group: GroupId,
         setting: &'static str,
     },
-    /// The log is that of a member with a database, and this one has none; or the reverse.
     #[error(
         "the log in {} is that of '{name}', which {}: this member {}, so it must not continue \
          that log. Give it a directory of its own with {dir_setting}",
@@ -201,7 +193,6 @@ pub enum NodeError {
         has_data: bool,
         dir_setting: &'static str,
     },
-    /// The log is that of another member without a database.
     #[error(
         "the log in {} is that of '{name}', and this member is '{own_name}': two members must not \
          continue one log. Give this one a directory of its own with {dir_setting}; if it is \
@@ -215,7 +206,6 @@ pub enum NodeError {
         name_setting: &'static str,
         dir_setting: &'static str,
     },
-    /// The certificate is not that of the member that the log makes this process.
     #[error(
         "this member joined its group with the certificate of '{bound}', and its certificate is \
          that of '{shown}' now: the other members would refuse it. Give it a certificate with the \
@@ -230,7 +220,6 @@ pub enum NodeError {
     },
     #[error("the system gave no random numbers: {0}")]
     Random(String),
-    /// A bootstrap was asked of a member without a database, in a group that is not one of relays.
     #[error(
         "a member without a database cannot begin a group: start it without bootstrap, and begin \
          the group with a member that has one"

@@ -145,14 +145,12 @@ pub enum UrlError {
         galeras_words(url)
     )]
     Scheme { url: String },
-    /// One of the members is no address.
     #[error("cluster address: member '{peer}': {reason}")]
     Peer {
         /// The member as written.
         peer: String,
         reason: String,
     },
-    /// An option without `=` or name.
     #[error("cluster address: option '{option}' is not of the form name=value")]
     Option { option: String },
 }

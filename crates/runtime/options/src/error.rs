@@ -20,7 +20,6 @@ pub enum OptionsError {
         /// The most similar name that exists.
         nearest: &'static str,
     },
-    /// A name that an earlier version had.
     #[error("{name} is no longer an option: {why}. Remove it")]
     Removed {
         name: &'static str,
@@ -40,7 +39,6 @@ pub enum OptionsError {
     },
     #[error("provider option '{name}' can be set at server start only")]
     ReadOnly { name: &'static str },
-    /// Accepting the value would promise what is not there.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     Refused {
         name: &'static str,

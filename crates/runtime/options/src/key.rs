@@ -5,7 +5,6 @@ use super::table::{index_of, kind_at};
 use super::value::Kind;
 
 pub trait Key: Copy {
-    /// Place in [`super::SPECS`].
     fn index(self) -> usize;
 }
 

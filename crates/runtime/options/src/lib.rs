@@ -83,7 +83,6 @@ impl Update {
             .map(|(_, value)| value)
     }
 
-    /// The settings of the group that the text named.
     pub fn group_settings(&self) -> Vec<GroupSetting> {
         let writers = match self.value(key::WRITERS) {
             Some(Value::Word(word)) => Some(GroupSetting::Writers(writers_of(word))),
@@ -153,7 +152,6 @@ impl Options {
         matches!(self.value(key), Value::Bool(true))
     }
 
-    /// An integer: a number, or bytes; the table says which.
     pub fn int(&self, key: IntKey) -> i64 {
         match self.value(key) {
             Value::Int(number) => *number,
@@ -185,7 +183,6 @@ impl Options {
         }
     }
 
-    /// A text; empty if not set.
     pub fn text(&self, key: TextKey) -> &str {
         &self.slots[key.index()].text
     }
@@ -228,7 +225,6 @@ impl Options {
         }
     }
 
-    /// The settings of the group that a configuration names.
     pub fn group_settings(&self) -> Vec<GroupSetting> {
         let writers = self.is_set(key::WRITERS);
         let regions = self.is_set(key::COMMIT_REGIONS);

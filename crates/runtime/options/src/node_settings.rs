@@ -159,7 +159,6 @@ impl Options {
         }
     }
 
-    /// `synod.region`; none if it is empty.
     pub fn region(&self) -> Option<Region> {
         match self.value(key::REGION) {
             Value::Region(region) => region.clone(),

@@ -10,7 +10,6 @@ use super::{Options, SPECS, Settable, Slot, Value};
 pub struct Parameter {
     pub name: &'static str,
     pub value: ParameterValue,
-    /// Whether it can be set at start only.
     pub is_read_only: bool,
 }
 
@@ -24,7 +23,6 @@ pub enum ParameterValue {
 }
 
 impl Options {
-    /// Every option, in the order of [`SPECS`].
     pub fn parameters(&self) -> Vec<Parameter> {
         let parameter = |(spec, slot): (&super::OptionSpec, &Slot)| Parameter {
             name: spec.name,

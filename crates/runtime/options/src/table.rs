@@ -30,7 +30,6 @@ pub enum Meaning {
 pub enum DefaultValue {
     Is(&'static str),
     DataDir,
-    /// The host of the node's address.
     NodeHost,
     /// The port of the node's address, or 4567.
     NodePort,
@@ -100,7 +99,6 @@ pub(crate) const fn index_of(name: &str) -> usize {
     panic!("no option has this name")
 }
 
-/// The kind of an option, while compiling.
 pub(crate) const fn kind_at(index: usize) -> Kind {
     const ALL: [OptionSpec; COUNT] = all();
     ALL[index].kind

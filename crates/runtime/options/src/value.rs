@@ -48,7 +48,6 @@ pub enum Value {
     Text(String),
 }
 
-/// Parses a value; the error says what was expected.
 pub(crate) fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Bool => parse_bool(text).map(Value::Bool),
@@ -254,7 +253,6 @@ fn is_space(letter: &Letter) -> bool {
     letter.0.is_whitespace() && !letter.1
 }
 
-/// The text without outer white space that was not escaped.
 fn plain(letters: &[Letter]) -> String {
     let start = letters
         .iter()

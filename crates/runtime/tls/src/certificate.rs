@@ -38,9 +38,7 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettingFile<'a> {
     pub(super) setting: &'static str,
-    /// Name, in texts, of the setting that turns encryption on.
     pub(super) switch: &'static str,
-    /// The file; empty if the setting is missing.
     pub(super) path: &'a Path,
 }
 
@@ -181,7 +179,6 @@ impl<'a> Certificate<'a> {
         SubjectPublicKeyInfoDer::from(self.0.public_key)
     }
 
-    /// Whether `issuer` has signed this certificate with its own key.
     pub(super) fn is_signed_by(
         &self,
         issuer: &Certificate<'_>,
@@ -203,10 +200,8 @@ impl<'a> Certificate<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatesError {
-    /// Expired; with the last moment of validity.
     #[error("it expired at {0}; issue a new one (and check this machine's clock)")]
     Expired(String),
-    /// Not valid yet; with the first moment of validity.
     #[error("it is valid from {0} only; check this machine's clock")]
     NotYet(String),
 }

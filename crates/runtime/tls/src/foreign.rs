@@ -24,7 +24,6 @@ const AUTHORITIES: &str = "the upstream's authorities";
 /// Name, in texts, of the connection for which they are read.
 const SWITCH: &str = "the connection to the upstream";
 
-/// Everything that encrypted connections to such a server need.
 #[derive(Clone)]
 pub struct ForeignTls {
     config: Arc<ClientConfig>,

@@ -67,7 +67,6 @@ pub struct Tls {
     acceptance: Acceptance,
 }
 
-/// Rule by which an open connection's peer remains accepted.
 #[derive(Clone)]
 enum Acceptance {
     /// Certificates; what was accepted once stays so until the connection ends.

@@ -56,7 +56,6 @@ impl GroupSecret {
         GroupSecret(bytes)
     }
 
-    /// Reads a secret as [`GroupSecret::to_line`] writes it.
     pub fn parse(line: &str) -> Result<GroupSecret, SecretLineError> {
         let rest = line.strip_prefix(PREFIX).ok_or(SecretLineError::NoSecret)?;
         let (version, rest) = rest.split_once('-').ok_or(SecretLineError::Form)?;
@@ -148,12 +147,7 @@ pub enum SecretFileError {
          {path}', and copied to the others",
         path = file.path.display(), setting = file.setting
     )]
-    Read {
-        file: SecretFile,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// Every user of the machine may read or change it.
+    Read { file: SecretFile, source: io::Error },
     #[error(
         "the group secret in {path} ({setting}) is open to every user of this machine (mode \
          {mode:o}). Close it: chmod 600 {path}. If other users may have read it, replace it",
@@ -167,7 +161,6 @@ pub enum SecretFileError {
     )]
     Line {
         file: SecretFile,
-        /// Number of the line, from 1.
         line: usize,
         reason: SecretLineError,
     },

@@ -302,7 +302,6 @@ impl ServiceCertificates {
         }
     }
 
-    /// Reads the files at once, by order of the operator.
     pub fn read_again(&self) -> Reading {
         let found = stamps_of(&self.files);
         self.read_into(&mut self.state(), found)

@@ -25,7 +25,6 @@ const READ_BYTES: usize = 64 * 1024;
 /// different subjects never have the same text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PeerCredential {
-    /// Nothing: the connection is in clear.
     #[default]
     None,
     /// A secret of the group. Any member may have opened or answered this connection.

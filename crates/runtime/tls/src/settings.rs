@@ -45,10 +45,7 @@ impl Credentials {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CredentialNames {
     Certificates(TlsSettingNames),
-    Secret {
-        /// Name, in texts, of the setting for the file.
-        file: &'static str,
-    },
+    Secret { file: &'static str },
 }
 
 impl CredentialNames {
@@ -64,7 +61,6 @@ impl CredentialNames {
 pub struct TlsFiles {
     /// PEM file with this member's certificate, then those between it and the authority. Required.
     pub certificate: PathBuf,
-    /// PEM file with the certificate's private key. Required.
     pub key: PathBuf,
     /// PEM file with the authorities that sign members' certificates. `None`: this member's own
     /// certificate is the only one that is accepted, so all members use the same.

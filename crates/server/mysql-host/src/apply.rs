@@ -21,7 +21,6 @@ use crate::transaction::NotReadable;
 /// Bytes that wait in the channel's queue on disk at most: the group's log has them, too.
 const QUEUED_BYTES_MAX: usize = 256 << 20;
 
-/// Transactions in the channel's queue.
 #[derive(Default)]
 struct Queued {
     all: VecDeque<(Seqno, usize)>,

@@ -65,7 +65,6 @@ impl Clients {
         killed.for_each(|(pending, _)| end(pending));
     }
 
-    /// Ends all waits, also those that begin later.
     pub(crate) fn end_all(&self) {
         let mut waiting = self.lock();
         waiting.has_ended = true;

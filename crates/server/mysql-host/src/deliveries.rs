@@ -13,7 +13,6 @@ use synod_node::{DataChunk, Delivery};
 const BYTES_MAX: usize = 16 << 20;
 
 pub(crate) enum Delivered {
-    /// A part of an action, which follows.
     Chunk(DataChunk),
     Last(Delivery),
 }
@@ -88,7 +87,6 @@ impl Deliveries {
         Some(std::mem::take(&mut waiting.all))
     }
 
-    /// Ends all waits, now and later.
     pub(crate) fn end(&self) {
         self.lock().has_ended = true;
         self.came.notify_all();

@@ -26,7 +26,6 @@ const FIXED_PARTS: [u8; 42] = [
 ];
 /// Statements may be in the transaction, not only rows.
 const MAY_HAVE_STATEMENTS: u8 = 1;
-/// Logical timestamps follow.
 const LOGICAL_TIMESTAMPS: u8 = 2;
 const EIGHT_BYTES: u8 = 254;
 /// Bits of a commit time.

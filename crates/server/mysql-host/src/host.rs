@@ -94,7 +94,6 @@ pub(crate) struct State {
     /// While this server takes writes, or is about to.
     pub(crate) opening: Opening,
     pub(crate) openings: i64,
-    /// Ordinary clients are sent away.
     pub(crate) is_offline: bool,
     /// This server has begun the group, and has not said yet with which data.
     pub(crate) founds: bool,
@@ -274,7 +273,6 @@ impl Member {
         self.server.log(level, text.as_ref());
     }
 
-    /// The database cannot follow the group any more.
     pub(crate) fn fail(&self, why: impl Into<String>) {
         self.take_out(Stage::Failed, why.into());
     }
@@ -457,7 +455,6 @@ impl Member {
         self.node().leave();
     }
 
-    /// Ends the node, all waits, and the threads that can end.
     pub(crate) fn stop(&self) {
         self.change(|state| {
             state.is_stopping = true;

@@ -19,7 +19,6 @@ use crate::transaction::{self, Cutter, HEADER_BYTES, Header};
 pub(crate) struct Part {
     pub(crate) seqno: Seqno,
     depends_on: Seqno,
-    /// Bytes of all parts.
     pub(crate) action_bytes: usize,
     /// None: the number is no transaction.
     data: Option<Bytes>,

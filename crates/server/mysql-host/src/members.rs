@@ -20,7 +20,6 @@ pub(crate) struct Incoming<'a> {
     pub(crate) server: Uuid,
 }
 
-/// A server of the group, for `performance_schema.replication_group_members`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) server: Uuid,

@@ -40,7 +40,6 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn executed(&self) -> Result<MysqlGtidSet, ServerError>;
     /// May wait for commits under way.
     fn set_read_only(&self, on: bool) -> Result<(), ServerError>;
-    /// Whether ordinary clients are sent away.
     fn set_offline(&self, on: bool) -> Result<(), ServerError>;
     /// Whether each commit waits until the engine has flushed it.
     fn set_flush(&self, on: bool) -> Result<(), ServerError>;
@@ -51,7 +50,6 @@ pub(crate) trait ClientTransaction {
     /// Hands over its events in pieces, from the beginning at each call, until `take` wants no
     /// more: then false, as if they cannot be read.
     fn read(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> bool;
-    /// Length of its events, in bytes.
     fn bytes(&self) -> u64;
     /// Hashes of the keys that it changes or refers to.
     fn hashes(&self) -> &[u64];

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use synod_node::Seqno;
 
-/// How transactions of clients ended, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) ordered: AtomicU64,

@@ -78,7 +78,6 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Takes it from the beginning of the data.
     pub(crate) fn take(data: &mut Bytes) -> Result<Header, NotReadable> {
         if data.len() < HEADER_BYTES {
             return Err(NotReadable::Short(data.len()));
@@ -139,7 +138,6 @@ impl Cutter {
         Ok(())
     }
 
-    /// Ends the data.
     pub(crate) fn end(self) -> Result<(), EventError> {
         match Events::of(&self.rest).next() {
             Some(Err(error)) => Err(error),

@@ -34,7 +34,6 @@ pub(crate) fn answer(provider: &Provider, request: Request) -> Reply {
     }
 }
 
-/// Threads without signals, and the server's error log.
 pub(crate) struct ServerProcess(pub(crate) Callbacks);
 
 impl Surroundings for ServerProcess {

@@ -86,7 +86,6 @@ impl OtherReplication {
         }
     }
 
-    /// A fault of the settings at the server's start, in a sentence.
     pub(crate) fn warning(&self) -> Option<String> {
         let value = self.weak_flush.as_ref()?;
         Some(format!(
@@ -138,7 +137,6 @@ impl OtherReplication {
         self.has_returned.store(true, Ordering::Release);
     }
 
-    /// Why a replica thread's write set is not taken; none: it is.
     fn refusal(&self, source: Source) -> Option<String> {
         let Source::Outside { server_id, gtid } = source else {
             return None;

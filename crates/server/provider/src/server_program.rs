@@ -42,7 +42,6 @@ pub(crate) enum NoAnswer {
         said: String,
         own: PathBuf,
     },
-    /// The program ended without an answer.
     #[error("{} {purpose} says nothing of it, but: {last}", program.display())]
     Silent {
         program: PathBuf,
@@ -177,7 +176,6 @@ impl Settings {
         Settings(lines.lines().filter_map(variable).collect())
     }
 
-    /// A variable's value, by its name with hyphens; none: it is not known.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

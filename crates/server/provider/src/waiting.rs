@@ -15,7 +15,6 @@ pub(crate) struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// The value, locked. A change through this guard wakes no waiter.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         lock(&self.value)
     }

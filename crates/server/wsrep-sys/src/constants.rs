@@ -105,7 +105,6 @@ c_enum! {
 }
 
 c_enum! {
-    /// Strength of a key.
     wsrep_key_type_t: u32 {
         /// Shared with other SHARED and REFERENCE.
         WSREP_KEY_SHARED = 0,
@@ -185,19 +184,13 @@ c_enum! {
     }
 }
 
-/// Writes are possible on every member.
 pub const WSREP_CAP_MULTI_MASTER: wsrep_cap_t = 1 << 0;
-/// Conflicts are found by certification.
 pub const WSREP_CAP_CERTIFICATION: wsrep_cap_t = 1 << 1;
-/// Several appliers may work at once.
 pub const WSREP_CAP_PARALLEL_APPLYING: wsrep_cap_t = 1 << 2;
 /// Aborted ordered transactions are run again.
 pub const WSREP_CAP_TRX_REPLAY: wsrep_cap_t = 1 << 3;
-/// Statements in total order isolation.
 pub const WSREP_CAP_ISOLATION: wsrep_cap_t = 1 << 4;
-/// `pause` and `resume` work.
 pub const WSREP_CAP_PAUSE: wsrep_cap_t = 1 << 5;
-/// `sync_wait` works.
 pub const WSREP_CAP_CAUSAL_READS: wsrep_cap_t = 1 << 6;
 /// Write sets may be appended piece by piece.
 pub const WSREP_CAP_INCREMENTAL_WRITESET: wsrep_cap_t = 1 << 8;

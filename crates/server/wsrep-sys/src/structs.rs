@@ -15,7 +15,6 @@ use crate::{
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct wsrep_uuid_t {
-    /// The bytes; all zero: undefined.
     pub data: [u8; 16],
 }
 
@@ -51,9 +50,7 @@ pub struct wsrep_trx_meta_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_buf_t {
-    /// First byte; may be NULL if `len` is 0.
     pub ptr: *const c_void,
-    /// Length in bytes.
     pub len: usize,
 }
 
@@ -107,7 +104,6 @@ pub struct wsrep_view_info_t {
     /// Number of the view from 1; -1 if not primary.
     pub view: wsrep_seqno_t,
     pub status: wsrep_view_status_t,
-    /// Same as `capabilities()`.
     pub capabilities: wsrep_cap_t,
     /// Own place in `members`; -1: not in it.
     pub my_idx: i32,

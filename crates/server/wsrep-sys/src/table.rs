@@ -139,11 +139,8 @@ pub struct wsrep_st {
     pub unlock: slot!(fn(*const c_char, u64) -> wsrep_status_t),
     /// Not called by 10.11.
     pub is_locked: slot!(fn(*const c_char, *mut u64, *mut wsrep_uuid_t) -> wsrep_bool_t),
-    /// Static text of the provider.
     pub provider_name: *const c_char,
-    /// Static text of the provider.
     pub provider_version: *const c_char,
-    /// Static text of the provider.
     pub provider_vendor: *const c_char,
     /// Stops the provider. Called twice.
     pub free: slot!(fn()),

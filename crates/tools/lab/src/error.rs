@@ -27,14 +27,12 @@ pub enum LabError {
     NameTaken { name: String, lock: PathBuf },
     #[error("{name} {value}: {reason}")]
     BadArgument {
-        /// The option, as on the command line.
         name: &'static str,
         value: String,
         reason: String,
     },
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// Operation attempted, as a verb ("create", "read", "start").
         action: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -78,7 +76,6 @@ pub enum LabError {
 pub type Result<T> = std::result::Result<T, LabError>;
 
 impl LabError {
-    /// The exit code of a command that ends with this error; see `synod-lab --help`.
     pub fn exit_code(&self) -> u8 {
         match self {
             LabError::BadArgument { .. } => 2,

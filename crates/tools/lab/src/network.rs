@@ -18,7 +18,6 @@ const PROBES: usize = 200;
 /// themselves. If the machine is so busy that more was measured, that is not what they need.
 const OWN_DELAY_MAX: Duration = Duration::from_micros(40);
 
-/// Hosts and the router between them. Dropping it ends the router and removes the hosts.
 #[derive(Debug)]
 pub struct Network {
     hosts: Hosts,
@@ -80,7 +79,6 @@ impl Network {
         self.router.set(pairs.iter().map(cut).collect())
     }
 
-    /// Sets all links to no delay at all: for work that is not measured.
     pub fn clear(&self) -> Result<()> {
         let near = |(from, to): (&Host, &Host)| LinkChange {
             from: from.name.clone(),
@@ -98,7 +96,6 @@ impl Network {
             .collect()
     }
 
-    /// Measures the round trip between the first server and the clients beside it.
     pub fn measure_client(&self) -> Result<Duration> {
         self.probe(&self.hosts.clients[0], &self.hosts.servers[0])
     }

@@ -18,25 +18,19 @@ pub const FORMAT: u32 = 1;
 pub struct Results {
     /// [`FORMAT`] of the program that wrote the file.
     pub format: u32,
-    /// The command, as it can be typed again.
     pub command: String,
-    /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
     pub machine: Machine,
     /// Version of each program and library, by name (`synod`, `mariadbd`, `galera`, `sysbench`).
     pub versions: BTreeMap<String, String>,
-    /// Settings that all measurements share.
     pub plan: Plan,
-    /// The networks measured on, in the order of the command.
     pub topologies: Vec<TopologyRecord>,
-    /// The measurements, in the order in which they were made.
     pub measurements: Vec<Measurement>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub processor: String,
-    /// Cores that the operating system sees.
     pub cores: u32,
     pub memory_bytes: u64,
     pub kernel: String,
@@ -45,31 +39,23 @@ pub struct Machine {
     pub fsync_us: u64,
 }
 
-/// Settings that all measurements of a run share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Measured time of each measurement, seconds.
     pub seconds: u32,
-    /// Load before that, not counted, seconds.
     pub warm_up_seconds: u32,
-    /// Wanted repetitions of each measurement.
     pub repetitions: u32,
     /// Database servers of each system that replicates.
     pub servers: u32,
-    /// Tables of the `oltp_*` loads.
     pub tables: u32,
     pub table_rows: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopologyRecord {
-    /// Its name, such as `three-dc`.
     pub name: String,
     /// The hosts of database servers (`db1`, `db2`, ...). A client host stands beside each.
     pub hosts: Vec<String>,
-    /// Round trips between the hosts of database servers.
     pub links: Vec<LinkRecord>,
-    /// Round trip between a client host and its server, milliseconds.
     pub client_round_trip_ms: f64,
 }
 
@@ -78,7 +64,6 @@ pub struct TopologyRecord {
 pub struct LinkRecord {
     pub from: String,
     pub to: String,
-    /// Round trip that was set, milliseconds.
     pub round_trip_ms: f64,
     /// Round trip that was measured when nothing else ran, milliseconds: the median of some. None:
     /// it was not measured.
@@ -90,13 +75,11 @@ pub struct LinkRecord {
 pub struct Key {
     /// `synod`, `galera`, `galera-flush1`, `semisync`, `async`, `standalone`.
     pub system: String,
-    /// Name of a [`TopologyRecord`].
     pub topology: String,
     /// `oltp_write_only`, `hot-rows`, ...
     pub workload: String,
     /// Servers written to: `leader`, `follower`, `far` or `all`.
     pub write_to: String,
-    /// Clients of each server that was written to.
     pub threads: u32,
 }
 
@@ -109,11 +92,8 @@ pub struct Measurement {
     pub begun_s: f64,
     /// Reason for the failure. All below is incomplete then, and must not be counted.
     pub failure: Option<String>,
-    /// Transactions per second over the measured time, all clients.
     pub tps: f64,
-    /// Transactions of each second of the measured time, all clients.
     pub tps_by_second: Vec<f64>,
-    /// Transactions committed in the measured time, all clients.
     pub transactions: u64,
     pub latency: Latency,
     /// Time from the end of the load until all servers showed its last transaction, milliseconds.
@@ -132,7 +112,6 @@ pub struct Measurement {
     /// Bytes that the disks wrote in the measured time, for other programs, too.
     #[serde(default)]
     pub disk_written_bytes: u64,
-    /// Disturbances by the machine during this measurement.
     pub disturbance: Disturbance,
 }
 
@@ -140,11 +119,8 @@ pub struct Measurement {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub mean_ms: f64,
-    /// Half of the transactions were faster.
     pub p50_ms: f64,
-    /// 95 of 100 were faster.
     pub p95_ms: f64,
-    /// 99 of 100 were faster.
     pub p99_ms: f64,
     pub max_ms: f64,
 }
@@ -154,29 +130,22 @@ pub struct Load {
     /// Its host: `db1`.
     pub host: String,
     pub tps: f64,
-    /// Transactions of each second.
     pub tps_by_second: Vec<f64>,
     pub transactions: u64,
     /// Transactions that the server refused and the client repeated (deadlocks, conflicts).
     pub errors: u64,
-    /// Refusals of each second.
     pub errors_by_second: Vec<f64>,
-    /// Number of reconnects of clients.
     pub reconnects: u64,
     pub latency: Latency,
-    /// Number of transactions in each bucket of latency.
     pub histogram: Vec<Bucket>,
 }
 
-/// A bucket of a histogram of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Latency that stands for the bucket, milliseconds.
     pub ms: f64,
     pub count: u64,
 }
 
-/// Resources that one server used in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUse {
     /// Its host: `db1`.
@@ -199,12 +168,10 @@ pub struct ServerUse {
     pub resident_bytes: u64,
 }
 
-/// Traffic on the emulated network in the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetworkUse {
     /// Traffic by ordered pair of hosts. Pairs that carried nothing are left out.
     pub pairs: Vec<PairUse>,
-    /// Processor time of the process that emulates the network, seconds of one core.
     pub router_cpu_s: f64,
     /// Packets that left late by more than 0.1 ms, because the router did not get the processor.
     pub late_packets: u64,

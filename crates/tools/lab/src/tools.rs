@@ -12,7 +12,6 @@ pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     output_with(command, Stdio::null())
 }
 
-/// Like [`output_of`], with this input.
 pub(crate) fn output_with(command: &mut Command, input: Stdio) -> Result<String> {
     let output = command
         .stdin(input)
@@ -30,7 +29,6 @@ pub(crate) fn output_with(command: &mut Command, input: Stdio) -> Result<String>
     })
 }
 
-/// The command as it would be typed, without quotes.
 pub(crate) fn text_of(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

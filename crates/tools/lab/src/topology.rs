@@ -14,7 +14,6 @@ pub const CLIENT_ROUND_TRIP: Duration = Duration::from_micros(100);
 /// The names of the topologies, as command lines take them.
 const NAMES: &str = "same-dc, three-dc, two-region, three-region";
 
-/// The distances between servers, whose numbers are from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     pub name: String,
@@ -89,7 +88,6 @@ impl Topology {
         }
     }
 
-    /// All pairs of servers, the lower number first.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.round_trips.keys().copied()
     }

@@ -99,7 +99,6 @@ pub(crate) struct Deference {
     delay: Option<Delay>,
 }
 
-/// A follower's election timeout has passed, and it defers.
 #[derive(Clone, Copy, Debug)]
 struct Delay {
     since: Time,

@@ -25,7 +25,6 @@ pub(crate) struct Silence {
     patience_until: Time,
     /// The last sign of life that came when heartbeats were overdue.
     alive_at: Option<Time>,
-    /// Whether this member has noticed that it stood still.
     stood_still: bool,
 }
 

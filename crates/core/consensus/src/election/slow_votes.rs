@@ -38,12 +38,10 @@ impl VoteRound {
         self.written_at = now;
     }
 
-    /// A candidate's window has passed without a result.
     pub(super) fn lost(&mut self) {
         self.lost += 1;
     }
 
-    /// Ends the round, because there is a leader.
     pub(super) fn decided(&mut self) {
         (self.awaits_until, self.lost) = (Time(0), 0);
     }

@@ -95,7 +95,6 @@ pub(crate) struct Succession {
     handovers: BTreeMap<Reason, u64>,
 }
 
-/// A leader's looks at the other voters.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     /// Voters that should lead and have kept up at every look, why, and the first of these looks.

@@ -54,7 +54,6 @@ pub struct Config {
     pub members: BTreeMap<MemberId, Member>,
 }
 
-/// A configuration and the entry that brought it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigAt {
     /// Index of the config entry; zero for the initial one of an empty log.
@@ -191,7 +190,6 @@ pub enum DecodeConfigError {
     Version { found: u8 },
     #[error("encoded configuration ends too early")]
     Incomplete,
-    /// Bytes follow after the last member.
     #[error("{count} bytes after the end of an encoded configuration")]
     TrailingBytes { count: usize },
     #[error("encoded configuration with {found} members")]

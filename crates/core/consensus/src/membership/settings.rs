@@ -7,10 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Writers {
-    /// All members.
     #[default]
     Any = 0,
-    /// The leader only.
     Leader = 1,
 }
 
@@ -93,7 +91,6 @@ impl GroupSettings {
     }
 }
 
-/// One of the settings, with the value that an operator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupSetting {
     Writers(Writers),

@@ -49,7 +49,6 @@ pub enum DedupVerdict {
 
 #[derive(Debug, Default)]
 struct MemberSessions {
-    /// Oldest first.
     live: VecDeque<(SessionId, SeenNumbers)>,
     /// Oldest first: their numbers all count as seen.
     ended: VecDeque<SessionId>,

@@ -60,7 +60,6 @@ impl Outbox {
         }
     }
 
-    /// Registers a new proposal; returns its number: 1, 2, 3...
     pub fn submit(&mut self) -> u64 {
         self.last_number += 1;
         self.outstanding.insert(self.last_number);

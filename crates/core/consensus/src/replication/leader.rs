@@ -198,7 +198,6 @@ impl Core {
         }
     }
 
-    /// Fills every follower's window, and sends commit indexes. Called when all else is polled.
     pub(crate) fn replicate(&mut self) {
         if !std::mem::take(&mut self.replicate) {
             return;

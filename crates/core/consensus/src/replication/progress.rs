@@ -115,9 +115,9 @@ enum Mode {
 
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// An append without entries after `next - 1`.
-    Empty { prev: EntryId },
-    /// An append with these entries.
+    Empty {
+        prev: EntryId,
+    },
     Entries {
         prev: EntryId,
         first: LogIndex,
@@ -125,7 +125,6 @@ pub(crate) enum Outgoing {
         is_first_time: bool,
         may_shorten: bool,
     },
-    /// An order to start the log at this base.
     Install(LogBase),
 }
 
@@ -327,7 +326,6 @@ impl Peer {
         usable
     }
 
-    /// The member has acknowledged "durable up to `index`".
     pub(crate) fn acknowledged(&mut self, index: LogIndex, now: Time, log: &LogView) {
         let moved = index > self.match_index;
         self.match_index = self.match_index.max(index);

@@ -69,7 +69,6 @@ impl VoterRegions {
     }
 }
 
-/// Wait of a leader for regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegionWait {
     /// Each region that is needed has what a majority has.

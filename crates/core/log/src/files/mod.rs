@@ -26,9 +26,7 @@ pub struct Space {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Existing, for reading.
     Read,
-    /// Existing, for reading and writing.
     Write,
     /// For reading and writing; emptied if it exists.
     Create,
@@ -46,7 +44,6 @@ pub enum LockError {
     Io(io::Error),
 }
 
-/// A place for files. Paths are used as given.
 pub trait Files: Send + Sync {
     /// Makes the directory and its parents unless it exists. Durable on return.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
@@ -94,7 +91,6 @@ pub trait File: Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// Writes everything; continues after short writes.
 pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {

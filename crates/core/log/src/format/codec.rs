@@ -184,7 +184,6 @@ fn take_base_parts<'a>(fields: &mut Fields<'a>) -> Option<(EntryId, Seqno, LogIn
     Some((last, seqno, index, fields.bytes(len)?))
 }
 
-/// Reads an encoded configuration, which has a version of its own.
 pub(crate) fn read_config(bytes: &[u8]) -> Result<Config, Unreadable> {
     Config::decode(bytes).map_err(|error| match error {
         DecodeConfigError::Version { found } => Unreadable::Version(OtherVersion {

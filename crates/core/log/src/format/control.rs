@@ -31,7 +31,6 @@ const NOTED_TERM_BYTES: usize = 8;
 pub struct Identity {
     /// The member; a random number from when the log was created.
     pub member: MemberId,
-    /// The member's group; [`GroupId::NONE`] until it has joined or bootstrapped one.
     pub group: GroupId,
 }
 
@@ -267,7 +266,6 @@ fn decode_end(
     })
 }
 
-/// A segment header that takes all of these bytes.
 fn take_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
     let header = SegmentHeader::decode(bytes).ok()?;
     (header.encode() == bytes).then_some(header)

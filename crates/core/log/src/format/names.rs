@@ -17,7 +17,6 @@ pub(crate) fn control_path(dir: &Path) -> PathBuf {
     dir.join("synod-control.log")
 }
 
-/// Temporary name of a new control file, before it replaces the old one.
 pub(crate) fn control_temp_path(dir: &Path) -> PathBuf {
     dir.join("synod-control-new.log")
 }

@@ -37,7 +37,6 @@ const _: () = assert!(OTHER_BODY_BYTES_MAX + 1024 < crate::options::SEGMENT_BYTE
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The segment's random id.
     pub(crate) segment_id: u64,
     /// Bytes from the start of the file.
     pub(crate) offset: u64,
@@ -51,7 +50,6 @@ pub(crate) struct BatchHeader {
     pub(crate) floor: u64,
     pub(crate) records_bytes: u64,
     pub(crate) records: u32,
-    /// The member's promises after these records.
     pub(crate) after: Promises,
 }
 
@@ -66,7 +64,6 @@ pub(crate) struct Promises {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Entry(Entry),
-    /// All entries at and after this index are truncated.
     Truncate(LogIndex),
     Vote(HardState),
     /// All entries are removed; the log starts again at this base.
@@ -90,7 +87,6 @@ impl Mismatch {
         }
     }
 
-    /// The bytes are of another version, and not damaged.
     pub(crate) fn of_version(other: OtherVersion) -> Mismatch {
         Mismatch {
             expected: format!("a known version of the {}", other.what),

@@ -21,7 +21,6 @@ const MAGIC: &[u8; 8] = b"SYNODSEG";
 const FIELDS_BYTES: usize = 144;
 pub(crate) const USED_BYTES: usize = 16 + FIELDS_BYTES;
 
-/// The first bytes of every segment file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) format: LogFormat,
@@ -49,7 +48,6 @@ pub(crate) struct SegmentHeader {
     pub(crate) open: bool,
 }
 
-/// Everything in the preceding segment up to `end` was durable before this one was made: a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) number: u64,

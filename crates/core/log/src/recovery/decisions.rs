@@ -32,10 +32,8 @@ pub(crate) struct DirectoryFacts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryDecision {
-    /// A new log, with a new member id.
     Create,
     CreateFirstSegment,
-    /// Read the stream.
     Replay,
     /// Segments without a control file: its identity and base are lost.
     RefuseControlMissing,
@@ -94,7 +92,6 @@ fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDec
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
-    /// There is no next segment.
     Missing,
     /// The stream continues in it exactly from here.
     FromHere,

@@ -183,9 +183,7 @@ pub(crate) fn classify_directory(
 
 pub(crate) enum DirectoryState {
     Empty,
-    /// A log without its first segment: a crash interrupted its creation.
     Unstarted(Control),
-    /// A log whose stream is to be read.
     Replay(Control),
 }
 

@@ -131,7 +131,6 @@ pub(crate) fn plan(
 struct GoodPart {
     segments: Vec<SegmentFile>,
     good: ReplayResult,
-    /// Why it ends there.
     damage: LogError,
 }
 

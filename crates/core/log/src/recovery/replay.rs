@@ -79,7 +79,6 @@ pub(crate) struct Chain {
     pub(crate) segments: Vec<SegmentFile>,
     /// Number of the segment that was made to follow them, and of which nothing was durable yet.
     pub(crate) unused: Option<u64>,
-    /// Why the chain ends before the last segment.
     pub(crate) broken: Option<LogError>,
 }
 
@@ -93,7 +92,6 @@ pub(crate) fn open_segments(
     chain.broken.take().map_or(Ok(chain), Err)
 }
 
-/// Opens the segments up to the first that is damaged or missing.
 pub(crate) fn open_chain(
     files: &dyn Files,
     dir: &Path,
@@ -261,7 +259,6 @@ fn check_predecessor(segment: &SegmentFile, previous: &SegmentHeader) -> Result<
     Err(mismatch.at(&segment.path, 0, None))
 }
 
-/// Replays the stream of these segments (at least one).
 pub(crate) fn replay(
     segments: &[SegmentFile],
     control: &Control,

@@ -15,7 +15,6 @@ use crate::format::record::{
     Record,
 };
 
-/// Gives slices of a file, reading a block at a time ahead.
 pub(crate) struct BlockReader {
     file: Arc<dyn File>,
     block: Bytes,

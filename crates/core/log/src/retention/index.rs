@@ -39,7 +39,6 @@ pub(crate) struct Spot {
     pub(crate) last: LogIndex,
 }
 
-/// The extents of a log, ascending in index and in stream order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamIndex {
     extents: VecDeque<Extent>,

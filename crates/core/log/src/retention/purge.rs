@@ -264,7 +264,6 @@ pub(crate) struct Removals {
 /// Results of removals that are not told yet.
 #[derive(Default)]
 struct Results {
-    /// Why the control file could not be replaced: the log cannot continue.
     failed: Option<LogError>,
     /// Segments whose files are still there. The next removal tries again.
     leftovers: Vec<u64>,

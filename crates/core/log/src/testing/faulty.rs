@@ -12,28 +12,21 @@ use std::time::{Duration, SystemTime};
 
 use crate::files::{EIO, File, FileLock, Files, LockError, OpenMode, Space};
 
-/// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// [`Files::open`] with [`OpenMode::Create`].
     Create,
-    /// [`File::write_at`].
     Write,
-    /// [`File::read_at`].
     Read,
     SetLen,
-    /// [`File::sync_data`] and [`File::sync_all`].
     Sync,
     SyncDir,
-    /// [`Files::rename`].
     Rename,
-    /// [`Files::remove`].
     Remove,
     /// Any of these that changes something.
     Change,
 }
 
-/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     Once(io::ErrorKind),
@@ -43,7 +36,6 @@ pub enum FaultKind {
     Short(usize),
 }
 
-/// One planned failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub op: Op,
@@ -52,7 +44,6 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// Files that fail as planned.
 #[derive(Clone)]
 pub struct FaultyFiles {
     inner: Arc<dyn Files>,
@@ -80,7 +71,6 @@ struct FaultyFile {
 }
 
 impl FaultyFiles {
-    /// Wraps these files; no failure is planned yet.
     pub fn new(inner: Arc<dyn Files>) -> FaultyFiles {
         FaultyFiles {
             inner,
@@ -98,19 +88,16 @@ impl FaultyFiles {
         self.plan.state().unreadable.push(entry);
     }
 
-    /// Removes all planned failures and unreadable sectors.
     pub fn heal(&self) {
         let mut state = self.plan.state();
         state.faults.clear();
         state.unreadable.clear();
     }
 
-    /// Number of reads.
     pub fn reads(&self) -> u64 {
         self.plan.state().reads
     }
 
-    /// Number of changing operations.
     pub fn changes(&self) -> u64 {
         self.plan.state().changes
     }
@@ -141,7 +128,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Counts an operation; answers how many bytes a write may store.
     fn pass(&self, op: Op) -> io::Result<usize> {
         let mut state = self.state();
         if op == Op::Read {

@@ -15,7 +15,6 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 const RECORD_TYPE_ENTRY: u8 = 1;
 const RECORD_TYPE_BATCH: u8 = 5;
 
-/// Reads a record; what can be read is written again as the same record.
 pub fn check_record(bytes: &[u8], segment_id: u64, offset: u64) {
     let place = Place { segment_id, offset };
     let Some(record) = read_record(bytes, place) else {
@@ -45,7 +44,6 @@ pub fn check_batch_header(bytes: &[u8], segment_id: u64, offset: u64) {
     }
 }
 
-/// [`check_record`] for a segment's header.
 pub fn check_segment_header(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
@@ -63,7 +61,6 @@ pub fn check_control(bytes: &[u8]) {
     }
 }
 
-/// Makes the checksum of a control file right.
 pub fn seal_control(bytes: &mut [u8]) {
     if bytes.len() > 16 {
         seal_header(bytes);
@@ -83,7 +80,6 @@ pub fn seal_database_record(lines: &str) -> Vec<u8> {
     sealed(&lines[..lines.floor_char_boundary(room)]).to_vec()
 }
 
-/// Makes the checksum of a segment header right.
 pub fn seal_segment_header(bytes: &mut [u8]) {
     if bytes.len() >= 160 {
         seal_header(&mut bytes[..160]);

@@ -129,7 +129,6 @@ impl MemoryFiles {
         }
     }
 
-    /// Bounds the disk: writes that need more bytes fail.
     pub fn set_size(&self, bytes: u64) {
         locked(&self.disk).size = Some(bytes);
     }
@@ -142,7 +141,6 @@ impl MemoryFiles {
         }
     }
 
-    /// Content of a file, if it exists.
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = locked(&self.disk);
         disk.names
@@ -188,7 +186,6 @@ impl MemoryFiles {
         }
     }
 
-    /// Paths of all files.
     pub fn paths(&self) -> Vec<PathBuf> {
         locked(&self.disk).names.keys().cloned().collect()
     }
@@ -209,7 +206,6 @@ fn apply_name(names: &mut BTreeMap<PathBuf, usize>, path: &Path, inode: Option<u
     };
 }
 
-/// Seeded decisions (splitmix64).
 struct Chance {
     state: u64,
     fixed: Option<bool>,
@@ -257,7 +253,6 @@ impl Inode {
     }
 }
 
-/// Applies some of the sectors of a write.
 fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], chance: &mut Chance) {
     let mut at = 0;
     while at < bytes.len() {
@@ -390,14 +385,12 @@ impl Files for MemoryFiles {
 }
 
 impl Disk {
-    /// Bytes of all files that have a name.
     fn used(&self) -> u64 {
         let inodes: BTreeSet<usize> = self.names.values().copied().collect();
         let bytes = inodes.iter().map(|inode| self.inodes[*inode].now.len());
         bytes.map(|len| len as u64).sum() // usize is at most 64 bits
     }
 
-    /// Whether a file may grow to `len` bytes.
     fn check_room(&self, inode: usize, len: u64) -> io::Result<()> {
         let grows = len.saturating_sub(self.inodes[inode].now.len() as u64);
         match self.size {

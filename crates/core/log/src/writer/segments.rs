@@ -103,7 +103,6 @@ impl ActiveSegment {
     }
 }
 
-/// Size of a new segment with room for a record of this size: the option's, or larger.
 fn segment_size(segment_bytes: u64, record_bytes: usize) -> u64 {
     let needed = SEGMENT_HEADER_BYTES + (BATCH_HEADER_BYTES + record_bytes) as u64;
     segment_bytes.max(needed.next_multiple_of(SEGMENT_HEADER_BYTES))

@@ -47,7 +47,6 @@ pub(crate) enum CertifyError {
     Malformed(PayloadError),
     /// The action conflicts with this one for certain: its end would be refused.
     Doomed {
-        /// The latest action that it conflicts with.
         with: Seqno,
     },
     /// Partial actions would take too much memory: on every member, as long as they are partial.
@@ -71,7 +70,6 @@ fn malformed_action(why: impl Into<String>) -> CertifyError {
     })
 }
 
-/// Record of an uncommitted entry, for a truncation.
 struct UndoPoint {
     index: LogIndex,
     /// Seqno of the first ordered entry at or after `index`.

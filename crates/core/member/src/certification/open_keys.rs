@@ -26,7 +26,6 @@ pub(super) struct OpenKeys {
 }
 
 impl OpenKeys {
-    /// The certifier's name for the keys of an action, if it has them in parts.
     pub(super) fn get(&self, id: &PartialActionId) -> Option<OpenId> {
         self.actions.get(id).map(|action| action.id)
     }

@@ -76,7 +76,6 @@ impl PartialAction {
 pub(crate) struct PartialActions {
     /// Actions that have not ended, and those whose end is not committed.
     actions: BTreeMap<PartialActionId, PartialAction>,
-    /// See [`PartialActions::last_bulk_discard`].
     last_bulk_discard: Option<(LogIndex, LogIndex)>,
 }
 

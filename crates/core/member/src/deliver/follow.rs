@@ -26,18 +26,12 @@ const READ_BYTES: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The next entry was purged from the log.
     #[error("the log begins with action {first}: what was before it has been purged")]
-    Purged {
-        /// The first action in the log.
-        first: Seqno,
-    },
-    /// The log cannot be read, or holds what cannot be.
+    Purged { first: Seqno },
     #[error(transparent)]
     Broken(DeliverError),
 }
 
-/// An ordered entry of the log.
 #[derive(Debug)]
 pub enum Followed {
     Action(FollowedAction),
@@ -52,7 +46,6 @@ pub struct FollowedAction {
     pub origin: (MemberId, SessionId),
     /// The entries that hold its data, in the order of the data. The last one is the action's own.
     pub places: Vec<LogIndex>,
-    /// The data in the last of these entries.
     pub last: Bytes,
 }
 
@@ -70,7 +63,6 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Reads everything after the action `after`.
     pub fn after(
         reader: LogReader,
         shared: Arc<Shared>,
@@ -98,7 +90,6 @@ impl Follower {
         }
     }
 
-    /// The last action that was handed out.
     pub fn last(&self) -> Seqno {
         self.last
     }
@@ -129,7 +120,6 @@ impl Follower {
         Ok(None)
     }
 
-    /// The data of an action in one of its places.
     pub fn data_at(&self, place: LogIndex) -> Result<Bytes, FollowError> {
         let read = self.reader.read(place, place, READ_BYTES);
         let entries = read.map_err(|error| self.log_error(error))?;
@@ -154,12 +144,10 @@ impl Follower {
         self.shared.readable()
     }
 
-    /// Index of the first entry in the log.
     pub fn first_index(&self) -> LogIndex {
         self.reader.first_index()
     }
 
-    /// The oldest action in the log.
     pub fn first_seqno(&self) -> Seqno {
         self.reader.first_seqno_available()
     }

@@ -58,7 +58,6 @@ impl Context {
         self.links.peers.send(to, message);
     }
 
-    /// Stops for good, until a person has changed something.
     pub(super) fn fail(&mut self, why: &str) {
         self.stop_for(why, Remedy::Operator);
     }
@@ -84,7 +83,6 @@ impl Context {
         }
     }
 
-    /// A damaged record was read. It is neither served nor delivered; the next start repairs it.
     pub(super) fn log_damaged(&mut self, error: &LogError) {
         let damage = error.damage().unwrap_or_else(|| error.to_string());
         let why = format!(
@@ -116,7 +114,6 @@ impl Context {
         entry
     }
 
-    /// Whether it ends an action of this session.
     pub(super) fn is_own_action(&self, header: &EntryHeader) -> bool {
         let (origin, me) = (&header.origin, &self.identity.me);
         let is_own = origin.member == me.member && origin.session == me.session;
@@ -247,7 +244,6 @@ impl Context {
         self.links.shared.position_of(self.identity.config.database)
     }
 
-    /// The session in which a member is in the committed view.
     pub(super) fn session_in_view(&self, member: MemberId) -> Option<SessionId> {
         let members = self.views.committed().members.iter();
         members

@@ -24,11 +24,9 @@ use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
 use crate::snapshots::Snapshot;
 
-/// A proposal of this member: a chunk or the last piece of an action.
 pub struct Submission {
     /// [`EntryKind::Chunk`] or [`EntryKind::Action`].
     pub kind: EntryKind,
-    /// One of the pieces that [`crate::split_into_chunks`] makes.
     pub payload: Bytes,
     /// The client that waits for the action; with every piece, so that a lost chunk ends the wait.
     pub waiter: Waiter,
@@ -41,11 +39,8 @@ pub struct Submission {
 /// Takes an answer. If it is dropped uncalled, there will be none.
 pub type Reply = Box<dyn FnOnce(Seqno) + Send>;
 
-/// Receiver of the answer to a read.
 pub struct ReadDone {
-    /// Names the read in [`Event::CancelRead`].
     pub id: u64,
-    /// Takes the group's position.
     pub reply: Reply,
 }
 
@@ -58,7 +53,6 @@ pub struct ForceDone(pub Box<dyn FnOnce(Result<(), ForceError>) + Send>);
 /// A call of this member that has not led to a connection with the one that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCall {
-    /// `host:port`.
     pub address: String,
     /// The member that was called; none: any, at an address of this member's own list.
     pub member: Option<MemberId>,
@@ -102,7 +96,6 @@ pub enum LiveSetting {
     /// ordered by a command.
     LeaderHandover(bool),
     LeaderPlacement(LeaderPlacement),
-    /// Bound of [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
     ApplyLagMax(Duration),
     /// Wait of the host's clients before they are told that an action is committed. In
     /// force for actions submitted afterwards;
@@ -116,9 +109,7 @@ pub enum LiveSetting {
     RegionPatience(Option<Duration>),
 }
 
-/// Something that happened to a member.
 pub enum Event {
-    /// A message of another member arrived.
     Peer {
         from: MemberId,
         /// Subject of the certificate that the sender's connection showed. None if the transport
@@ -128,18 +119,14 @@ pub enum Event {
         group: GroupId,
         message: PeerMessage,
     },
-    /// Both lanes to a member are up. Proposals go out over this connection only.
     LinkUp {
         member: MemberId,
-        /// Names the connection, see [`crate::Network::send_over`].
         connection: u64,
         session: SessionId,
     },
-    /// A member has connected to this one.
     InboundLink {
         member: MemberId,
     },
-    /// A connection to or from a member broke.
     LinkDown {
         member: MemberId,
     },
@@ -155,49 +142,35 @@ pub enum Event {
         /// The group it is in; `NONE` if it has none yet.
         group: GroupId,
     },
-    /// A call of this member has not led to a connection.
     CallFailed(FailedCall),
-    /// A member reports that another process has this member's identity.
     DuplicateIdentity {
         /// The member that reports it, called because the configuration or another member names it.
         by: MemberId,
-        /// Advice to this member's operator.
         text: String,
     },
-    /// Storage effects up to here are durable.
     Persisted {
         ticket: WriteTicket,
         /// When the sync began that made them durable: all of them were written then.
         sync_began: Time,
     },
-    /// The log was purged and begins here now.
     Purged(LogBase),
-    /// The log cannot be written any more.
     StorageFailed(String),
-    /// The log cannot be read at some place.
     LogDamaged(LogError),
     /// A reader wants entries that this member's log lacks ([`crate::Delivered::Fetching`]). It may
     /// say so more than once.
     Fetch,
-    /// A piece of an action of this member.
     Submit(Submission),
-    /// A client asks for the group's position.
     Read(ReadDone),
-    /// The client of this read does not wait any longer.
     CancelRead(u64),
-    /// The host's database changed its state.
     DataState(DataState),
     /// The host needs a full copy (SST).
     RequestState(StateRequest),
-    /// The host, as a donor, accepts or declines.
     StateOffer {
         joiner: MemberId,
         offer: StateOffer,
     },
-    /// The host, as a donor, has finished.
     StateResult {
         joiner: MemberId,
-        /// The result, with the position of the copy or the error.
         result: StateResult,
     },
     /// An operator gives an order to this member, which passes it on if it is for another one.
@@ -224,7 +197,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// The log cannot be used any more, for this reason.
     pub fn log_failed(error: LogError) -> Event {
         match error {
             LogError::Damaged { .. } => Event::LogDamaged(error),

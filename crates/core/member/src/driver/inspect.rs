@@ -4,16 +4,13 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno};
 
 use super::Driver;
 
-/// Quantities that grow with the load, and are bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Payload bytes of newest entries.
     pub entry_cache_bytes: usize,
     /// Proposals that wait for room in this leader's log.
     pub deferred: usize,
-    /// Proposals of this member whose result is not known.
     pub submitted: usize,
-    /// Bytes of the certification index, by estimate.
     pub certification_bytes: usize,
     /// First chunk of any action that is partial or not committed: the log keeps it.
     pub partial_actions_from: Option<LogIndex>,
@@ -56,7 +53,6 @@ impl Driver {
         self.membership.presence.heard_members()
     }
 
-    /// Messages refused because their senders have no right to them.
     pub fn refused_messages(&self) -> u64 {
         self.authorization.refused.count()
     }

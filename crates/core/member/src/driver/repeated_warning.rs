@@ -37,7 +37,6 @@ impl Lasting {
     }
 }
 
-/// The duration as log lines say it.
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs())
 }

@@ -35,10 +35,8 @@ const KEY_BYTES_MAX: usize = 1 << 20;
 const WITHDRAWN: u32 = u32::MAX;
 const _: () = assert!(CHUNK_HEADER_BYTES <= ACTION_HEADER_BYTES);
 
-/// An action as its origin hands it to the group.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// Its kind for certification: whether and how it conflicts.
     pub class: Class,
     pub keys: KeySet,
     /// Snapshot position: what was ordered up to this seqno cannot conflict with the action,
@@ -59,9 +57,7 @@ pub struct ActionPiece {
     pub action_no: u64,
     /// Number of chunks before this piece.
     pub chunks: u32,
-    /// The encoded keys, or what the chunks left of them.
     pub keys: Bytes,
-    /// The data, or what the chunks left of it.
     pub data: Bytes,
 }
 
@@ -71,7 +67,6 @@ pub enum Part {
     Data = 1,
 }
 
-/// The payload of a chunk entry: a slice of an action's keys or data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     pub part: Part,
@@ -82,11 +77,9 @@ pub struct Chunk {
     pub bytes: Bytes,
 }
 
-/// Why a payload is not what its entry kind says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {what}: {why}")]
 pub struct PayloadError {
-    /// The kind of payload, as a word for messages.
     pub what: &'static str,
     pub why: String,
 }
@@ -222,16 +215,12 @@ fn class_from_code(code: u8) -> Result<Class, PayloadError> {
     })
 }
 
-/// One piece of an action, encoded; a proposal of its own.
 pub enum Piece {
-    /// A chunk, which is not the last piece.
     Chunk(Bytes),
-    /// The last piece, by which the action is ordered.
     Last(Bytes),
 }
 
 impl Piece {
-    /// The entry kind and payload to propose.
     pub fn into_proposal(self) -> (EntryKind, Bytes) {
         match self {
             Piece::Chunk(payload) => (EntryKind::Chunk, payload),

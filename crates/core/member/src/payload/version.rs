@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 
 use super::action::PayloadError;
 
-/// The versions of a kind of payload that this program reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
     pub(crate) what: &'static str,
@@ -23,7 +22,6 @@ impl Versions {
         *self.known.end()
     }
 
-    /// The version found, if this program reads it.
     pub(crate) fn check(&self, found: u8) -> Result<u8, PayloadError> {
         if self.known.contains(&found) {
             return Ok(found);

@@ -30,7 +30,6 @@ pub struct ViewMember {
 pub struct View {
     /// The view's own seqno: that of the entry, not part of the payload.
     pub seqno: Seqno,
-    /// Counts the group's views, from 1.
     pub number: u64,
     /// Sorted by session, then by member. Session numbers begin with the time, so this is the order
     /// in which the sessions began. A member that is lost and comes back has its old place.
@@ -38,7 +37,6 @@ pub struct View {
 }
 
 impl View {
-    /// Whether this member is present with this session.
     pub fn contains(&self, member: MemberId, session: SessionId) -> bool {
         self.members
             .iter()

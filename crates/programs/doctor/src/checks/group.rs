@@ -46,7 +46,6 @@ fn group_of(status: &Status) -> Option<&Group> {
     status.group.as_ref().filter(|group| group.id != NO_GROUP)
 }
 
-/// The groups of the server and of those that answered, by their ids.
 struct Groups<'a> {
     own: Option<String>,
     members: BTreeMap<String, Vec<String>>,

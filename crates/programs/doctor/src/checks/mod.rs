@@ -88,7 +88,6 @@ fn of_mariadb(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Checks of what only a server that answers tells.
 fn of_running_server(server: &ServerFacts) -> Vec<Finding> {
     let mut findings = vec![version::judge(server)];
     findings.extend(trouble::judge(server));

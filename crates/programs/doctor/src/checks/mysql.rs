@@ -86,7 +86,6 @@ impl Setting {
         }
     }
 
-    /// The line of a configuration file.
     pub(crate) fn line(&self) -> String {
         match self.name {
             "log_bin" => "log_bin = binlog".to_owned(),

@@ -17,9 +17,7 @@ pub struct DiskFacts {
     pub directory: PathBuf,
     /// Times of `fdatasync` after a small write, sorted.
     pub sync_times: Vec<Duration>,
-    /// Free for the server, in bytes.
     pub free_bytes: u64,
-    /// Size of the file system, in bytes.
     pub total_bytes: u64,
 }
 

@@ -67,7 +67,6 @@ pub struct LocalFacts {
     pub data_dir: PathBuf,
     pub disk: Result<DiskFacts, DiskError>,
     pub machine: MachineFacts,
-    /// Whether the clock is set by others; none: it cannot be told.
     pub is_clock_synchronised: Option<bool>,
     pub programs: Programs,
     /// The library that the server's files name, if there is no such file.
@@ -84,7 +83,6 @@ pub struct LocalFacts {
 
 #[derive(Debug)]
 pub struct ConfiguredOptions {
-    /// The text; empty: there is none.
     pub text: String,
     /// Options as this library reads them, or why it refuses them.
     pub read: Result<(Options, Update), String>,

@@ -12,7 +12,6 @@ pub(super) fn of_copies(receive_address: &str) -> u16 {
     port.parse().unwrap_or(COPIES)
 }
 
-/// Ports with a listening program, on any address.
 pub(super) fn busy(ports: &[u16]) -> Vec<u16> {
     let is_busy = |port: &&u16| {
         let error = TcpListener::bind(("0.0.0.0", **port)).err();

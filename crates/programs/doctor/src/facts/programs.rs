@@ -10,7 +10,6 @@ use std::process::Command;
 pub struct Programs {
     /// `mariabackup` or `mariadb-backup`.
     pub backup: bool,
-    /// `socat`, which carries the copy.
     pub socat: bool,
     pub rsync: bool,
     /// The server's own scripts for full copies and for the first start of a group.

@@ -21,9 +21,7 @@ pub struct ServerFacts {
     pub tables: Vec<TableFacts>,
     /// Plugins of MySQL that are active; empty of MariaDB.
     pub plugins: Vec<String>,
-    /// Sequences of users; none: the doctor's account may not read them.
     pub sequences: Option<Vec<SequenceFacts>>,
-    /// Events that the server would run, as `schema.name`.
     pub events: Vec<String>,
     /// From which servers this one replicates, beside its group; none: the doctor's account may not
     /// see that.
@@ -166,13 +164,11 @@ impl ServerFacts {
         self.variables.get(name)?.parse().ok()
     }
 
-    /// A counter of the server's; zero if it does not have it.
     pub fn counter(&self, name: &str) -> u64 {
         let value = self.status.get(&name.to_lowercase());
         value.and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether the server runs in a group now.
     pub fn replicates(&self) -> bool {
         is_on(self.variable("wsrep_on")) && !matches!(self.variable("wsrep_provider"), "" | "none")
     }

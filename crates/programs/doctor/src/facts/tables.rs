@@ -6,12 +6,9 @@ use super::client::{ClientError, SqlClient};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFacts {
-    /// Its database, not quoted.
     pub schema: String,
-    /// Its name, not quoted.
     pub name: String,
     pub engine: String,
-    /// Data and indexes, in bytes.
     pub bytes: u64,
     pub has_primary_key: bool,
     /// Columns that a statement can fill, in their order, quoted. Only of a table that lacks a
@@ -19,7 +16,6 @@ pub struct TableFacts {
     pub columns: Vec<String>,
     /// Its column with `AUTO_INCREMENT`, quoted; of the tables that have `columns`.
     pub auto_increment: Option<String>,
-    /// Unique keys other than the primary key.
     pub unique_keys: Vec<UniqueKey>,
     /// Triggers and foreign keys, which a copy of the table would not get; of the tables that have
     /// `columns`.
@@ -201,7 +197,6 @@ fn add_unique_key(tables: &mut ByName, row: &[String]) {
     }
 }
 
-/// One word for each row: schema, table, word.
 fn add_words(tables: &mut ByName, rows: Vec<Vec<String>>, add: impl Fn(&mut TableFacts, String)) {
     for row in rows {
         if let Ok([schema, table, word]) = <[String; 3]>::try_from(row)

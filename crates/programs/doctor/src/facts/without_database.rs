@@ -39,7 +39,6 @@ pub struct MemberFacts {
 }
 
 impl MemberFacts {
-    /// Looks at the machine, and asks the member and those that its file names.
     pub fn gather(member: WithoutDatabase) -> MemberFacts {
         let log_dir = PathBuf::from(member.options.text(key::LOG_DIR));
         let own = peers::status_of(Client::connect(&log_dir));

@@ -30,16 +30,13 @@ const STATUS: [u8; 2] = [2, 0];
 /// Bytes of the first part of the random text.
 const FIRST_PART: usize = 8;
 
-/// Offers of a relay to its callers, besides its binlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offers {
-    /// Readers may ask for encryption.
     pub(crate) encryption: bool,
     /// Statements are passed on to a server.
     pub(crate) sql: bool,
 }
 
-/// The payload that a connection begins with.
 pub(crate) fn greeting(connection: u32, challenge: &Challenge, offers: Offers) -> Vec<u8> {
     let (first, second) = challenge.split_at(FIRST_PART);
     let mut capabilities = CAPABILITIES;

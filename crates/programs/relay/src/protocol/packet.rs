@@ -15,7 +15,6 @@ const HEADER_BYTES: usize = 4;
 const INPUT_MAX: usize = 1 << 20;
 /// The same of a caller that has not proven a password: its name, and attributes.
 const CALLER_INPUT_MAX: usize = 64 << 10;
-/// Bytes gathered before they are sent.
 const GATHERED_BYTES: usize = 256 << 10;
 
 /// A connection that can be looked at without a wait, and encrypted after its first packets.
@@ -40,7 +39,6 @@ pub(crate) struct Packets<S> {
     stream: S,
     number: u8,
     gathered: Vec<u8>,
-    /// Largest packet that is taken, in bytes.
     input_max: usize,
 }
 
@@ -193,7 +191,6 @@ const CHARACTER_SET: [u8; 2] = [45, 0];
 /// Columns are texts: `MYSQL_TYPE_VAR_STRING`.
 const TEXT_TYPE: u8 = 0xfd;
 
-/// An error as a reader's log shows it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Refusal {
@@ -269,7 +266,6 @@ impl<S: Read + Write> Packets<S> {
         self.flush()
     }
 
-    /// Says that nothing follows.
     pub(crate) fn write_end(&mut self) -> io::Result<()> {
         let [a, b] = STATUS;
         self.write(&[0xfe, 0, 0, a, b])

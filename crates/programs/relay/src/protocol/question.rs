@@ -17,7 +17,6 @@ use crate::request::{Identity, file_name, seqno_of};
 const FILTER: &str = "This relay leaves out no events that are marked by skip_replication. Let the \
                       replica do it: replicate_events_marked_for_skip = FILTER_ON_SLAVE";
 
-/// Answers a statement; what it sets is kept in `own`.
 pub(crate) fn answer(statement: &str, facts: &Facts, own: &mut ReaderVariables) -> Answer {
     let statement = statement.trim().trim_end_matches(';').trim_end();
     let answered = if let Some(list) = after_word(statement, "SET") {

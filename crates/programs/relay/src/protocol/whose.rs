@@ -154,7 +154,6 @@ pub(crate) fn bare(statement: &str) -> &str {
     }
 }
 
-/// The statement of `SET STATEMENT ... FOR`.
 fn for_which(statement: &str) -> Option<&str> {
     let list = after_words(statement, &["SET", "STATEMENT"])?;
     let ends = list.match_indices(char::is_whitespace);

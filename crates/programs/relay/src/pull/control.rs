@@ -50,10 +50,8 @@ pub(crate) struct Shown {
 struct State {
     /// This relay leads a term that begins after this action; none: it does not lead.
     turn: Option<Seqno>,
-    /// Counts changes of `turn`.
     turns: u64,
     order: Option<Ordered>,
-    /// The last action that this relay has got into the log.
     ordered: Seqno,
     open: Option<UpstreamHandle>,
     is_stopped: bool,
@@ -79,7 +77,6 @@ pub(crate) struct Turn {
 }
 
 impl Control {
-    /// Whether this member may write has changed.
     pub(crate) fn may_write(&self, permission: WritePermission) {
         let turn = match permission {
             WritePermission::Here { after } => Some(after),
@@ -128,7 +125,6 @@ impl Control {
         lock(&self.state).shown.clone()
     }
 
-    /// Warning about the pulled transactions; none: nothing.
     pub(crate) fn warning(&self) -> Option<String> {
         lock(&self.state).row_lacks.warning()
     }
@@ -159,7 +155,6 @@ impl Control {
         lock(&self.state).order.take()
     }
 
-    /// Refuses the order that waits, if one does.
     pub(crate) fn refuse_order(&self, text: &str) {
         let refusal = OrderRefusal::Refused(text.to_owned());
         lock(&self.state).refuse(refusal);
@@ -214,7 +209,6 @@ impl Control {
         lock(&self.state).stopped_at = stopped;
     }
 
-    /// The transaction at which the last pull has ended.
     pub(crate) fn stopped_at(&self) -> Option<Stopped> {
         lock(&self.state).stopped_at
     }
@@ -271,7 +265,6 @@ impl NotWholeRowsSeen {
         true
     }
 
-    /// The text for operators; none: no such transaction was pulled.
     fn warning(&self) -> Option<String> {
         let (gtid, lack) = self.newest.as_ref()?;
         Some(format!(

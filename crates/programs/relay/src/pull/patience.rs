@@ -16,7 +16,6 @@ const FIRST: Duration = Duration::from_secs(10);
 const FRUITLESS: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(16 * 60);
 
-/// Time that this relay tries before another one is to.
 #[derive(Debug)]
 pub(crate) struct Patience {
     limit: Duration,
@@ -91,7 +90,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause after what an operator has to correct.
 const LONGEST_BEFORE_OPERATOR: Duration = Duration::from_secs(30);
 
-/// Pauses that double until something works.
 #[derive(Debug)]
 pub(crate) struct Backoff(Duration);
 

@@ -71,7 +71,6 @@ impl PullError {
         }
     }
 
-    /// Whether it may pass without an operator.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             PullError::Upstream(error) => error.may_pass(),

@@ -35,7 +35,6 @@ struct Submitted {
     end: Option<FilePosition>,
 }
 
-/// Parts that were submitted and have no result yet.
 #[derive(Default)]
 struct Flight {
     parts: Mutex<InFlight>,
@@ -123,7 +122,6 @@ impl<'a> Submissions<'a> {
         true
     }
 
-    /// Whether everything that was submitted is in the log.
     pub(super) fn are_settled(&self) -> bool {
         let parts = lock(&self.flight.parts);
         parts.count == 0 && !parts.has_failed

@@ -65,11 +65,9 @@ pub(crate) trait Transactions {
     /// Whether the reader has everything up to where it wants to stop.
     fn are_given(&self) -> bool;
 
-    /// Whether a binlog may begin here.
     fn is_between(&self) -> bool;
 }
 
-/// The transactions after one action of the group.
 pub(crate) struct Source {
     follower: Follower,
     identity: Identity,

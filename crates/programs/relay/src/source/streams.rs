@@ -107,11 +107,7 @@ const WINDOW: u64 = 512;
 
 /// Entries found on the way back.
 enum Past {
-    /// A fragment of the transaction.
-    Fragment {
-        begins: bool,
-        places: Places,
-    },
+    Fragment { begins: bool, places: Places },
     View(Vec<Session>),
 }
 

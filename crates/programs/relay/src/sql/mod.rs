@@ -21,7 +21,6 @@ use crate::protocol::packet::Refusal;
 pub(crate) use self::response::{Response, command};
 pub(crate) use self::session::{Lost, SqlSession};
 
-/// Servers that take statements.
 #[derive(Clone, Debug)]
 pub struct SqlServers {
     pub servers: Vec<UpstreamAddress>,
@@ -29,7 +28,6 @@ pub struct SqlServers {
     pub encryption: Option<UpstreamEncryption>,
 }
 
-/// State shared by all sessions.
 #[derive(Debug)]
 pub(crate) struct Sql {
     servers: SqlServers,

@@ -25,16 +25,13 @@ pub(crate) mod command {
     pub(crate) const FETCH: u8 = 28;
 }
 
-/// Kind of the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The first one of a result.
     Result,
     /// A column, or the end of columns.
     Column,
     /// A row, or the end of rows.
     Row,
-    /// The only one.
     Only,
     /// The first one about a prepared statement.
     Prepared,
@@ -44,10 +41,8 @@ enum Next {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The packet was a row.
     Row,
     Other,
-    /// The packet was the last one.
     Last,
 }
 
@@ -122,7 +117,6 @@ impl Response {
     }
 }
 
-/// State of a session, as its server has last said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) is_in_transaction: bool,

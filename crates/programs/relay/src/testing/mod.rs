@@ -40,7 +40,6 @@ pub(crate) struct TestRelay {
 }
 
 impl TestRelay {
-    /// The first relay of a group.
     pub(crate) fn begin(name: &str) -> TestRelay {
         TestRelay::start(name, Vec::new(), StartMode::Bootstrap)
     }

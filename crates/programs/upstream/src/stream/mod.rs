@@ -114,7 +114,6 @@ impl Decoder {
         self.out.pop_front()
     }
 
-    /// Takes the event that follows the first `skipped` bytes of a packet.
     pub(crate) fn take(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), UpstreamError> {
         self.decode(packet, skipped).map_err(|fault| {
             // An event that cannot be followed has moved nothing.

@@ -18,7 +18,6 @@ const FORM: u64 = 1;
 /// Bytes of the largest number: all bits of its first one say how many follow.
 const LONGEST: usize = 9;
 
-/// Reads the GTID in the body of an event of type [`MYSQL_GTID`] or [`TAGGED_GTID`].
 pub fn parse_mysql_gtid(event_type: EventType, body: &[u8]) -> Result<MysqlGtid, EventError> {
     let mut fields = Fields::of(event_type, body);
     let (uuid, tag, number) = if event_type == TAGGED_GTID {

@@ -21,7 +21,6 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Credential that the peer has proven in the handshake.
     pub(super) fn peer(&self) -> &PeerCredential {
         match self {
             Channel::Plain(_) => &PeerCredential::None,

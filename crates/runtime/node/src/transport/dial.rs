@@ -48,7 +48,6 @@ impl CallLimits {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    /// No program has accepted the connection.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// A program has, or the system there for it, and the connection broke.

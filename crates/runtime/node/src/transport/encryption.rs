@@ -53,7 +53,6 @@ pub(super) enum EncryptionError {
         /// The setting, as the host spells it.
         encryption: &'static str,
     },
-    /// The caller does not encrypt, this member does.
     #[error(
         "it does not encrypt its connections, this member does: set {encryption} there too, or, \
          while you change from one to the other, {accept_unencrypted} here"

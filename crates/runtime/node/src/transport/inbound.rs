@@ -215,7 +215,6 @@ struct Standing<'a> {
     slot: &'a ConnectionSlot,
     lane: Lane,
     allowance: Allowance,
-    /// When a ping was last answered.
     ping_answered: Option<Instant>,
 }
 

@@ -36,7 +36,6 @@ const MESSAGE_BYTES: usize = 256;
 /// Bytes that wait for a lane at which they are left to its thread. A copy of so much into the
 /// socket takes less time than waking that thread, or not much more.
 const SEND_NOW_MAX: usize = 128 << 10;
-/// How often an idle connection is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// The signs of a connection that is over; the system always checks for the last two.
 const OVER: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);

@@ -24,7 +24,6 @@ pub use server::CServer;
 /// Number of the interface: that of `synod_host.h`. A test holds what declarations it stands for.
 const INTERFACE: u32 = 7;
 
-/// The member of this process, while it runs.
 static MEMBER: Mutex<Option<Arc<Member>>> = Mutex::new(None);
 
 type TakePiece = extern "C" fn(to: *mut c_void, piece: *const u8, length: usize) -> i32;
@@ -452,7 +451,6 @@ pub extern "C" fn synod_host_leave() {
     }
 }
 
-/// Ends all threads of the host, and all waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn synod_host_stop() {
     // Taken out first: commits that come now are refused.

@@ -30,7 +30,6 @@ pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
     | sys::WSREP_CAP_INCREMENTAL_WRITESET
     | sys::WSREP_CAP_STREAMING;
 
-/// Builds a provider from what the server passed to `init`.
 pub type Constructor =
     Box<dyn Fn(InitArgs, Callbacks) -> Result<Arc<dyn ProviderApi>, InitError> + Send + Sync>;
 
@@ -42,7 +41,6 @@ pub struct InitArgs {
     pub node_address: String,
     /// Client address, `host:port`.
     pub node_incoming: String,
-    /// Data directory, with a slash at the end.
     pub data_dir: String,
     /// `wsrep_provider_options`, not parsed yet.
     pub options: String,
@@ -52,7 +50,6 @@ pub struct InitArgs {
     pub start_position: Gtid,
 }
 
-/// Why a provider could not be built. The server refuses to start; the text goes to its error log.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
     /// Bad `wsrep_provider_options`. The text is the line that Galera's test suites expect.
@@ -65,10 +62,8 @@ pub enum InitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     Ok,
-    /// Done, with a warning.
     Warning,
     TrxMissing,
-    /// The transaction must be rolled back.
     TrxFail,
     /// Aborted by a high-priority transaction; the server rolls back and asks for a replay.
     BfAbort,
@@ -105,7 +100,6 @@ impl Status {
 pub enum LogLevel {
     /// The node is out of service. The server only prints it; the provider has to act.
     Fatal,
-    /// An operation failed; an operator may have to act.
     Error,
     Warn,
     Info,
@@ -148,7 +142,6 @@ impl fmt::Debug for Uuid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gtid {
     pub group: GroupId,
-    /// The position; -1: undefined.
     pub seqno: i64,
 }
 
@@ -221,13 +214,11 @@ pub struct OpaqueId(pub NonZeroU64);
 pub struct TrxHandle {
     /// The server's number; 2^64-1: none. Starts again at each server start.
     pub trx_id: u64,
-    /// Ours; `None` before the first key and after release.
     pub opaque: Option<OpaqueId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertifyOutcome {
-    /// The verdict, as the server is to act on it.
     pub status: Status,
     /// The place in the order, if it has one; otherwise the server gets "undefined".
     pub meta: Option<TrxMeta>,
@@ -250,17 +241,14 @@ pub enum StatValue {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatVar {
-    /// Name without the `wsrep_` the server puts before it.
     pub name: Cow<'static, str>,
     pub value: StatValue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewStatus {
-    /// This part of the group may commit.
     Primary,
     NonPrimary,
-    /// Not connected any more.
     Disconnected,
 }
 
@@ -273,7 +261,6 @@ pub struct ViewMember {
     pub incoming: String,
 }
 
-/// The members that are present, as the server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Primary: group and the view's own seqno. Otherwise: group and last ordered seqno.
@@ -305,7 +292,6 @@ impl View {
     }
 }
 
-/// The server's verdict after applying an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitLoop {

@@ -26,22 +26,18 @@ use crate::transaction::streamed_transactions::{
 
 /// Why an applier's work did not end as usual.
 pub(crate) enum Stop {
-    /// The server wants fewer appliers.
     ExitLoop,
     /// The action was not applied, for this reason; nothing of it is in the database.
     Unapplied(i64, String),
     /// The data of this server lack what they should have.
     Broken(String),
-    /// The server refused a callback, but the data are good.
     Refused(String),
 }
 
 thread_local! {
-    /// Time at which this thread began to apply its present action.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Takes the time at which this thread began to apply its action.
 pub(crate) fn take_beginning() -> Option<Instant> {
     BEGAN.take()
 }
@@ -284,7 +280,6 @@ fn show_lost(session: &Session, ctx: RecvContext) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The server has caught up.
 fn show_synced(session: &Session) -> Result<(), Stop> {
     let is_ready = session.update(|state| state.views.is_primary() && state.donor.lets_sync());
     if !is_ready {

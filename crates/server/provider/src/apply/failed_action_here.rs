@@ -37,7 +37,6 @@ const UNKNOWN_ERROR: u32 = 1105;
 /// Time between two searches of the log for a decision.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
-/// Failed actions, and the outcomes that won.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     /// The first decision about each action.
@@ -129,22 +128,18 @@ impl Default for Votes {
     }
 }
 
-/// An action that has failed here.
 pub(crate) struct Failure<'a> {
     pub(crate) text: &'a [u8],
     /// The part of the text that is the same on all servers.
     pub(crate) compared: Cow<'a, [u8]>,
-    /// Whether it is a statement in total order.
     pub(crate) is_statement: bool,
 }
 
 /// Relation of a failure to the other servers' outcomes.
 pub(crate) enum Verdict {
-    /// The action failed there alike.
     Alike,
     Outvoted {
         winner: ApplyOutcome,
-        /// Number of failures of the action here.
         failures: u32,
     },
     /// The group's decision cannot be known, for this reason.
@@ -284,7 +279,6 @@ impl Votes {
         session.sequencer.abort();
     }
 
-    /// Notes a decision, for the threads that wait for it.
     pub(crate) fn note_decision(&self, session: &Session, decision: &OutcomeDecision) {
         session.update(|state| state.outcomes.note(decision));
         let seqno = decision.seqno.0;
@@ -514,7 +508,6 @@ fn leave_as_loser(session: &Session, seqno: i64, winner: ApplyOutcome) {
     session.leave(&why, Data::Differ, Remedy::Operator);
 }
 
-/// The server's error text, as one line.
 pub(crate) fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_matches([' ', '\0', ';']).to_owned()

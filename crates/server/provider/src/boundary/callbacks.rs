@@ -32,7 +32,6 @@ pub enum CallbackFailed {
     Missing { name: &'static str },
 }
 
-/// The server could not apply an action: this node must leave the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server could not apply seqno {seqno}")]
 pub struct ApplyFailed {

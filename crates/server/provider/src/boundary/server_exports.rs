@@ -64,7 +64,6 @@ fn current_connection() -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { current() })
 }
 
-/// Whether this server can say how statements end.
 pub(crate) fn can_tell_statement_errors() -> bool {
     error_number().is_some()
 }

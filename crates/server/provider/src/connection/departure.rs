@@ -83,7 +83,6 @@ pub(super) struct Exit {
     join_begun: AtomicBool,
     /// The final view is being shown, or was.
     final_view: AtomicBool,
-    /// The thread that brings the server back has been started.
     return_begun: AtomicBool,
     threads: Threads,
 }
@@ -307,7 +306,6 @@ impl Session {
         started.map_err(|error| format!("cannot start thread {name}: {error}"))
     }
 
-    /// True for the first applier, which joins the group for all.
     pub(crate) fn begins_join(&self) -> bool {
         !self.exit.join_begun.swap(true, Ordering::AcqRel)
     }
@@ -375,7 +373,6 @@ impl Restart {
         self.flush_period
     }
 
-    /// Number of restarts of this server in a row.
     pub(super) fn restarts(&self) -> u32 {
         let before = std::env::var(RESTARTS)
             .ok()

@@ -14,7 +14,6 @@ use crate::status::LocalState;
 
 #[derive(Debug)]
 pub(crate) enum JoinEnd {
-    /// The server has begun to leave.
     Left,
     /// The join is impossible, for this reason, which goes to the error log.
     Failed(String),

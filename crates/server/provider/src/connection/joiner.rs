@@ -50,7 +50,6 @@ const DONOR_WATCH: Duration = Duration::from_secs(2);
 /// Time limit for the server to notice that its scripts have ended.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// End of the full copy that this server asked for, as the server reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) gtid: Gtid,
@@ -60,7 +59,6 @@ pub(crate) struct Received {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DonorPreference {
-    /// Names of members, in order of preference.
     names: Vec<String>,
     /// Whether another member may be the donor if none of them can.
     any: bool,
@@ -84,7 +82,6 @@ pub(crate) struct Joiner {
     donors: DonorPreference,
 }
 
-/// Reports of other threads about the copy, until the joiner's thread takes them.
 #[derive(Default)]
 pub(crate) struct SstNews {
     events: VecDeque<(u64, StateTransferEvent)>,
@@ -116,7 +113,6 @@ impl SstNews {
         self.has_scripts
     }
 
-    /// The copy is accepted, or the server ends without one.
     pub(crate) fn end(&mut self) {
         self.is_open = false;
     }
@@ -376,7 +372,6 @@ struct DonorSearch {
     /// Time to ask again, unless a donor has accepted.
     next_ask: Option<Instant>,
     donor: Option<AcceptedDonor>,
-    /// The last refusal that was logged.
     said: Said,
 }
 

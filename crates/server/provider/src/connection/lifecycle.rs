@@ -52,7 +52,6 @@ impl Lifecycle {
         self.local == LocalState::Inconsistent
     }
 
-    /// Why the connection ends, if it ends by itself.
     pub(crate) fn failure(&self) -> Option<&String> {
         self.failure.as_ref()
     }
@@ -109,7 +108,6 @@ impl Lifecycle {
         self.released = true;
     }
 
-    /// Whether the server ends, or connects again.
     pub(crate) fn is_released(&self) -> bool {
         self.released
     }
@@ -119,18 +117,15 @@ impl Lifecycle {
         self.set_local(LocalState::Initialized);
     }
 
-    /// Whether the final view was shown.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 }
 
-/// The gate that each local action passes on its way to the group.
 #[derive(Default)]
 pub(crate) struct Admission {
     /// A leader with a quorum is heard.
     primary: AtomicBool,
-    /// The connection has begun to end; never taken back.
     closing: AtomicBool,
     /// Local actions between their submission and their end.
     in_flight: AtomicUsize,
@@ -149,7 +144,6 @@ impl Admission {
         self.primary.store(primary, Ordering::SeqCst);
     }
 
-    /// No action is admitted any more.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
@@ -169,7 +163,6 @@ impl Admission {
         before == 1 && self.is_closing()
     }
 
-    /// Whether no action is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_flight.load(Ordering::SeqCst) == 0
     }

@@ -179,7 +179,6 @@ impl Session {
         self.state.update(change)
     }
 
-    /// Waits until `done` finds what it looks for, or the deadline.
     pub(crate) fn wait_for<T>(
         &self,
         deadline: Option<Instant>,
@@ -245,7 +244,6 @@ impl Session {
         }
     }
 
-    /// Counts a local action that is about to be proposed; false if none may be.
     pub(crate) fn begin_flight(&self) -> bool {
         let may = self.admission.begin();
         if !may {
@@ -260,12 +258,10 @@ impl Session {
         }
     }
 
-    /// Whether no local action is under way.
     pub(crate) fn has_landed(&self) -> bool {
         self.admission.is_empty()
     }
 
-    /// Waits until no local action is under way; false on the deadline.
     pub(crate) fn wait_landed(&self, deadline: Instant) -> bool {
         let landed = |_: &mut State| self.admission.is_empty().then_some(());
         self.wait_for(Some(deadline), landed).is_some()

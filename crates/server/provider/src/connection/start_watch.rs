@@ -86,7 +86,6 @@ impl StartWatch {
         self.last_warning().clone()
     }
 
-    /// Keeps a warning of a server that has no place in the group yet.
     pub(crate) fn warned_at_start(&self, text: &str) {
         *self.last_warning() = Some(text.to_owned());
     }

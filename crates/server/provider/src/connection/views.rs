@@ -22,7 +22,6 @@ impl ShownViews {
         self.latest.as_ref()
     }
 
-    /// Whether the server was last shown a primary view.
     pub(crate) fn is_primary(&self) -> bool {
         self.primary
     }
@@ -61,7 +60,6 @@ impl ShownViews {
         back
     }
 
-    /// The server was shown that the group is lost.
     pub(crate) fn lose(&mut self) {
         self.primary = false;
     }
@@ -117,7 +115,6 @@ pub(crate) fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
     Uuid(bytes)
 }
 
-/// Name of the session that an action came from.
 pub(crate) fn origin_uuid(origin: &Origin) -> Uuid {
     session_uuid(origin.member, origin.session)
 }

@@ -167,7 +167,6 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The leader; `None` if none is known.
     pub(crate) fn of(status: &NodeStatus) -> Option<Writer> {
         let leader = status.leader?;
         let mut present = status.view.members.iter();

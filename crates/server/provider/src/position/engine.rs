@@ -41,7 +41,6 @@ pub(super) fn sync_file_systems(data_dir: &Path) -> Result<(), (PathBuf, io::Err
     Ok(())
 }
 
-/// The engine's files that are open; `None` if that cannot be found out.
 fn open_files() -> Option<Vec<PathBuf>> {
     let entries = std::fs::read_dir(OPEN_FILES).ok()?;
     // A file that is closed meanwhile has no link any more.

@@ -45,7 +45,6 @@ pub enum HandoverError {
 /// A database that Galera has served last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handover {
-    /// Galera's process did not end in order.
     was_interrupted: bool,
 }
 

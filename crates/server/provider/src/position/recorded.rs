@@ -284,7 +284,6 @@ impl PositionKeeper {
         self.keep(&mut current, record);
     }
 
-    /// A donor gives the copy, for Galera's tools.
     pub(crate) fn copy_is_given(&self) {
         self.changing(GroupId::NONE);
     }

@@ -72,7 +72,6 @@ impl Provider {
         }
     }
 
-    /// Applies changed options to what runs. Others are read where they are used.
     pub(super) fn apply_update(&self, update: &Update) {
         log_notices(&self.callbacks, update);
         let queue_bytes = {

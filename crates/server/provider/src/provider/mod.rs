@@ -48,7 +48,6 @@ pub(crate) struct Provider {
     flush_period: Duration,
     restart: Arc<Restart>,
     other_replication: Arc<OtherReplication>,
-    /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
     /// The newest connection, from before it is joined on: a server that waits at its start for a
     /// majority answers commands.

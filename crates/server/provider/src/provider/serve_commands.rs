@@ -44,7 +44,6 @@ impl Provider {
         lock(&self.newest).upgrade()
     }
 
-    /// The node of the newest connection; none while that ends, or there is none.
     pub(crate) fn running_node(&self) -> Option<Arc<Node>> {
         let connection = self
             .newest_connection()

@@ -61,7 +61,6 @@ impl PausedShare {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// All counts, since start or since `FLUSH STATUS`.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
@@ -104,7 +103,6 @@ counters! {
     received,
     received_bytes,
     local_commits,
-    /// Local transactions refused by certification.
     local_cert_failures,
     /// Writes of own clients refused, because another server is the writer.
     writes_refused,
@@ -113,7 +111,6 @@ counters! {
     causal_reads,
     /// Ordered actions for the average distance.
     certified,
-    /// Sum of the distances of ordered actions to what they depend on.
     deps_distance_sum,
 }
 

@@ -49,7 +49,6 @@ impl LocalState {
         }
     }
 
-    /// `wsrep_local_state_comment`.
     pub fn comment(self) -> &'static str {
         match self {
             LocalState::Initialized => "Initialized",
@@ -90,16 +89,11 @@ impl Trouble {
     }
 }
 
-/// Times of actions from proposal to a durable majority, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyStats {
-    /// Shortest, in seconds.
     pub min: f64,
-    /// Mean, in seconds.
     pub average: f64,
-    /// Longest, in seconds.
     pub max: f64,
-    /// Standard deviation, in seconds.
     pub deviation: f64,
     /// Number of samples; zero: no action was ordered in the time covered.
     pub samples: u64,
@@ -119,7 +113,6 @@ impl LatencyStats {
     }
 }
 
-/// Values that exist only while connected to the group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupStatus {
     pub node: NodeStatus,

@@ -44,7 +44,6 @@ impl Section {
         }
     }
 
-    /// Introduction to the section; may be empty.
     fn note(self) -> &'static str {
         match self {
             Section::Traffic => "Counted since the server's start or the last `FLUSH STATUS`.",

@@ -290,7 +290,6 @@ impl Statements {
     }
 }
 
-/// Ends a statement whose outcome here is, as far as known, that of the other servers.
 fn finish(session: &Session, votes: &Votes, statement: &Statement, number: Option<u32>) {
     let seqno = statement.seqno;
     votes.leave_order(session, seqno);
@@ -392,7 +391,6 @@ const REFUSED: &str = "GRANT PROXY and REVOKE PROXY cannot be replicated: they \
      fail on every other server. On each server of the group: SET SESSION wsrep_on = OFF, this \
      statement, SET SESSION wsrep_on = ON";
 
-/// Whether these events grant or revoke that right.
 fn is_proxy_grant(events: &[u8]) -> bool {
     let queries = Events::of(events).flatten();
     let mut queries = queries.filter(|event| event.header.event_type.is_query());

@@ -300,7 +300,6 @@ pub(crate) fn passes_own_fragment(
     Ok(true)
 }
 
-/// A streamed transaction that this server gives up.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRollback {
     trx: u64,

@@ -63,7 +63,6 @@ pub fn run(
     Ok(bench.results)
 }
 
-/// Checks what can be checked before anything is made.
 pub fn check(plan: &Plan, setup: &Setup) -> Result<()> {
     synod_local_cluster::find_program("sysbench", "sysbench")?;
     for system in &plan.systems {
@@ -109,7 +108,6 @@ fn empty(plan: &Plan, setup: &Setup, network: &Network) -> Results {
 }
 
 impl Bench<'_> {
-    /// Measures the links of every topology while no server runs.
     fn measure_links(&mut self) -> Result<()> {
         for topology in &self.plan.topologies {
             self.network.set(topology)?;
@@ -230,7 +228,6 @@ fn line(m: &Measurement) -> String {
     line
 }
 
-/// Writes the results, replacing an older file as a whole.
 pub fn write(path: &Path, results: &Results) -> Result<()> {
     let new = path.with_extension("json.new");
     let text = serde_json::to_string_pretty(results).map_err(std::io::Error::from);

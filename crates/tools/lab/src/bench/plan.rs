@@ -7,10 +7,8 @@ use super::workload::{Sizes, Workload};
 use crate::systems::kind::MeasuredSystem;
 use crate::topology::Topology;
 
-/// Combinations that a bench measures, each equally often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The command, as it can be typed again.
     pub command: String,
     pub systems: Vec<MeasuredSystem>,
     /// The networks; at least one, all with equally many servers.
@@ -22,7 +20,6 @@ pub struct Plan {
     /// Load before that, not counted, seconds.
     pub warm_up_seconds: u32,
     pub repetitions: u32,
-    /// Servers that clients write to.
     pub write_to: WriteTo,
     pub sizes: Sizes,
 }

@@ -16,7 +16,6 @@ use crate::systems::{DATABASE, PASSWORD, USER};
 use crate::tools;
 use crate::workload::TOLERATED_ERRORS;
 
-/// A load, without the server that it is put on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// Name of a load that sysbench has, or a file.
@@ -26,7 +25,6 @@ pub struct Script {
     pub checks: bool,
 }
 
-/// The server to put a load on, and the host of the clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) client: &'a Host,
@@ -51,7 +49,6 @@ pub(super) struct Running {
     process: Option<Child>,
 }
 
-/// Starts a load. It ends by itself after `time`.
 pub(super) fn start(
     script: &Script,
     target: Target<'_>,

@@ -262,7 +262,6 @@ struct ClientUse {
 }
 
 impl ClientUse {
-    /// Reads them again and again until all have ended.
     fn watch(pids: Vec<u32>) -> ClientUse {
         let thread = std::thread::spawn(move || {
             let mut used = vec![0.0; pids.len()];
@@ -284,7 +283,6 @@ impl ClientUse {
         ClientUse { thread }
     }
 
-    /// Waits for the clients' end, and gives the processor time they used, seconds of one core.
     fn end(self) -> f64 {
         self.thread.join().unwrap_or_default()
     }

@@ -13,12 +13,9 @@ const FLUSHES: usize = 18;
 /// A sector of `/proc/diskstats`, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
 
-/// Resources that one process has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ProcessUse {
-    /// Processor time in its own code, seconds of one core.
     pub(crate) user_s: f64,
-    /// Processor time in the kernel, seconds of one core.
     pub(crate) system_s: f64,
     /// Number of waits of threads that still exist.
     pub(crate) voluntary_switches: u64,
@@ -50,16 +47,13 @@ impl ProcessUse {
         Ok(used)
     }
 
-    /// Processor time, user and system, seconds of one core.
     pub(crate) fn processor_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 }
 
-/// Resources that the whole machine has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct MachineUse {
-    /// Processor time of all programs and the kernel, seconds of one core.
     pub(super) busy_s: f64,
     /// Processor time that the host of the virtual machine took away, seconds of one core.
     pub(super) stolen_s: f64,
@@ -103,8 +97,6 @@ fn machine_time(stat: &str) -> Option<(f64, f64)> {
     Some((busy / TICKS_PER_SECOND, steal / TICKS_PER_SECOND))
 }
 
-/// One field of all whole disks in `/proc/diskstats`. Only these have flushes; a partition's
-/// sectors are its disk's as well.
 fn sum_of_disks(diskstats: &str, field: usize) -> u64 {
     let of_disk = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -23,7 +23,6 @@ pub struct Workload(&'static str);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// Tables of the `oltp_*` loads.
     pub tables: u32,
     pub table_rows: u32,
     pub hot_rows: u32,

@@ -9,13 +9,10 @@ const NOISE_S: f64 = 1.0;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// A line for each cell that both have.
     pub lines: Vec<String>,
-    /// Lines of cells that became worse beyond noise.
     pub regressions: Vec<String>,
 }
 
-/// Compares cells of the same system, fault and target.
 pub fn compare(before: &Certificate, after: &Certificate) -> Comparison {
     let mut comparison = Comparison::default();
     for new in &after.cells {

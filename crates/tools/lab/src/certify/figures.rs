@@ -15,7 +15,6 @@ const FULL_SHARE: f64 = 0.8;
 /// Begin of a load that is not counted, seconds.
 const WARM_UP: usize = 2;
 
-/// Moments of a trial, microseconds on the clients' clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moments {
     pub fault_us: u64,

@@ -40,7 +40,6 @@ pub struct Plan {
     pub patience: Duration,
 }
 
-/// Things that all trials of a run share.
 struct Run<'a> {
     plan: &'a Plan,
     setup: &'a Setup,
@@ -116,7 +115,6 @@ impl<'a> Run<'a> {
         cell.failure.is_none()
     }
 
-    /// A system whose servers all run, on disks of their own.
     fn bed(&self, measured: MeasuredSystem) -> Result<Bed<'a>> {
         let dir = self.setup.data.join(measured.to_string());
         if dir.exists() {

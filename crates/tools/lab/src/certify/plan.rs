@@ -32,9 +32,8 @@ pub enum Fault {
     DiskLoss,
     /// Planned change of the leader, and back.
     HandOver,
-    /// Restart in order, one by one.
     RollingRestart,
-    /// The same, with the next version of the library.
+    /// A rolling restart with the next version of the library.
     Upgrade,
 }
 

@@ -16,7 +16,6 @@ use crate::meters::visibility::Sighting;
 /// Pause between two reads of a server: what they cost is little beside the clients' writes.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// A reader of each server, in the order of the group.
 pub(super) struct Readers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Sighting>>>,

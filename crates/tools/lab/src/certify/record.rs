@@ -15,14 +15,12 @@ pub const FORMAT: u32 = 1;
 pub struct Certificate {
     /// [`FORMAT`] of the program that wrote the file.
     pub format: u32,
-    /// The command, as it can be typed again.
     pub command: String,
     /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
     /// The commit of the sources beside the program. Empty: there are none.
     pub commit: String,
     pub machine: Machine,
-    /// Version of each program and library, by name.
     pub versions: BTreeMap<String, String>,
     /// Settings of a server of each system, as its configuration or command line has them.
     pub settings: BTreeMap<String, String>,
@@ -30,7 +28,6 @@ pub struct Certificate {
     pub busy_before: f64,
     /// Chooses followers and moments.
     pub seed: u64,
-    /// Name of the emulated network.
     pub topology: String,
     /// Clients of all servers together, where none of them is a logger; each inserts rows one after
     /// the other.
@@ -47,9 +44,7 @@ pub struct Cell {
     pub system: String,
     pub fault: Fault,
     pub target: Target,
-    /// Reason if it was not tried.
     pub not_tried: Option<String>,
-    /// Reason if a trial could not be judged: then it is the last one.
     pub failure: Option<String>,
     pub rounds: Vec<Round>,
 }
@@ -57,7 +52,6 @@ pub struct Cell {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)] // figures that a later version has begun to take
 pub struct Round {
-    /// Names of the servers that were hit.
     pub hit: Vec<String>,
     pub acknowledged: u64,
     /// Acknowledged rows that the group does not hold afterwards. None: a trial that failed before
@@ -65,7 +59,6 @@ pub struct Round {
     pub lost: Option<u64>,
     /// Rows that the group holds although their clients were told that they were rolled back.
     pub wrongly_refused: u64,
-    /// Servers that hold rows which the leader does not.
     pub diverged: Vec<String>,
     /// Servers that lack rows of the leader two minutes after the load.
     pub behind: Vec<String>,
@@ -73,7 +66,6 @@ pub struct Round {
     pub outage_s: f64,
     /// Seconds from the fault on with less than 80 % of the commits of those before it.
     pub below_s: u64,
-    /// Transactions whose clients got no answer.
     pub unanswered: u64,
     /// Coefficient of variation of the commits per second from the fault on.
     pub variation: Option<f64>,
@@ -83,13 +75,11 @@ pub struct Round {
     pub stale_reads: u64,
     /// Greatest age of such a transaction, milliseconds.
     pub stalest_ms: f64,
-    /// Commits per second before the fault.
     pub before_tps: f64,
     /// Time from the repair until all servers were full members, seconds. None: they were not.
     pub back_s: Option<f64>,
     /// Work of a person. None: nothing.
     pub by_hand: Option<String>,
-    /// Failed transactions by error.
     pub errors: BTreeMap<String, u64>,
     /// Commits of each second, from the beginning of the load.
     pub series: Vec<f64>,

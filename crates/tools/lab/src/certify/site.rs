@@ -28,7 +28,6 @@ pub enum Site<'a> {
 }
 
 impl Site<'_> {
-    /// Name of the network.
     pub(super) fn name(self) -> String {
         match self {
             Site::Lab(_, topology) => topology.name.clone(),
@@ -39,7 +38,6 @@ impl Site<'_> {
         }
     }
 
-    /// Machines of others, by name.
     pub(super) fn machines(self) -> BTreeMap<String, String> {
         let agents: &[Arc<Agent>] = match self {
             Site::Lab(..) => &[],
@@ -120,7 +118,6 @@ impl Site<'_> {
         }
     }
 
-    /// Changes the disks of these servers; `disks` are those of this machine.
     pub(super) fn change_disks(
         self,
         disks: &[PoweredDisk],

@@ -38,7 +38,6 @@ pub(super) const CLIENT: &str = "app";
 pub(super) const CLIENTS: u32 = 4;
 pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The rows of a server.
 type Rows = Option<HashSet<u64>>;
 
 /// A system on disks that fail, and the network between its servers.
@@ -46,7 +45,6 @@ pub(super) struct Bed<'a> {
     pub system: System,
     pub site: Site<'a>,
     pub disks: Vec<PoweredDisk>,
-    /// Library for an upgrade.
     pub next_synod: Option<&'a Path>,
     /// Time within which the system comes back by itself.
     pub patience: Duration,
@@ -64,7 +62,6 @@ impl Drop for Bed<'_> {
     }
 }
 
-/// One of the trials of a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub fault: Fault,

@@ -76,12 +76,10 @@ impl PoweredDisk {
         Ok(disk)
     }
 
-    /// Mount point.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Changes these disks, all at once.
     pub fn change(disks: &[&PoweredDisk], change: DiskChange) -> Result<()> {
         let mut disks_of = disks.iter().copied();
         match change {
@@ -135,7 +133,6 @@ impl PoweredDisk {
         output_of(Command::new("fsfreeze").arg(how).arg(&self.dir)).map(|_| ())
     }
 
-    /// Takes all free blocks.
     pub fn fill(&self) -> Result<()> {
         let path = self.dir.join(FILLER);
         let file = File::create(&path).context("create", &path)?;
@@ -150,7 +147,6 @@ impl PoweredDisk {
         Ok(())
     }
 
-    /// Gives the blocks back.
     pub fn empty(&self) -> Result<()> {
         let path = self.dir.join(FILLER);
         fs::remove_file(&path).context("remove", path)

@@ -33,20 +33,15 @@ pub const SERVERS_MAX: usize = synod_local_cluster::NODES_MAX as usize;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// `db1`, `client1`, ...
     pub name: String,
     /// Its address; the same in every lab, for nothing outside can reach it.
     pub address: Ipv4Addr,
-    /// Name of its namespace, for `ip netns exec`.
     pub namespace: String,
 }
 
-/// The hosts of a lab: for each database server one, and one beside it for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts {
-    /// The hosts of database servers: `db1` and so on.
     pub servers: Vec<Host>,
-    /// The hosts of clients: `client1` stands beside `db1`.
     pub clients: Vec<Host>,
 }
 
@@ -111,7 +106,6 @@ impl Hosts {
         self.all().map(host).collect()
     }
 
-    /// Makes the namespaces, without devices yet.
     pub fn create(&self) -> Result<()> {
         for host in self.all() {
             ip(&["netns", "add", &host.namespace])?;

@@ -54,7 +54,6 @@ pub fn mark(begun_us: u64) -> String {
     format!("{MARK}{begun_us:016}")
 }
 
-/// A crew of clients: as many on each server of a list.
 #[derive(Debug, Clone)]
 pub struct Crew {
     pub work: Work,
@@ -70,7 +69,6 @@ pub struct Crew {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLog {
-    /// The place of the server in the group.
     pub server: usize,
     /// The clients' transactions: by client, in their order.
     pub by_client: Vec<Vec<Attempt>>,
@@ -82,7 +80,6 @@ impl ServerLog {
     }
 }
 
-/// Running clients. They end when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Arc<AtomicBool>,

@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 
-/// An error of a meter. The text says what to do.
 #[derive(Debug, Error)]
 pub enum MeterError {
     #[error(
@@ -23,7 +22,6 @@ pub enum MeterError {
     },
     #[error("{name} {value}: {reason}")]
     BadArgument {
-        /// The option, as on the command line.
         name: &'static str,
         value: String,
         reason: String,
@@ -34,24 +32,18 @@ pub enum MeterError {
         path: String,
         source: std::io::Error,
     },
-    /// Only a server on this machine can be slowed down.
     #[error(
         "{server} does not run on this machine (its process was not found), so it cannot get a \
          tenth of a core; run the meter on its machine"
     )]
     NotHere { server: String },
     #[error("{what}: not within {seconds} s")]
-    Timeout {
-        /// Condition that was waited for.
-        what: String,
-        seconds: u64,
-    },
+    Timeout { what: String, seconds: u64 },
     #[error("a client thread panicked; its message is above")]
     Panicked,
 }
 
 impl MeterError {
-    /// The exit code of a command that ends with this error; see `synod-lab --help`.
     pub fn exit_code(&self) -> u8 {
         match self {
             MeterError::BadArgument { .. } => 2,
@@ -64,7 +56,6 @@ impl MeterError {
 
 pub type Result<T> = std::result::Result<T, MeterError>;
 
-/// Adds to an error of the system what was attempted.
 pub(super) trait IoContext<T> {
     fn context(self, action: &'static str, path: impl std::fmt::Display) -> Result<T>;
 }

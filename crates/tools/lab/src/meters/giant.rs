@@ -136,7 +136,6 @@ fn term_of(server: &Server) -> Option<i64> {
     number(&server.status().ok()?, "wsrep_synod_term")
 }
 
-/// The small transactions that were made on other servers than this one.
 fn written_elsewhere(logs: &[ServerLog], clients: u32, place: usize) -> Vec<Written> {
     let mut written = Vec::new();
     let all = logs
@@ -206,7 +205,6 @@ fn greatest_bytes(moments: &[Moment], place: usize) -> std::collections::BTreeMa
 struct Statement {
     connection: Conn,
     readers: Vec<Conn>,
-    /// The value of the rows before.
     value: i64,
     rows: u64,
 }

@@ -31,7 +31,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Its host: `db1`.
     pub name: String,
     pub host: String,
     pub port: u16,
@@ -40,18 +39,14 @@ pub struct Server {
     pub password: String,
     /// Network namespace that its clients connect from. None: this process's own.
     pub namespace: Option<PathBuf>,
-    /// Process id, if it runs.
     pub pid: Option<i32>,
 }
 
-/// The servers of a group, in the order of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// `synod`, `galera`, ...
     pub system: String,
-    /// Name of the emulated network.
     pub topology: String,
-    /// The servers; two at least.
     pub servers: Vec<Server>,
 }
 
@@ -63,7 +58,6 @@ impl Server {
         self.connect_patiently(ANSWER_TIMEOUT)
     }
 
-    /// Opens a connection for a statement that takes minutes.
     pub fn connect_for_giants(&self) -> Result<Conn> {
         self.connect_patiently(GIANT_TIMEOUT)
     }
@@ -112,12 +106,10 @@ impl Server {
         }
     }
 
-    /// Status variables whose names begin with `wsrep`.
     pub fn status(&self) -> Result<Status> {
         self.status_by(&mut self.connect()?)
     }
 
-    /// Like [`Server::status`], on an open connection.
     pub fn status_by(&self, connection: &mut Conn) -> Result<Status> {
         let statement = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
         let rows: Vec<(String, String)> = connection
@@ -167,7 +159,6 @@ impl Group {
         found.unwrap_or(0)
     }
 
-    /// Makes the meters' database, empty.
     pub fn make_database(&self) -> Result<MetersDatabase> {
         let drop = format!("DROP DATABASE IF EXISTS {DATABASE}");
         self.servers[0].execute(&[&drop, &format!("CREATE DATABASE {DATABASE}")])?;

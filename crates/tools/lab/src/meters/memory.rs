@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// Resident memory now, bytes.
 pub fn resident_bytes(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     field_bytes(&status, "VmRSS:")

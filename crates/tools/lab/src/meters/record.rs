@@ -12,23 +12,16 @@ use crate::statistics::Distribution;
 /// Version of the file's format: changes when a reader of the old one would misunderstand.
 pub const FORMAT: u32 = 1;
 
-/// One run of one meter on one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeterRecord {
     /// [`FORMAT`] of the program that wrote the file.
     pub format: u32,
-    /// The command, as it can be typed again.
     pub command: String,
-    /// Start: UTC, as `2026-11-22T23:45:00Z`.
     pub date: String,
     pub machine: Machine,
-    /// Version of each program and library, by name.
     pub versions: BTreeMap<String, String>,
-    /// `synod`, `galera`, ...
     pub system: String,
-    /// Name of the emulated network.
     pub topology: String,
-    /// The servers' names, in their order.
     pub servers: Vec<String>,
     /// Processes that could run but did not (load average over a minute) before the meter began,
     /// per core: above 0.5 the machine was busy with other things.
@@ -39,16 +32,12 @@ pub struct MeterRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
-    /// `delay`: from OK on one server to visible on another.
     Delay(DelayFindings),
-    /// `giant`: what one huge transaction does to others.
     Giant(Vec<GiantFindings>),
-    /// `lag`: what one slow server does to the group.
     Lag(Box<LagFindings>),
 }
 
 impl Findings {
-    /// The meter's name, as on the command line.
     pub fn meter(&self) -> &'static str {
         match self {
             Findings::Delay(_) => "delay",
@@ -62,12 +51,10 @@ impl Findings {
 pub struct DelayFindings {
     pub writer: String,
     pub reader: String,
-    /// Clients of the load, where there was one.
     pub load_clients: u32,
     pub phases: Vec<DelayPhase>,
 }
 
-/// Server that had a load beside writes and reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadOn {
@@ -78,11 +65,9 @@ pub enum LoadOn {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayPhase {
-    /// Server with the load.
     pub load_on: LoadOn,
     /// Whether readers asked to see all commits (`wsrep_sync_wait=1`).
     pub sync_wait: bool,
-    /// Writes that were looked for.
     pub samples: usize,
     /// Writes that the first read after the OK did not show.
     pub stale: usize,
@@ -90,13 +75,9 @@ pub struct DelayPhase {
     pub never: usize,
     /// Time from the OK to the start of the first read that showed the write; 0 if the first did.
     pub delay: Distribution,
-    /// Delays of stale reads alone.
     pub stale_delay: Distribution,
-    /// Times of the first reads.
     pub read: Distribution,
-    /// Times of the writes.
     pub write: Distribution,
-    /// Commits per second of the load.
     pub load_tps: f64,
 }
 
@@ -108,19 +89,14 @@ impl DelayPhase {
     }
 }
 
-/// Found by `giant`, at one rate of small transactions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GiantFindings {
-    /// Rows that one statement changed.
     pub rows: u64,
-    /// `wsrep_trx_fragment_size` of the session, bytes; 0: no fragments.
     pub fragment_bytes: u64,
     pub origin: String,
     /// Small transactions per second that were to be made, all servers.
     pub rate: f64,
-    /// Time from the statement to its answer, seconds.
     pub seconds: f64,
-    /// Reason for a refusal. None: the statement succeeded.
     pub refused: Option<String>,
     /// Elections meanwhile: how much the term has grown. None: the system has no terms.
     pub elections: Option<i64>,
@@ -131,7 +107,6 @@ pub struct GiantFindings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GiantServer {
     pub server: String,
-    /// Small transactions committed there.
     pub commits: u64,
     /// The longest that one of its clients waited for an answer.
     pub longest_wait_ms: f64,
@@ -139,7 +114,6 @@ pub struct GiantServer {
     pub longest_gap_ms: f64,
     /// Longest time that its clients fell behind their pace.
     pub longest_behind_ms: f64,
-    /// Failed small transactions by error.
     pub errors: BTreeMap<String, u64>,
     /// Time until small transactions of other servers became visible here.
     pub late: Distribution,
@@ -150,7 +124,6 @@ pub struct GiantServer {
     pub visible_after_ms: Option<f64>,
     /// Resident memory before, bytes. None: the server is elsewhere.
     pub resident_before_bytes: Option<u64>,
-    /// The most resident memory meanwhile, bytes.
     pub peak_bytes: Option<u64>,
     /// Status variables of the library that tell bytes: their greatest values meanwhile.
     pub library_bytes: BTreeMap<String, i64>,
@@ -185,8 +158,6 @@ pub struct LagFindings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     pub tps: f64,
-    /// Commits of each second.
     pub tps_by_second: Vec<f64>,
-    /// Failed transactions by error.
     pub errors: BTreeMap<String, u64>,
 }

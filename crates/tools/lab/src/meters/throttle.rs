@@ -19,7 +19,6 @@ const PERIOD_US: u32 = 100_000;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// A server that is slowed down. Dropping it gives the server its processors back.
 #[derive(Debug)]
 pub struct Throttle {
     guard: Child,

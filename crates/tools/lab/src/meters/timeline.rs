@@ -23,7 +23,6 @@ pub enum Ending {
 }
 
 impl Attempt {
-    /// Whether the client was told OK.
     pub fn is_commit(&self) -> bool {
         self.ending == Ending::Committed
     }
@@ -48,7 +47,6 @@ pub fn commits(attempts: &[Attempt]) -> u64 {
     attempts.iter().map(|a| u64::from(a.is_commit())).sum()
 }
 
-/// Commits in each whole second of `from_us..to_us`.
 pub fn commits_by_second(attempts: &[Attempt], from_us: u64, to_us: u64) -> Vec<f64> {
     let seconds = to_us.saturating_sub(from_us) / 1_000_000;
     let mut counts = vec![0.0; usize::try_from(seconds).unwrap_or_default()];
@@ -65,7 +63,6 @@ pub fn commits_by_second(attempts: &[Attempt], from_us: u64, to_us: u64) -> Vec<
     counts
 }
 
-/// The longest time that one client waited for an answer, milliseconds.
 pub fn longest_wait_ms(attempts: &[Attempt]) -> f64 {
     attempts.iter().map(Attempt::waited_ms).fold(0.0, f64::max)
 }

@@ -5,13 +5,10 @@
 
 use std::collections::BTreeMap;
 
-/// A write that a client was told OK for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     pub row: u32,
-    /// Its number from this write on.
     pub number: u64,
-    /// Time at which the client was told.
     pub at_us: u64,
 }
 

@@ -13,7 +13,6 @@ const EVERY: Duration = Duration::from_millis(100);
 /// The status of all servers at one moment, by their places. None: one that did not answer.
 pub type Moment = Vec<Option<Status>>;
 
-/// Looking. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     stop: Arc<AtomicBool>,
@@ -44,7 +43,6 @@ impl Watch {
         })
     }
 
-    /// Ends the polling and gives what was seen.
     pub fn finish(mut self) -> Result<Vec<Moment>> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = self.thread.take().map(JoinHandle::join);

@@ -135,7 +135,6 @@ fn failures(measurements: &[Measurement]) -> Table {
     table
 }
 
-/// The repetitions of one key.
 struct Point<'a> {
     key: &'a Key,
     runs: Vec<&'a Measurement>,

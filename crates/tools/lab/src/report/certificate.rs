@@ -154,7 +154,6 @@ fn data_cell(cell: &Cell) -> String {
     format!("<td{class}>{}{drawn}</td>", escape(&result(cell)))
 }
 
-/// Commits per second of a trial, as a line.
 #[allow(clippy::cast_precision_loss)] // a trial has some hundred seconds
 fn drawing(round: &Round) -> String {
     let greatest = round.series.iter().copied().fold(1.0, f64::max);
@@ -174,7 +173,6 @@ fn drawing(round: &Round) -> String {
     )
 }
 
-/// Each system once, in the order of the command.
 fn systems(certificate: &Certificate) -> Vec<String> {
     distinct(certificate.cells.iter().map(|cell| cell.system.clone()))
 }

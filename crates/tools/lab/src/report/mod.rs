@@ -16,7 +16,6 @@ pub struct Report {
     pub meters: Vec<MeterRecord>,
 }
 
-/// A part of the report, under a heading.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Section {
     title: String,

@@ -4,9 +4,7 @@
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
     pub(super) caption: String,
-    /// Names of the columns. The first column names the rows.
     pub(super) columns: Vec<String>,
-    /// The rows; each has as many cells as there are columns.
     pub(super) rows: Vec<Vec<String>>,
 }
 

@@ -16,12 +16,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Change links, one direction each.
     Set(Vec<LinkChange>),
     Read,
 }
 
-/// The new settings of one direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkChange {
     pub from: String,
@@ -38,7 +36,6 @@ pub enum Answer {
     Counters(Counters),
 }
 
-/// Counters of the router, since it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Counters of each direction of a link.
@@ -47,7 +44,6 @@ pub struct Counters {
     pub stalls: StallsRead,
 }
 
-/// The two ends of one direction of a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkName {
     pub from: String,

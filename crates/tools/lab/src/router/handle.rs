@@ -11,7 +11,6 @@ use crate::error::{IoContext, LabError, Result};
 /// Real-time priority of the router, 1 to 99: above everything that has none.
 const PRIORITY: &str = "20";
 
-/// A running router. Dropping it ends it, and with it the hosts' devices.
 #[derive(Debug)]
 pub struct Router {
     process: Child,
@@ -85,7 +84,6 @@ fn ask(socket: &Path, request: &Request) -> Result<Answer> {
     control::ask(socket, request).context("ask the router at", socket)
 }
 
-/// Argument for a host on the router's command line.
 pub fn argument(host: &RouterHost) -> String {
     let file = host.namespace.display();
     format!("{}={}={file}", host.name, host.address)

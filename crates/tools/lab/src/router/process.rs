@@ -35,7 +35,6 @@ const SPARE_BUFFERS: usize = 4096;
 /// Line that the router prints when its devices exist.
 pub const READY: &str = "ready";
 
-/// A host: its name, its address, and the file of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterHost {
     pub name: String,

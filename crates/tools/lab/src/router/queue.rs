@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 /// Packets that leave this much after they were due count as late, nanoseconds.
 const LATE_NS: u64 = 100_000;
 
-/// Behaviour of one direction of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSettings {
     /// Time on the way, nanoseconds.
@@ -20,10 +19,8 @@ pub struct LinkSettings {
     pub cut: bool,
 }
 
-/// Counters of one direction of a link since the router began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
-    /// Packets handed to the receiver.
     pub packets: u64,
     /// Their bytes, with headers of IP.
     pub bytes: u64,
@@ -67,7 +64,6 @@ struct UnderWay {
 }
 
 impl Network {
-    /// A network of `hosts` hosts without any delay.
     pub fn new(hosts: usize) -> Network {
         let links = (0..hosts * hosts).map(|_| Link::default()).collect();
         Network {

@@ -14,7 +14,6 @@ const SLEEP: Duration = Duration::from_millis(10);
 /// Overslept times up to this are what a busy machine does all the time.
 const USUAL: Duration = Duration::from_millis(20);
 
-/// The times that cores stood still, since the router began.
 #[derive(Debug, Default)]
 pub struct Stalls {
     lost_us: AtomicU64,
@@ -45,7 +44,6 @@ impl Stalls {
         }
     }
 
-    /// Notes how much longer than wanted a thread slept.
     fn note(&self, overslept: Duration) {
         let us = u64::try_from(overslept.as_micros()).unwrap_or(u64::MAX);
         self.longest_us.fetch_max(us, Ordering::Relaxed);

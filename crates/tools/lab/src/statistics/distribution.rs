@@ -9,17 +9,13 @@ use super::sample::{mean, percentile_of_sorted, sorted};
 pub struct Distribution {
     pub count: usize,
     pub mean_ms: f64,
-    /// Half of them were not longer.
     pub p50_ms: f64,
-    /// 95 of 100 were not longer.
     pub p95_ms: f64,
-    /// 99 of 100 were not longer.
     pub p99_ms: f64,
     pub max_ms: f64,
 }
 
 impl Distribution {
-    /// The figures of these times, milliseconds.
     pub fn of(times_ms: &[f64]) -> Distribution {
         let sorted = sorted(times_ms);
         let at = |percent| percentile_of_sorted(&sorted, percent).unwrap_or_default();

@@ -51,7 +51,6 @@ pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
     Some((squares / count_of(values)).sqrt() / mean)
 }
 
-/// The values in ascending order.
 pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -74,7 +74,6 @@ struct Started {
     dir: PathBuf,
 }
 
-/// An order to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Make the server with these settings, without starting it, on a disk of so many bytes.
@@ -88,7 +87,6 @@ pub enum Order {
     /// Whether it runs: a row if it does.
     IsRunning,
     Query(String, Duration),
-    /// Show its configuration.
     Configuration,
     /// Show the lines of its error log that matter.
     Log,
@@ -103,7 +101,6 @@ pub enum Order {
 
 type Rows = Vec<Vec<String>>;
 
-/// The connection to an agent.
 #[derive(Debug)]
 pub struct Agent {
     pub host: Host,
@@ -190,7 +187,6 @@ impl Agent {
         answer.map_err(failed)
     }
 
-    /// Gives an order to several agents at once.
     pub fn order_all(agents: &[&Agent], order: &Order) -> Result<()> {
         std::thread::scope(|scope| {
             let begin = |agent| scope.spawn(move || Agent::order(agent, order));
@@ -203,7 +199,6 @@ impl Agent {
         })
     }
 
-    /// Agents of the servers with these numbers.
     pub fn of<'a>(agents: &'a [Arc<Agent>], servers: &[usize]) -> Vec<&'a Agent> {
         servers.iter().map(|at| agents[*at].as_ref()).collect()
     }
@@ -330,7 +325,6 @@ fn about(dir: &Path) -> String {
     format!("{kernel}, {cores} cores, {memory_mib} MiB, a sync takes {fsync_us} µs; {server}")
 }
 
-/// The server of this machine.
 struct Member {
     dir: PathBuf,
     node: u8,

@@ -146,7 +146,6 @@ fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>)
             }
         }
         SystemKind::Standalone => add(&["innodb_flush_log_at_trx_commit = 1", "skip_log_bin"]),
-        // See `mysql`.
         SystemKind::SynodMysql | SystemKind::Mgr(_) | SystemKind::MysqlSemiSync => {}
     }
     own
@@ -195,7 +194,6 @@ impl Certificate {
     }
 }
 
-/// Checks that the programs and the library that a system needs are installed.
 pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
     if kind.is_mysql() {
         return mysql::check(kind, setup);

@@ -75,7 +75,6 @@ impl System {
         })
     }
 
-    /// Sends a signal to these servers.
     pub fn signal(&self, servers: &[usize], signal: Signal) -> Result<()> {
         if let Servers::Remote(agents) = &self.servers {
             let pause = Order::Pause(signal == Signal::STOP);
@@ -88,7 +87,6 @@ impl System {
         Ok(())
     }
 
-    /// Shuts a member down in order.
     pub fn stop(&mut self, server: usize) -> Result<()> {
         if let Some(logger) = self.logger(server) {
             logger.process.stop();

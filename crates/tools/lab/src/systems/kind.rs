@@ -115,13 +115,10 @@ impl FromStr for SystemKind {
     }
 }
 
-/// A system, and the form of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MeasuredSystem {
     pub kind: SystemKind,
-    /// Whether its last member is a logger.
     pub has_logger: bool,
-    /// Whether its members encrypt what they send each other.
     pub encrypted: bool,
 }
 

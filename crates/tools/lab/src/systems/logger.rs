@@ -26,7 +26,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct Logger {
     pub(super) process: Process,
     host: Host,
-    /// The program `synod`.
     program: PathBuf,
     /// The directory of its log. Its other files are beside it, not on its disk: nothing there
     /// would be synced before a loss of power.

@@ -85,12 +85,11 @@ impl Setup {
 }
 
 impl System {
-    /// Prepares a system, without starting a server.
     pub fn create(measured: MeasuredSystem, setup: &Setup, hosts: &Hosts) -> Result<System> {
         System::create_in(measured, setup, hosts, &mut |_| Ok(()))
     }
 
-    /// The same; `prepare` is given the directory of each server before anything is in it.
+    /// Like [`System::create`]; `prepare` gets each directory before anything is in it.
     pub fn create_in(
         measured: MeasuredSystem,
         setup: &Setup,
@@ -231,7 +230,6 @@ impl System {
         (self.hosts[server].address.into(), port)
     }
 
-    /// The first server's settings, as it was given them.
     pub fn settings(&self) -> Result<String> {
         match &self.servers {
             Servers::Mysql(servers) => Ok(servers.settings()),
@@ -245,7 +243,6 @@ impl System {
         }
     }
 
-    /// The process id of a server or the logger, if it runs.
     pub fn pid(&self, server: usize) -> Option<i32> {
         if server == self.hosts.len() {
             return self.logger.as_ref()?.process.pid();
@@ -257,12 +254,10 @@ impl System {
         }
     }
 
-    /// Runs statements on a server as its administrator; gives the rows.
     pub fn query(&self, server: usize, sql: &str) -> Result<Vec<Vec<String>>> {
         self.query_within(server, sql, SQL_TIMEOUT)
     }
 
-    /// Like [`System::query`], with another time limit.
     fn query_within(&self, server: usize, sql: &str, limit: Duration) -> Result<Vec<Vec<String>>> {
         match &self.servers {
             Servers::Mysql(servers) => servers.query(server, sql, limit),

@@ -81,7 +81,6 @@ const SEMI_SYNC: [&str; 4] = [
     "rpl_semi_sync_replica_enabled=ON",
 ];
 
-/// The servers of a system, the first of which is the primary. They end with this process.
 #[derive(Debug)]
 pub(super) struct MysqlServers {
     measured: MeasuredSystem,
@@ -140,7 +139,6 @@ pub(crate) fn mysqld(root: &Path) -> Command {
 }
 
 impl MysqlServers {
-    /// Makes empty databases, without starting a server.
     pub(super) fn create(
         measured: MeasuredSystem,
         setup: &Setup,
@@ -213,7 +211,6 @@ impl MysqlServers {
         command
     }
 
-    /// Starts all servers, and replication from the first one to the others.
     pub(super) fn up(&mut self) -> Result<()> {
         for number in 0..self.servers.len() {
             self.start(number)?;
@@ -341,7 +338,6 @@ impl MysqlServers {
             .try_for_each(|number| self.stop(number))
     }
 
-    /// Stops a server in order.
     pub(super) fn stop(&mut self, number: usize) -> Result<()> {
         let server = &mut self.servers[number];
         match server.process.stop() {
@@ -354,7 +350,6 @@ impl MysqlServers {
         }
     }
 
-    /// The first server's command line.
     pub(super) fn settings(&self) -> String {
         self.servers[0].options.join("\n")
     }
@@ -369,7 +364,6 @@ impl MysqlServers {
             .try_for_each(|number| self.query(number, sql, SQL_TIMEOUT).map(|_| ()))
     }
 
-    /// Runs statements on a server as its administrator; gives the rows.
     pub(super) fn query(
         &self,
         number: usize,

@@ -28,7 +28,6 @@ pub const HOT_ROWS: Script = Script {
 };
 
 impl Script {
-    /// The script of a workload. None: sysbench brings it, or there is none.
     pub fn of(workload: &str) -> Option<Script> {
         (workload == HOT_ROWS.name).then_some(HOT_ROWS)
     }

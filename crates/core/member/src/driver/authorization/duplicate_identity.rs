@@ -16,7 +16,6 @@ use synod_consensus::{MemberId, Time};
 /// Age from which a report does not count any more: its sender would repeat it.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Effect of a further report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// Not from a voter, or not the first of this voter within the window.

@@ -17,7 +17,6 @@ pub(super) enum Right {
     /// A member to which a leader sends its log; or an introduced one, which lets the origin of an
     /// entry know that it is durable.
     Follower,
-    /// A member that may lead now or later.
     MayLead,
     /// The leader that this member follows; any that may lead while this member follows none.
     Leader,
@@ -39,7 +38,6 @@ pub(super) struct Sender {
     /// This member has asked it to join, and has not found its group since.
     pub(super) is_asked: bool,
     pub(super) is_followed: bool,
-    /// This member follows or is a leader.
     pub(super) has_leader: bool,
 }
 
@@ -83,7 +81,6 @@ impl Sender {
     }
 }
 
-/// Makes the kinds of messages, each with the right that it needs.
 macro_rules! kinds {
     (
         Body: { $($body:ident: $body_right:expr,)* }

@@ -53,7 +53,6 @@ pub(super) struct Asker {
     pub(super) number: u64,
 }
 
-/// A change of the configuration that is appended and not known to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Appended {
     index: LogIndex,

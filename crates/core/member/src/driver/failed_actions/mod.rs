@@ -41,7 +41,6 @@ pub(super) struct FailedActions {
     queried: BTreeSet<Seqno>,
     /// Leader only: actions without a decision.
     questions: BTreeMap<Seqno, Question>,
-    /// Actions with a committed decision.
     decided: BTreeSet<Seqno>,
 }
 
@@ -101,7 +100,6 @@ impl FailedActions {
 
     // --- the member --------------------------------------------------------------------------
 
-    /// An action has failed here. Whether that is to be reported: not if it was decided already.
     fn failed_here(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
         let is_open = !self.decided.contains(&seqno);
         if is_open {

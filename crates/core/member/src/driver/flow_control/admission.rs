@@ -37,7 +37,6 @@ const RATE_MIN: u64 = 10_000;
 const HALVING: Duration = Duration::from_secs(10);
 
 pub(super) struct Admission {
-    /// Bound on the majority's lag; zero: none.
     lag_max: Duration,
     drain: DrainRate,
     bucket: TokenBucket,
@@ -45,7 +44,6 @@ pub(super) struct Admission {
     rate: Option<u64>,
     /// The majority that the rate follows.
     majority: Option<MajorityPace>,
-    /// Since when proposals wait for tokens.
     waits_since: Option<Time>,
     paused: Duration,
     pauses: u64,
@@ -124,7 +122,6 @@ impl Admission {
         }
     }
 
-    /// Whether proposals wait for tokens now.
     pub(super) fn note_waiting(&mut self, now: Time, waits: bool) {
         match (self.waits_since, waits) {
             (Some(since), false) => {
@@ -152,7 +149,6 @@ impl Admission {
         self.rate
     }
 
-    /// The member that the rate waits for, and the majority's lag.
     pub(super) fn slowest(&self) -> Option<(MemberId, Duration)> {
         self.majority.map(|m| (m.slowest, m.lag))
     }

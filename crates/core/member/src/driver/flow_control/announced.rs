@@ -6,7 +6,6 @@ use std::time::Duration;
 use synod_consensus::MemberId;
 use synod_wire::PaceReport;
 
-/// Counters since this member's start, and the last report.
 #[derive(Default)]
 pub(super) struct Announced {
     last: Option<PaceReport>,

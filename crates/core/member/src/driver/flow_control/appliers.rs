@@ -17,7 +17,6 @@ struct Applier {
     stands_since: Option<Time>,
 }
 
-/// How many databases the pace waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needed {
     /// So many databases and the loggers that answer are a majority of the voters. At least one.
@@ -68,7 +67,6 @@ impl Appliers {
         self.known.insert(member, applier);
     }
 
-    /// Actions up to `committed` are there to be passed.
     pub(super) fn look(&mut self, now: Time, committed: Seqno) {
         for applier in self.known.values_mut() {
             if applier.position.left < committed {

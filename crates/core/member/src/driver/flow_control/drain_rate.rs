@@ -13,12 +13,10 @@ const RISE: Duration = Duration::from_millis(100);
 /// ... and one that has fallen.
 const FALL: Duration = Duration::from_millis(500);
 
-/// An estimate of the drain rate, in thousandths of an action per second.
 #[derive(Default)]
 pub(super) struct DrainRate {
     rate: u64,
     position: Seqno,
-    /// When that was. While databases lag, it is when they last moved on.
     measured: Option<Time>,
 }
 

@@ -94,7 +94,6 @@ impl FlowControl {
         self.admission.admitted();
     }
 
-    /// When a proposal that waits for its admission may be appended.
     pub(super) fn wake_at(&self) -> Option<Time> {
         self.admission.wake_at()
     }

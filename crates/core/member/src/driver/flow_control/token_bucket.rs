@@ -21,7 +21,6 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Begins with one token.
     pub(super) fn begin(&mut self, now: Time) {
         (self.tokens, self.counted) = (TOKEN, now);
     }

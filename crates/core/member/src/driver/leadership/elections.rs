@@ -8,19 +8,19 @@ use synod_consensus::{Body, MemberId, Message, Term};
 
 #[derive(Default)]
 pub(in crate::driver) struct Elections {
-    /// The last leader that this member knew, and its term.
     last: Option<(Term, MemberId)>,
     ordered: Option<Term>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Cause {
-    /// This member knew no leader before.
     First,
-    /// The leader before has ordered it.
-    HandedOver { by: MemberId },
-    /// The leader before was silent, or had lost its quorum.
-    Lost { before: MemberId },
+    HandedOver {
+        by: MemberId,
+    },
+    Lost {
+        before: MemberId,
+    },
     /// The same member as before: it was cut off, or restarted, for a while.
     Again,
 }

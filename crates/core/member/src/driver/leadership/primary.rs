@@ -21,7 +21,6 @@ pub(in crate::driver) struct PrimaryWatch {
 }
 
 impl PrimaryWatch {
-    /// At the start, no leader is heard. `step_down` is the longest election timeout.
     pub(in crate::driver) fn new(now: Time, step_down: Duration) -> PrimaryWatch {
         PrimaryWatch {
             step_down,
@@ -74,7 +73,6 @@ impl PrimaryWatch {
     }
 }
 
-/// Policy of a member for the loss of the majority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuorumLossPolicy {
     /// The member waits until it hears a majority again. The only safe policy.

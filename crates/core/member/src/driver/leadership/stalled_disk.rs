@@ -28,7 +28,6 @@ pub(in crate::driver) struct DiskWatch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum DiskNews {
-    /// The disk has stalled; the oldest write has taken so long.
     Stalled(Duration),
     Recovered,
 }
@@ -52,7 +51,6 @@ impl DiskWatch {
         }
     }
 
-    /// This write, and so every earlier one, is durable.
     pub(in crate::driver) fn persisted(&mut self, ticket: WriteTicket) {
         if ticket >= self.latest {
             self.under_way.clear();

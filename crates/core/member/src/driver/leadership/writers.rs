@@ -36,7 +36,6 @@ pub(in crate::driver) enum Place {
 }
 
 impl Place {
-    /// The place of a member that has named this region.
     pub(super) fn of(member: MemberId, region: Option<&Region>) -> Place {
         region.map_or(Place::Member(member), |region| {
             Place::Region(region.clone())

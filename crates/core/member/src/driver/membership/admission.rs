@@ -18,11 +18,9 @@ pub(super) const MEMBERS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// No message of it came for the suspect timeout.
     Silent,
     /// Within its grace period: silent since this leader was elected, and it still has time.
     InGracePeriod,
-    /// The member sends messages.
     Live,
 }
 
@@ -32,7 +30,6 @@ pub(super) enum Admit {
     AsItIs,
     Change(ConfigChange),
     Refuse(JoinRefusal),
-    /// Refuse it: its certificate is that of this other member.
     RefuseCertificateOf(MemberId),
     /// Have it ask again: the member of its name may be live.
     Wait,

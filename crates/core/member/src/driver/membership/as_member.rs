@@ -122,7 +122,6 @@ impl Membership {
         for target in &targets {
             authorization.unconfigured_peers.ask(*target);
         }
-        // The network has to know them before they answer.
         authorization.publish_known(ctx, self);
         for target in targets {
             ctx.send(target, PeerMessage::Join(join.clone()));

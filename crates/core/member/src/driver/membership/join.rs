@@ -37,9 +37,7 @@ pub(in crate::driver) struct Join {
     /// When a leader has last accepted this session, and in which term.
     accepted: Option<(Term, Time)>,
     contacts: Vec<MemberId>,
-    /// Latest answer of the group; empty before there is one.
     last_answer: String,
-    /// Why the group does not let this member in yet, by the last answer that said why.
     wait: Option<String>,
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and no member of a group was found.
@@ -132,7 +130,6 @@ impl Join {
         }
     }
 
-    /// Keeps why the group asks to wait. All members are asked, and not all know.
     pub(super) fn put_off(&mut self, reply: &JoinReply) {
         match reply {
             JoinReply::Retry { text } => self.wait = Some(text.clone()),
@@ -141,7 +138,6 @@ impl Join {
         }
     }
 
-    /// Why the group does not let this member in yet; none: no member has said so.
     pub(in crate::driver) fn wait(&self) -> Option<&str> {
         self.wait.as_deref()
     }
@@ -256,7 +252,6 @@ impl Join {
         self.taken = None;
     }
 
-    /// Latest answer of the group, if it is that this member's name or address is taken.
     pub(super) fn taken(&self) -> Option<&str> {
         self.taken.as_deref()
     }

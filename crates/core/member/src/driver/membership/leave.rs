@@ -20,7 +20,6 @@ pub(super) enum LeaveStep {
     GoWithoutConsent,
     /// The group knows that this member leaves, and is no majority without it: go.
     GoThoughNeeded,
-    /// No other voter is there: go.
     Go,
     TransferLeadership,
     AskLeader,

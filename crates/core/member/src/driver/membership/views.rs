@@ -17,7 +17,6 @@ const READ_BYTES: usize = 4 << 20;
 #[derive(Default)]
 pub(in crate::driver) struct Views {
     views: VecDeque<(LogIndex, View)>,
-    /// The view in force; empty before the first one.
     committed: View,
     /// The newest view that was lost with a reset of the log.
     lost: Option<View>,
@@ -58,7 +57,6 @@ impl Views {
         self.views.clear();
     }
 
-    /// The newest view, committed or not.
     pub(in crate::driver) fn latest(&self) -> Option<&View> {
         self.views.back().map(|(_, view)| view)
     }

@@ -54,7 +54,6 @@ pub(super) enum Departure {
 pub(super) struct Others<'a> {
     /// They have answered since the leaver asked, the leader itself included.
     pub(super) answered: &'a BTreeSet<MemberId>,
-    /// They are absent. One that has only not answered yet is not.
     pub(super) absent: &'a BTreeSet<MemberId>,
     /// Voters, the leaver too, that keep their votes: commits need their regions.
     pub(super) kept: &'a BTreeSet<MemberId>,

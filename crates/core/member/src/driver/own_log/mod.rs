@@ -37,7 +37,6 @@ pub(super) struct Arrived {
     pub(super) missing: Option<Missing>,
 }
 
-/// An entry whose payload the leader has left out, and this member does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     pub(super) index: LogIndex,
@@ -254,13 +253,11 @@ impl OwnLog {
         self.era
     }
 
-    /// The log is truncated from here on, and this is its new era.
     pub(super) fn truncated(&mut self, from: LogIndex, era: u64) {
         self.cache.truncate(from);
         self.era = era;
     }
 
-    /// The log is reset: it begins after this entry, and this is its new era.
     pub(super) fn reset(&mut self, base: LogIndex, era: u64) {
         self.cache.clear();
         self.era = era;

@@ -79,14 +79,12 @@ impl Proposals {
         let is_abandoned = submission.waiter.is_decided();
         let is_leaving = membership.leave.is_under_way();
         if is_abandoned || !ctx.links.shared.is_primary() || is_leaving {
-            // Without its last piece an action is never ordered.
             submission.waiter.decide(ProposalResult::NotProposed);
             return;
         }
         self.local.submit(submission);
     }
 
-    /// Sends what is due to the leader; whether anything was due.
     pub(super) fn send_proposals(
         &mut self,
         ctx: &mut Context,

@@ -29,7 +29,6 @@ pub(super) enum ProposalAnswer {
     /// The proposal is refused because this program cannot read it, or no log takes it.
     Malformed(PayloadError),
     Append {
-        /// The last action that must be applied before it.
         depends_on: Seqno,
     },
 }
@@ -37,7 +36,6 @@ pub(super) enum ProposalAnswer {
 pub(in crate::driver) struct Ordering {
     dedup: ProposalDedup,
     deferred: Deferred,
-    /// The last action before this leader's term.
     term_after: Seqno,
     /// A partial action that was not continued for so long is discarded.
     partial_action_timeout: Duration,

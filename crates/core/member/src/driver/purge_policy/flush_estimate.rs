@@ -77,7 +77,6 @@ impl<P: Copy + Ord + Default> FlushEstimate<P> {
         self.flushed
     }
 
-    /// Nothing is known any more: there is no database, or a copy replaces it.
     pub(super) fn reset(&mut self) {
         self.samples.clear();
         self.flushed = P::default();

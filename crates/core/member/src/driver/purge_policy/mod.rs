@@ -51,7 +51,6 @@ const REPORTED_SAMPLES: u32 = 8;
 pub(super) struct CertifiedLog {
     /// Everything after this entry was seen; partial actions that began before it are not known.
     pub(super) start: LogIndex,
-    /// The last action at or before `start`.
     pub(super) start_seqno: Seqno,
     /// The last entry that discarded all partial actions begun by some index, and that index.
     pub(super) discard: Option<(LogIndex, LogIndex)>,
@@ -71,11 +70,9 @@ impl CertifiedLog {
     }
 }
 
-/// How far the members' needs reach, at the moment of the question.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
     pub(super) delivered: LogIndex,
-    /// Last committed action: the delivered entries are at most there.
     pub(super) committed_seqno: Seqno,
     pub(super) applied: Seqno,
     /// Leader only: the least that a present follower has acknowledged.
@@ -91,7 +88,6 @@ pub(super) struct PurgePolicy {
     awake: AwakeTime,
     /// How far this member's own database no longer needs the log.
     local_flushed: FlushEstimate<LogIndex>,
-    /// Estimate of the database's flushed position that this member reports to the group.
     reported_flushed: FlushEstimate<Seqno>,
     /// The action that the slowest held reader of this member's log has passed; none: there is no
     /// such reader.
@@ -208,7 +204,6 @@ impl PurgePolicy {
             .map_or(flushed, |passed| passed.min(flushed))
     }
 
-    /// First entry after which this member keeps its log as long as it is not full.
     fn keep_from(&mut self, log: &CertifiedLog, needs: &Needs) -> LogIndex {
         let (delivered, seqno) = (needs.delivered, needs.committed_seqno);
         self.local_flushed

@@ -17,7 +17,6 @@ use synod_consensus::{LogIndex, Time};
 pub(super) struct Completeness {
     /// A stated commit index that the log has not reached, and when it was stated.
     pending: Option<(Time, LogIndex)>,
-    /// The last moment at which the log is known to have had all that a leader had committed.
     complete_at: Option<Time>,
     stated: LogIndex,
 }

@@ -176,7 +176,6 @@ impl Recovery {
     ) -> Result<Done, CommandRefusal> {
         let chosen = self.choose_survivor(ctx, membership, leadership, is_passed_on)?;
         if chosen != ctx.identity.me.member {
-            // The order is for the other one, which reported a moment ago.
             let text = format!(
                 "{} has more of the log since: repeat the order",
                 ctx.name_of(chosen)

@@ -27,7 +27,6 @@ pub(super) fn voter(name: &str, address: &str) -> Member {
     }
 }
 
-/// A group of these members.
 pub(super) fn of(members: impl IntoIterator<Item = (u64, Member)>) -> Config {
     let members = members.into_iter();
     Config {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use synod_consensus::{GroupSetting, GroupSettings, Time};
 
-/// Why the setting was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingRefusal {
     /// Some member cannot obey it, or the leader refuses it for another reason; in words.

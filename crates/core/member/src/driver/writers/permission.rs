@@ -2,19 +2,15 @@
 
 use synod_consensus::{MemberId, Seqno, Writers};
 
-/// Whether a host takes writes of its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePermission {
-    /// Every member takes writes.
     #[default]
     Everywhere,
-    /// Only this member takes writes: it leads.
     Here {
         /// The host waits until its database has everything up to here: what earlier leaders
         /// ordered.
         after: Seqno,
     },
-    /// This member takes no writes.
     Elsewhere {
         /// The member that leads, and so is the writer; none: no leader is known.
         writer: Option<MemberId>,

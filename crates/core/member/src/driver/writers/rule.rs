@@ -18,14 +18,8 @@ use crate::payload::action::ActionPiece;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum WriterRule {
-    /// Proposals of all members.
     Any,
-    /// Writes of the leader only.
-    Only {
-        leader: MemberId,
-        /// The last action before its term.
-        after: Seqno,
-    },
+    Only { leader: MemberId, after: Seqno },
 }
 
 impl WriterRule {

@@ -19,7 +19,6 @@ use crate::waiting::Gate;
 /// Unordered work for an applier's thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    /// Show the server that the group is lost.
     ShowLost,
     Synced,
     /// This server is the writer, and has everything of the one before.
@@ -250,7 +249,6 @@ impl Sequencer {
     }
 }
 
-/// Overhead of a queued action, beside its data.
 const ACTION_BYTES: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -329,7 +327,6 @@ impl Waiting {
         debug_assert!(replaced.is_none(), "{seqno} is queued twice");
     }
 
-    /// Everything up to here is released.
     pub(super) fn released(&mut self, up_to: i64) {
         while let Some(&(after, seqno)) = self.blocked.first() {
             if after > up_to {
@@ -340,7 +337,6 @@ impl Waiting {
         }
     }
 
-    /// The first item, ready or not.
     pub(super) fn first(&self) -> Option<i64> {
         self.items.first_key_value().map(|(seqno, _)| *seqno)
     }
@@ -349,7 +345,6 @@ impl Waiting {
         self.ready.first().copied()
     }
 
-    /// Takes an item that is ready.
     pub(super) fn take(&mut self, seqno: i64) -> Option<Queued> {
         self.ready.remove(&seqno);
         let item = self.items.remove(&seqno)?;
@@ -357,7 +352,6 @@ impl Waiting {
         Some(item.queued)
     }
 
-    /// Drops everything after `last`.
     pub(super) fn truncate(&mut self, last: i64) {
         for (seqno, item) in self.items.split_off(&last.saturating_add(1)) {
             self.ready.remove(&seqno);

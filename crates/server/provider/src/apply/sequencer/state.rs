@@ -8,19 +8,14 @@ use synod_planted::planted;
 use super::queue::{Task, Waiting, Work};
 use crate::waiting::Gate;
 
-/// Progress of the order towards its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Actions are delivered, enter and leave.
     Open,
     /// Nothing is delivered any more; what has begun is finished.
     Draining {
-        /// The last seqno to finish.
         to: i64,
-        /// Time at which the rest is aborted.
         deadline: Instant,
     },
-    /// Nothing enters any more.
     Aborted,
 }
 
@@ -142,7 +137,6 @@ impl State {
         }
     }
 
-    /// All who wait for a milestone.
     pub(super) fn position_waiters(&self) -> impl Iterator<Item = &Gate> {
         self.leave_waiters
             .values()
@@ -163,7 +157,6 @@ impl State {
         self.pause_at.is_some_and(|pause| seqno > pause)
     }
 
-    /// Whether this seqno will never have its turn.
     pub(super) fn never_enters(&self, seqno: i64) -> bool {
         match self.course {
             Course::Open => false,
@@ -182,7 +175,6 @@ impl State {
         }
     }
 
-    /// Whether everything that shall be finished is.
     fn is_drained(&self) -> bool {
         match self.course {
             Course::Open => false,
@@ -198,7 +190,6 @@ impl State {
         self.entered.max(ahead).max(self.released)
     }
 
-    /// Appliers busy with something after `seqno`.
     pub(super) fn running_ahead(&self, seqno: i64) -> usize {
         self.running.range(seqno.saturating_add(1)..).count()
     }

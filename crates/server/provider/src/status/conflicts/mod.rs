@@ -61,7 +61,6 @@ pub(crate) struct Loser {
     /// Time of the loss, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) loss: Loss,
-    /// Its connection; none if it lost before it came to commit.
     pub(crate) connection: Option<u64>,
     /// The member whose action won, and the connection there.
     pub(crate) winner: Option<(MemberId, Option<u64>)>,

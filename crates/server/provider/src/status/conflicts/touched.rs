@@ -145,7 +145,6 @@ impl LostKey {
         format!("{:016x}", self.fingerprint.0 >> 64)
     }
 
-    /// The bytes of a row's key, in hexadecimal digits.
     pub(crate) fn hex(&self) -> Option<String> {
         match &self.what {
             KeyPart::Row(bytes) => Some(hex(bytes)),

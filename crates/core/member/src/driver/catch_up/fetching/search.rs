@@ -24,7 +24,6 @@ pub(in crate::driver) enum Next {
     GiveUp,
 }
 
-/// Entries that are being looked for, and the members asked for them.
 #[derive(Debug)]
 pub(in crate::driver) struct Sought {
     pub(in crate::driver) wish: FetchWish,
@@ -63,7 +62,6 @@ impl Sought {
 pub(in crate::driver) struct Search {
     sought: Option<Sought>,
     number: u64,
-    /// The member that has sent entries last.
     source: Option<MemberId>,
     /// Members to which a connection broke, and which have sent nothing since.
     unreachable: BTreeSet<MemberId>,

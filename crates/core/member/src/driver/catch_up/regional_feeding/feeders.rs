@@ -23,7 +23,6 @@ pub(super) struct Peer<'a> {
     pub(super) takes_entries: bool,
 }
 
-/// Feeders of learners, chosen with each slow tick of a leader.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Feeders {
     of_learner: BTreeMap<MemberId, MemberId>,

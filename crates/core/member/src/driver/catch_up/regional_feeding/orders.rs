@@ -8,7 +8,6 @@ use synod_wire::FeedOrder;
 /// Orders that wait at most. What is dropped, the leader sends again itself.
 const WAITING_MAX: usize = 256;
 
-/// The orders that wait, oldest first.
 #[derive(Default)]
 pub(super) struct FeedOrders(VecDeque<FeedOrder>);
 

@@ -10,7 +10,6 @@ use crate::driver::event::{FailedCall, SignOfLife};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct Finding {
     pub(in crate::driver) sign: SignOfLife,
-    /// Its reason: the rest of a sentence that begins with the address.
     pub(in crate::driver) why: String,
     /// When a call last found a program.
     pub(in crate::driver) answered: Option<Time>,

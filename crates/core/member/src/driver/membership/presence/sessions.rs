@@ -58,7 +58,6 @@ impl Presence {
         self.present.insert(member.member, member);
     }
 
-    /// The member leaves the view; false if it is present with another session, or not at all.
     pub(in crate::driver::membership) fn exit(
         &mut self,
         member: MemberId,
