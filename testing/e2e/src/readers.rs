@@ -83,7 +83,6 @@ impl Readers {
     /// # Errors
     /// When it cannot be started.
     pub fn debezium(&self, relay: u16, tables: &str, dir: &Path) -> Outcome<Child> {
-        let archives = self.dir.join("debezium");
         let append = |name: &str| {
             let mut options = File::options();
             options
@@ -95,13 +94,9 @@ impl Readers {
         let mut changes = append("changes")?;
         // An earlier run may have been killed amid a line.
         changes.write_all(b"\n").why("a file of Debezium")?;
-        let mut command = Command::new("setpriv");
+        let archives = self.archives("debezium", "changes");
+        let mut command = that_dies_with_us(&["java", "-Xmx256m", "-cp", &archives]);
         command
-            .args(["--pdeathsig", "KILL", "java", "-Xmx256m", "-cp"])
-            .arg(format!(
-                "{0}/changes-1.jar:{0}/dependency/*",
-                archives.display()
-            ))
             .args([
                 "Changes",
                 &relay.to_string(),
@@ -115,23 +110,18 @@ impl Readers {
             .stderr(append("debezium.log")?);
         command.spawn().why("starting Debezium")
     }
-}
 
-impl Readers {
     /// The clients of `examples/clients`, with the names of their languages. Each wants servers,
     /// and dies with this process.
     pub fn clients(&self) -> [(&'static str, Command); 4] {
         let sources = place::workspace().join("examples/clients");
         let with = |words: &[&str], path: PathBuf| {
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL"]).args(words).arg(path);
+            let mut command = that_dies_with_us(words);
+            command.arg(path);
             command
         };
         let python = self.dir.join("python/bin/python").display().to_string();
-        let archives = format!(
-            "{0}/orders-1.jar:{0}/dependency/*",
-            self.dir.join("orders").display()
-        );
+        let archives = self.archives("orders", "orders");
         let java = ["java", "-Xmx128m", "-cp", &archives];
         [
             ("python", with(&[&python], sources.join("python/orders.py"))),
@@ -140,6 +130,18 @@ impl Readers {
             ("java", with(&java, "Orders".into())),
         ]
     }
+
+    /// Class path of a project of Maven that is installed: its archive, and those that it needs.
+    fn archives(&self, project: &str, archive: &str) -> String {
+        let dir = self.dir.join(project);
+        format!("{0}/{archive}-1.jar:{0}/dependency/*", dir.display())
+    }
+}
+
+fn that_dies_with_us(words: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).args(words);
+    command
 }
 
 fn sources() -> PathBuf {
